@@ -23,7 +23,8 @@ from tests.commands import POSTROAD, ServerProcess, postroad, serving
 
 ORDERS, PAYMENTS = r"private$\orders", r"private$\payments"
 STEADY = 300  # messages that stay during the whole test
-PATIENCE_S = 30
+PATIENCE_S = 60
+PAUSE_S = 0.02  # leaves the processors to the manager and the command
 
 
 def configure(directory: Path, data: str, more: str = "") -> Path:
@@ -71,13 +72,15 @@ class Ledger:
                 now = time.monotonic()
                 for identifier, body in zip(ids, bodies, strict=True):
                     self.sent[str(identifier)] = (name, body, now)
+                time.sleep(PAUSE_S)
 
     def _send(self, manager: QueueManager, name: str, bodies: list[str]) -> list[str]:
         queue = manager.queue(name)
+        messages = [Message(body, recoverable=True) for body in bodies]
         if name == ORDERS:
-            return [str(each) for each in queue.send_many([Message(body, recoverable=True) for body in bodies])]
+            return [str(each) for each in queue.send(messages)]
         with manager.transaction() as tx:
-            return [str(queue.send(Message(body), tx)) for body in bodies]
+            return [str(each) for each in queue.send(messages, tx)]
 
     def receive(self, api: str, name: str) -> None:
         with connect(api) as manager:
@@ -89,6 +92,7 @@ class Ledger:
                     continue
                 now = time.monotonic()
                 self.received.update((str(each.id), now) for each in messages)
+                time.sleep(PAUSE_S)
 
 
 def test_a_backup_under_load_has_what_the_ledger_says(server: ServerProcess, tmp_path: Path) -> None:

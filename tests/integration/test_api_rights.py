@@ -97,6 +97,8 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "GET /backup": (None, ""),
     "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
     "GET /users": (None, ""),
+    "GET /log-level": (None, ""),
+    "PUT /log-level": ({"level": "info"}, ""),
     "GET /keys": (None, ""),
     "POST /keys/rotate": (None, ""),
     "POST /resolve": ({"destination": r"private$\orders"}, ""),

@@ -1,20 +1,27 @@
-"""Calls for operators: a backup of the whole manager, and its users."""
+"""Calls for operators: a backup of the whole manager, its users, and how much it logs."""
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from postroad.api.calls import Answer, Call, Needs, Operations, json_answer
+from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer
 from postroad.api.formats import JSON
+from postroad.config import LogLevel
 from postroad.errors import AccessDenied
+from postroad.fields.kinds import choice
+from postroad.fields.tables import Property, read_object
 from postroad.manager.backup import Backup
 from postroad.net.endpoints import is_loopback
+from postroad.runtime.logs import level_name, set_level
 from postroad.values.info import UserInfo
 
 BACKUP = "application/vnd.postroad.backup"
+
+LOG_LEVEL = {"level": Property("level", "level", choice(LogLevel), "the least urgent events that are logged")}
 
 OPERATIONS = Operations()
 
@@ -48,6 +55,34 @@ async def list_users(call: Call) -> Response:
         for each in call.manager.core.access.users
     ]
     return json_answer({"users": users})
+
+
+@OPERATIONS.add(
+    "GET /log-level",
+    "Show how much the manager logs",
+    Answer(description="the level", content={JSON: "LogLevel"}),
+    needs=Needs.ADMINISTRATOR,
+)
+async def show_log_level(call: Call) -> Response:
+    return json_answer({"level": level_name()})
+
+
+@OPERATIONS.add(
+    "PUT /log-level",
+    "Change how much the manager logs, until it stops or reads its configuration again",
+    Answer(description="the level", content={JSON: "LogLevel"}),
+    body=Body({JSON: "LogLevel"}),
+    audited="change log level",
+    needs=Needs.ADMINISTRATOR,
+)
+async def set_log_level(call: Call) -> Response:
+    level: LogLevel = read_object(await call.json_object(), LOG_LEVEL, required=("level",))["level"]
+    call.facts["level"] = level.value
+    set_level(logging.getLevelNamesMapping()[level.value.upper()])
+    return json_answer({"level": level_name()})
+
+
+SCHEMAS = {"LogLevel": LOG_LEVEL}
 
 
 class _Download(StreamingResponse):

@@ -9,7 +9,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import acl, handles, leases, messages, offsets, queues
+from postroad.api import acl, administration, handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
@@ -255,7 +255,7 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
-    rooms = (queues, acl, messages, leases, offsets, handles)
+    rooms = (queues, acl, messages, leases, offsets, handles, administration)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     required = {
         "NewQueue": ["path"],
@@ -269,6 +269,7 @@ def schemas() -> dict[str, Json]:
         "TakeOver": ["run", "rows", "digest"],
         "Opening": ["queue", "access"],
         "AclChange": ["sddl"],
+        "LogLevel": ["level"],
     }
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)

@@ -64,6 +64,11 @@ COMMANDS = {
         "definitions", "app", "Write the queues and users of a manager to a file, and create queues from such a file."
     ),
     "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
+    "log-level": Source(
+        "log_level",
+        "log_level",
+        "Show how much a running manager logs, or change it until it stops or reads its configuration again.",
+    ),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),

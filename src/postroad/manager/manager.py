@@ -42,6 +42,7 @@ from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
+from postroad.queues.retention import Retention
 from postroad.queues.transacting import MOST_APART
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
@@ -118,6 +119,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.offsets = Offsets(core, self.durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router
+        self.retention = Retention(core.queues, core.delivery)
         self.started_at = 0.0
         self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by the server that opens its listener
@@ -167,6 +169,7 @@ class Manager(Reads, Rescue, AccessLists):
             now = self.clock()
             try:
                 self.core.run_timers(now)
+                self.retention.run_timers(now)
                 self.leases.run_timers(now)
                 self.keys.cleanup()
                 self.troubles.look(now)
@@ -205,6 +208,7 @@ class Manager(Reads, Rescue, AccessLists):
             directory_error=None if self.watch is None else self.watch.last_error,
             limits={each.name: each.figures for each in self.limits.all},
             multicast=None if self.multicast is None else self.multicast.info(),
+            disk=dict(self.store.disk()),
         )
 
     def outlook(self) -> Outlook:

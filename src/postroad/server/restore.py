@@ -1,4 +1,4 @@
-"""Restores a backup into a data directory that no manager uses, and checks backups.
+"""Restores a backup into a data directory that no manager uses.
 
 The store is made in a directory inside, and its file gets its name at the very end: a restore that was interrupted
 leaves no store that a manager would start on.
@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from uuid import UUID
 
 from postroad.errors import StorageError
 from postroad.manager.key_file import KEY_FILE
 from postroad.manager.manager import IDENTITY_STATE
 from postroad.queues.tick import COUNTERS_STATE, Counters
 from postroad.runtime.private_files import DIRECTORY_MODE, open_private
+from postroad.server.backup_file import check_backup
 from postroad.store import Batch, LayeredStore
 from postroad.store.backup import BackupReader, Contents, record_checksum
 from postroad.store.database import DATABASE_NAME, make_directory, sync_directory
@@ -29,21 +29,13 @@ _FILES = frozenset({KEY_FILE})  # the files that a backup may bring
 PAGES = 8  # in one commit
 
 
-def check_backup(file: Path, name: str | None = None) -> Contents:
-    """Reads the whole backup. Raises StorageError if it is not complete and sound, OSError if it cannot be read.
-    `name` is the file's name in errors."""
-    with file.open("rb") as stream:
-        contents = BackupReader(stream, name or str(file)).check()
+def restore(file: Path, directory: Path, progress: Callable[[int, int], object] = lambda done, total: None) -> Contents:
+    """Raises StorageError and OSError; then the directory has no store. `progress` hears the number of messages."""
+    contents = check_backup(file)
     if len(contents.state.get(IDENTITY_STATE, b"")) != 16:
         raise StorageError(f"{file}: is damaged: the id of its manager is missing; use another copy of it")
     if not contents.files.keys() <= _FILES:
         raise StorageError(f"{file}: must be a backup of this version or an earlier one; use a newer Postroad")
-    return contents
-
-
-def restore(file: Path, directory: Path, progress: Callable[[int, int], object] = lambda done, total: None) -> Contents:
-    """Raises StorageError and OSError; then the directory has no store. `progress` hears the number of messages."""
-    contents = check_backup(file)
     make_directory(directory)
     refuse_full(directory)
     lock = DirectoryLock(directory)
@@ -81,10 +73,6 @@ def refuse_unfinished(directory: Path) -> None:
             f"{directory}: a restore was interrupted here; run `postroad restore` again, or remove "
             f"{directory / UNFINISHED} to start empty"
         )
-
-
-def identity(contents: Contents) -> UUID:
-    return UUID(bytes=contents.state[IDENTITY_STATE])
 
 
 def _fill(file: Path, inside: Path, contents: Contents, progress: Callable[[int, int], object]) -> None:

@@ -63,8 +63,8 @@ def write_backup(snapshot: Snapshot, head: Mapping[str, object], files: Mapping[
         return piece
 
     yield add(_FIRST_LINE + _section(Kind.HEAD, json.dumps(head).encode()))
-    for name, content in files.items():
-        yield add(_section(Kind.FILE, _value(name, content)))
+    for name, value in files.items():
+        yield add(_section(Kind.FILE, _value(name, value)))
     content = bytearray()
     for name, value in snapshot.state().items():
         content += _value(name, value)

@@ -185,6 +185,9 @@ class ExpressStore:
         in_order = (map(runs[rank].records.__getitem__, runs[rank].after(after, last)) for rank in sorted(runs))
         return chain.from_iterable(in_order)
 
+    def disk(self) -> Mapping[str, int]:
+        return {}
+
     def snapshot(self) -> MemorySnapshot:
         with self._lock:
             return MemorySnapshot(

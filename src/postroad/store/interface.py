@@ -152,6 +152,10 @@ class Store(Protocol):
     def damaged(self) -> Mapping[Key | str, str]:
         """Damaged records (by key) and state values (by name) that were found, with the reason."""
 
+    def disk(self) -> Mapping[str, int]:
+        """Bytes on the disk: of the `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
+        `total` on the file system. Empty for a store in memory. Any thread may call this."""
+
     def no_room(self) -> str | None:
         """Why nothing more can be stored now, or None while the disk has space. Any thread may call this."""
 

@@ -22,6 +22,7 @@ from postroad.store.journal import encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
 from postroad.store.replay import replay
 from postroad.store.snapshot import StoreSnapshot
+from postroad.store.space import disk_use
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 
 MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
@@ -214,6 +215,9 @@ class LayeredStore:
 
     def no_room(self) -> str | None:
         return self._database.no_room()
+
+    def disk(self) -> Mapping[str, int]:
+        return disk_use(self._database.file)
 
     def tidy(self, *, busy: bool = False) -> bool:
         try:

@@ -209,6 +209,8 @@ class ManagerInfo:
     those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
     `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
     `multicast` has the fields of MulticastInfo; None where multicast is off.
+    `disk` has bytes: of the store's `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
+    `total` on the disk. Empty for a manager in memory.
     """
 
     name: str
@@ -233,3 +235,4 @@ class ManagerInfo:
     algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)
     multicast: dict[str, object] | None = None
+    disk: dict[str, int] = field(default_factory=dict)
