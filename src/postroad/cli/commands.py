@@ -36,8 +36,7 @@ COMMANDS = {
     "status": Source(
         "status",
         "status",
-        "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
-        "attention, with the reasons.",
+        "Show what needs attention, with the reasons, the totals of the manager, and its ten largest queues.",
     ),
     "queue": Source(
         "queue", "app", "Create, list, show, change, purge, pause, release and delete queues, and set who may use them."
