@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,3 +152,39 @@ def test_messages_that_others_have_locked_stay(server: ServerProcess) -> None:
         assert by_id.code == 1
     assert [each["label"] for each in messages(server, ORDERS)] == ["two"]
     assert len(dead) == 2
+
+
+def test_a_dead_letter_is_listed_with_its_reason_and_destination(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    head, first, *_ = run(server, "browse", ";deadletter").lines
+    assert head.split("  ")[0] == "lookup id"
+    assert "reason" in head
+    assert "destination" in head
+    assert "nack-q-purged" in first
+    assert f"PRIVATE={server.ready['id']}" in first
+
+
+def test_a_message_that_was_received_is_known_for_a_while(server: ServerProcess) -> None:
+    (sent,) = run(server, "send", ORDERS, "--body", "x", "--json").objects
+    (received,) = run(server, "receive", ORDERS, "--json").objects
+    run(server, "queue", "purge", f"{ORDERS};journal")
+    found = run(server, "trace", received["id"], "--json")
+    assert found.code == 0
+    assert [(each["kind"], each["sentence"]) for each in found.objects] == [
+        ("left", rf"left {ORDERS}: it was received"),
+        ("left", rf"left {ORDERS};journal: it was purged from its queue"),
+    ]
+    assert sent
+
+
+def test_a_move_says_what_becomes_of_expired_messages(server: ServerProcess) -> None:
+    run(server, "send", OTHER, "--body", "late", "--dead-letter", "--recoverable", "--ttbr", "1")
+    deadline = time.monotonic() + 30
+    while not messages(server, ";deadletter") and time.monotonic() < deadline:
+        time.sleep(0.3)
+    shown = run(server, "move", ";deadletter", OTHER, "--all", "--dry-run")
+    assert "expired: 1 message will not stay in" in shown.errors
+    moved = run(server, "move", ";deadletter", OTHER, "--all", "--json")
+    assert moved.objects == [{"moved": 1, "expired": 1}]
+    assert "and will be dead letters again" in moved.errors
+    assert run(server, "resend", ";deadletter", "--all").code == 0

@@ -76,7 +76,7 @@ def move(
         chosen = expired.counted(chosen)
         if dry_run:
             _show(chosen, context.as_json)
-            expired.report("would be", to)
+            expired.report(to)
             if not lookup:
                 report_locked(source, "would not be moved")
             return
@@ -88,7 +88,7 @@ def move(
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
         locked = {} if lookup else report_locked(source, "not moved")
-    expired.report("are", to)
+    expired.report(to)
     facts = {"moved": bar.done, **locked, **expired.facts}
     context.print(facts, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
 
@@ -116,16 +116,13 @@ class Expired:
         found = {"expired": self._again + self._gone}
         return found if found["expired"] else {}
 
-    def report(self, are: str, to: str) -> None:
+    def report(self, to: str) -> None:
         """Says on stderr what becomes of them."""
-        advice = "`postroad resend` sends a message with a new lifetime"
-        for count, fate in (
-            (self._again, "dead letters again"),
-            (self._gone, "deleted, as they ask for no dead letter"),
-        ):
+        fates = ((self._again, "dead letters again"), (self._gone, "deleted, as they ask for no dead letter"))
+        for count, fate in fates:
             if count:
-                what = f"{count_text(count, 'message')} whose time to be received is over"
-                report(f"{what} {are} {fate}, and will not be received from {to}; {advice}")
+                what = f"expired: {count_text(count, 'message')} will not stay in {to}"
+                report(f"{what}, and will be {fate}; `postroad resend` sends a message with a new lifetime")
 
 
 def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:

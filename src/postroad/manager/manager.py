@@ -129,7 +129,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
-        self.core.watch(Watcher(follow_up_failed=self._log_follow_up))
+        self.core.watch(Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed))
 
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
