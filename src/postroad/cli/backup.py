@@ -34,7 +34,7 @@ def backup(
     was read back. Express messages are in memory only, and are not in it. Keep the file secret: it has the messages and
     the private keys of the manager.
     """
-    from postroad.server.backup_file import check_backup
+    from postroad.store.backup import check_backup
 
     if file.exists() and not (force and file.is_file()):
         remedy = "--force replaces it" if file.is_file() else "choose the name of a file"

@@ -17,9 +17,8 @@ from postroad.manager.key_file import KEY_FILE
 from postroad.manager.manager import IDENTITY_STATE
 from postroad.queues.tick import COUNTERS_STATE, Counters
 from postroad.runtime.private_files import DIRECTORY_MODE, open_private
-from postroad.server.backup_file import check_backup
 from postroad.store import Batch, LayeredStore
-from postroad.store.backup import BackupReader, Contents, record_checksum
+from postroad.store.backup import BackupReader, Contents, check_backup, record_checksum
 from postroad.store.database import DATABASE_NAME, make_directory, sync_directory
 from postroad.store.lock import LOCK_NAME, DirectoryLock
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
+from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO, NoReturn
 from zlib import crc32
@@ -200,6 +201,13 @@ class BackupReader:
 
     def _fail(self, fault: str) -> NoReturn:
         raise StorageError(f"{self._name}: {fault}")
+
+
+def check_backup(file: Path, name: str | None = None) -> Contents:
+    """Reads the whole file. Raises StorageError if it is not complete and sound, OSError if it cannot be read.
+    `name` is the file's name in errors."""
+    with file.open("rb") as stream:
+        return BackupReader(stream, name or str(file)).check()
 
 
 def record_checksum(record: Record) -> int:
