@@ -161,7 +161,7 @@ def test_a_dead_letter_is_listed_with_its_reason_and_destination(server: ServerP
     assert "reason" in head
     assert "destination" in head
     assert "nack-q-purged" in first
-    assert f"PRIVATE={server.ready['id']}" in first
+    assert r"DIRECT=OS:alpha\private$\orders" in first
 
 
 def test_a_message_that_was_received_is_known_for_a_while(server: ServerProcess) -> None:

@@ -95,9 +95,8 @@ def restore(
 
 
 def _facts(contents: Contents) -> dict[str, object]:
-    queues = sum(name.startswith("queue/") for name in contents.state)
     head = {key: contents.head.get(key) for key in ("name", "id", "made_at", "version")}
-    return {**head, "messages": contents.records, "queues": queues, "damaged": contents.damaged}
+    return {**head, "messages": contents.records, "damaged": contents.damaged}
 
 
 def _report_damaged(contents: Contents) -> None:

@@ -132,7 +132,7 @@ def _change(
     from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
     from postroad.server.definitions import acl_of, comparable, same_acl
 
-    path, acl = str(wanted.path), acl_of(wanted)
+    path, acl = str(wanted.path).removeprefix(".\\"), acl_of(wanted)
     info = existing.get(wanted.path.tail)
     if info is None:
         return Change(path, True, settings_of(wanted), acl)

@@ -250,7 +250,8 @@ class Server:
         manager.core.delivery.relay = self._relay(manager)
         manager.core.access.claimed = config.security.sender_ids is SenderIds.CLAIMED
         manager.core.queues.idle.limit = config.limits.outgoing_queues
-        manager.leases.core.times = LeaseTimes(config.leases.receive_s, config.leases.transaction_s)
+        leases = config.leases
+        manager.leases.core.times = LeaseTimes(receive_s=leases.receive_s, transaction_s=leases.transaction_s)
         manager.retention.days = config.manager.keep_journal_days
         level = config.log.level
         if self._level is None and level is not self._logged:

@@ -121,7 +121,7 @@ class Search:
             if departure.reason is None:
                 sentence = f"delivered: the next hop on the way to {departure.queue} has taken it"
             else:
-                sentence = f"left {departure.queue.removeprefix('system$')}: it {class_words(departure.reason)}"
+                sentence = f"left {departure.queue.removeprefix('system$')}: {class_words(departure.reason)}"
             at = rfc3339_ns(int(departure.at_s * 1000) * 1_000_000)
             name = None if departure.reason is None else class_name(departure.reason)
             yield Finding(at, FindingKind.LEFT.value, sentence, queue=departure.queue, class_name=name)
