@@ -43,13 +43,7 @@ def refuse_without_log(file: Path) -> None:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         with closing(apsw.Connection(f"file:{quote(str(file.resolve()))}?immutable=1", flags)) as connection:
             if is_open(connection):
-                raise _incomplete(log)
-
-
-def refuse_without_journal(directory: Path, missing: list[str]) -> None:
-    """Raises StorageError for a store that was open, if segments of its journal are missing."""
-    if missing:
-        raise _incomplete(directory / missing[0])
+                raise incomplete(log)
 
 
 def is_open(connection: apsw.Connection) -> bool:
@@ -63,7 +57,8 @@ def set_open(connection: apsw.Connection, value: bool) -> None:
     connection.execute(_SET, (OPEN if value else CLOSED,))
 
 
-def _incomplete(missing: Path) -> StorageError:
+def incomplete(missing: Path) -> StorageError:
+    """The refusal of a store without this file."""
     return StorageError(
         f"{missing}: is missing: the store was copied while a manager ran, or after a crash, and its newest messages "
         f"are in this file; {_REMEDY.format(name=missing.name)}"

@@ -15,7 +15,7 @@ from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store.bulk import BULK, Bulk, is_cold
-from postroad.store.completeness import refuse_without_journal
+from postroad.store.completeness import incomplete
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
@@ -73,8 +73,9 @@ class LayeredStore:
         )
         try:
             self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
-            if self._database.was_open():
-                refuse_without_journal(directory, self._journal.missing())
+            if self._database.was_open() and (missing := self._journal.missing()):
+                self._database.keep_log()  # or the next start would miss that too
+                raise incomplete(directory / missing[0])
             replayed = replay(self._journal, self._database, directory)
             with suppress(StorageError, OSError):  # on a full disk the store opens nevertheless
                 self._database.with_room(self._journal.create)

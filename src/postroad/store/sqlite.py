@@ -242,6 +242,10 @@ class SqliteStore:
             if value:
                 self._fold_log()
 
+    def keep_log(self) -> None:
+        """`close` leaves the log as it is."""
+        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
     def snapshot(self) -> apsw.Connection:
         """A connection that sees the database as it is now, until it is closed."""
         with self._explained("reading"):

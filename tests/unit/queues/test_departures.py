@@ -22,7 +22,7 @@ def test_a_message_that_the_next_hop_has_taken_is_known(harness: Harness) -> Non
     queue = harness.queue(ELSEWHERE)
     first, second, third = queue.available(3)
     for record in (first, second):
-        queue.take(record.lookup_id)
+        harness.manager.delivery.lock(queue, record.lookup_id)
     leave_all(harness.manager, queue, [first, second], harness.now)
     harness.tick()
     find = harness.manager.departures.find
