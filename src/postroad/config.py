@@ -137,6 +137,23 @@ class ManagerSettings:
     id: UUID | None = setting(GUID, None)
     data: Path | None = setting(PATH, None)
     quota_kb: int = setting(UINT32, DEFAULT_QUOTA_KB)
+    keep_journal_days: float | None = setting(number(1 / 24, 36_500), None)  # None: journals keep everything
+
+
+class LogLevel(Enum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """`[log]`: the option --log-level of `postroad serve` wins."""
+
+    level: LogLevel | None = setting(choice(LogLevel), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +410,7 @@ class _File:
     audit: AuditSettings = setting(table(AuditSettings), AuditSettings())
     metrics: MetricsSettings = setting(table(MetricsSettings), MetricsSettings())
     tracing: TracingSettings = setting(table(TracingSettings), TracingSettings())
+    log: LogSettings = setting(table(LogSettings), LogSettings())
     security: SecuritySettings = setting(table(SecuritySettings), SecuritySettings())
     certificates: tuple[Certificate, ...] = setting(tables(Certificate), (), key="certificate")
     peers: tuple[Peer, ...] = setting(tables_by_key(Peer, HOST, "host"), ())

@@ -127,14 +127,36 @@ def test_lists_for_people_and_for_programs(alpha: Commands) -> None:
     assert line.split()[1] == "2"
     (status,) = alpha.done("status", "--json").objects
     assert (status["manager"]["name"], len(status["queues"])) == ("alpha", len(everything))
-    assert queue.name in alpha.done("status").text
+    assert queue.name in alpha.done("status", "--all").text
+
+
+def test_status_is_short(alpha: Commands) -> None:
+    queues = [alpha.manager.create_queue(rf"private$\many{number:02}") for number in range(14)]
+    long = alpha.manager.create_queue(rf"private$\{'long-' * 20}end")
+    for number, queue in enumerate([*queues, long], 100):
+        queue.send([b"x"] * number)
+    lines = alpha.done("status").lines
+    names = [line.split()[0] for line in lines[lines.index("") + 1 if lines[0].startswith("! ") else 0 :]]
+    shown = [name for name in names if name.startswith("private$")]
+    assert len(shown) == 10
+    assert (shown[0], len(shown[0])) == (r"private$\long-long-long-...-long-long-long-long-long-end", 60)
+    assert shown[1:4] == [rf"private$\many{number}" for number in (13, 12, 11)]
+    assert any(re.fullmatch(r"\d+ more queues with \d+ messages: postroad status --all", line) for line in lines)
+    assert not any(line.startswith("listener") for line in lines)
+    everything = alpha.done("status", "--all").lines
+    assert len([line for line in everything if line.startswith(r"private$\many")]) == 14
+    assert any(line.startswith("listener") for line in everything)
+    (found,) = [each for each in alpha.done("status", "--json").objects[0]["queues"] if each["path"] == long.name]
+    assert found["messages"] == 114
+    for queue in [*queues, long]:
+        queue.delete()
 
 
 def test_status_names_the_worst_of_many_outgoing_queues_and_counts_the_others(alpha: Commands) -> None:
     names = [rf"DIRECT=TCP:10.0.0.{number}\private$\far" for number in range(1, 31)]
     for name in names:
         alpha.manager.queue(name).send(client.Message("x", recoverable=True))
-    lines = alpha.done("status").lines
+    lines = alpha.done("status", "--all").lines
     shown = [line for line in lines if line.startswith("DIRECT=TCP:10.0.0.")]
     assert len(shown) == 20
     assert "10 more outgoing queues with 10 messages: postroad queue list" in lines
@@ -151,7 +173,8 @@ def test_status_counts_the_queues_that_people_made_and_names_a_full_journal(alph
     made = [info for info in alpha.manager.queues() if info.type in ("private", "public")]
     own = [info for info in made if info.path.endswith("_queue$")]
     status = alpha.done("status").lines
-    assert re.search(rf", {len(made) - len(own)} queues?, ", status[1])
+    assert status[0].startswith("! ")
+    assert [line for line in status if re.search(rf"^up .*, {len(made) - len(own)} queues?, ", line)]
     assert r"! 1 copy dropped, because a journal or dead-letter queue is full: private$\full;journal" in status
     queue.delete()
 

@@ -142,7 +142,7 @@ def test_a_peer_that_is_down_and_comes_back(scene: Scene) -> None:
     assert (shown["why"], shown["stuck"], shown["last_error"], shown["next_retry_s"]) == (None, False, None, None)
     measured = scene.metrics(queue)
     assert (measured["queue_messages"], measured["outgoing_stuck"]) == (0, 0)  # it is empty, and still there
-    sessions = [line.split() for line in scene.run("status").lines if HOSTS["late"] in line and "open" in line]
+    sessions = [line.split() for line in scene.run("status", "--all").lines if HOSTS["late"] in line and "open" in line]
     assert [HOSTS["late"], scene.servers["late"].ready["id"], "open"] in [line[1:4] for line in sessions]
     (session,) = [each for each in alpha.sessions() if each.address == HOSTS["late"]]
     assert (session.direction, session.messages_out, session.peer) == ("out", 3, scene.servers["late"].ready["id"])

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -146,6 +147,54 @@ def test_a_read_only_directory_is_named() -> None:
             directory.chmod(0o755)
 
 
+# Whether it is complete
+
+
+@pytest.mark.parametrize("missing", [f"{DATABASE_NAME}-wal", "journal-0", "journal-1", DATABASE_NAME])
+def test_a_copy_of_an_open_store_without_one_of_its_files_is_refused_until_it_is_there(
+    tmp_path: Path, missing: str
+) -> None:
+    store = LayeredStore(tmp_path / "data")
+    for number in range(20):
+        store.commit([put(record(number))])
+    shutil.copytree(tmp_path / "data", tmp_path / "whole")
+    store.close()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "whole", copy)
+    (copy / missing).unlink()
+    if missing.endswith("-wal"):
+        (copy / f"{DATABASE_NAME}-shm").unlink()
+    for _ in range(2):  # the refusal changes nothing
+        with pytest.raises(StorageError, match=f"{re.escape(str(copy / missing))}: is missing.*copy all files"):
+            LayeredStore(copy)
+    shutil.copy(tmp_path / "whole" / missing, copy)
+    store = LayeredStore(copy)
+    assert [each.lookup_id for each in store.scan(1)] == list(range(20))
+    store.close()
+
+
+def test_the_database_alone_is_enough_once_the_store_is_closed(tmp_path: Path) -> None:
+    store = LayeredStore(tmp_path / "data")
+    store.commit([put(record(1))])
+    store.close()
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "data" / DATABASE_NAME, tmp_path / "copy")
+    store = LayeredStore(tmp_path / "copy")
+    assert [each.lookup_id for each in store.scan(1)] == [1]
+    store.close()
+
+
+def test_an_operator_can_start_without_a_file_that_is_lost(tmp_path: Path) -> None:
+    store = LayeredStore(tmp_path / "data")
+    store.commit([put(record(1))])
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "data" / DATABASE_NAME, tmp_path / "copy")
+    store.close()
+    for name in (f"{DATABASE_NAME}-wal", "journal-0", "journal-1"):
+        (tmp_path / "copy" / name).touch()
+    LayeredStore(tmp_path / "copy").close()
+
+
 # Who else may look
 
 
@@ -154,7 +203,7 @@ def modes(directory: Path) -> dict[str, int]:
     return {"": stat.S_IMODE(directory.stat().st_mode), **found}
 
 
-NAMES = ("lock", "journal-0", DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
+NAMES = ("lock", "journal-0", "journal-1", DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
 PRIVATE = {"": 0o700, **dict.fromkeys(NAMES, 0o600)}
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Unix permissions")
 

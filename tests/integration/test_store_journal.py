@@ -348,13 +348,14 @@ def test_a_database_that_lost_its_mark_reads_the_whole_journal(directory: Path, 
     with sqlite3.connect(left / DATABASE_NAME) as database:
         database.execute(statement)
     database.close()
+    (left / f"{DATABASE_NAME}-wal").touch()  # the tool has put it into the database
     for _ in range(2):
         store = LayeredStore(left)
         assert (numbers(store), store.state(), store.damaged) == ([2, 3, 4, 5], {"a": b"1", "b": b"3"}, {})
         store.close()
 
 
-def test_a_segment_that_is_missing_is_named(directory: Path) -> None:
+def test_a_segment_that_is_empty_is_named(directory: Path) -> None:
     store = LayeredStore(directory, segment_bytes=2000)
     for number in range(8):
         store.commit([put(record(number, bytes(200)))])
@@ -362,7 +363,7 @@ def test_a_segment_that_is_missing_is_named(directory: Path) -> None:
     store.close()
     by_age = sorted((left / name for name in NAMES), key=lambda file: frames(file)[0].generation)
     kept = [key[1] for frame in frames(by_age[1]) for key in frame.puts]
-    by_age[0].unlink()
+    by_age[0].write_bytes(b"")
     store = LayeredStore(left)
     assert numbers(store) == kept
     (reason,) = store.damaged.values()

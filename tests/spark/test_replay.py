@@ -14,8 +14,9 @@ from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError
 from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.pipeline import replay as module
-from postroad.spark.pipeline.messages import message_json, new_message, read_message
+from postroad.spark.pipeline.messages import message_json, read_message
 from postroad.spark.pipeline.replay import replay
+from postroad.values.resending import new_message
 from tests.spark.packets import sent
 
 if TYPE_CHECKING:

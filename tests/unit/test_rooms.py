@@ -66,6 +66,7 @@ ONLY: dict[str, frozenset[str]] = {
     "cli": WORDS
     | {FRONT_DOOR, "client", "capture", "describe", "fields", "received", "spark", "simulation", "values"}
     | {"server", "config", "net", "runtime"}
+    | {"store.backup"}  # `backup` reads back what it has written
     | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
     "__main__": frozenset({"cli"}),
 }

@@ -71,18 +71,23 @@ class Gate:
         certificates: bool = False,
         credentials: Mapping[str, str] | None = None,
     ) -> None:
-        self._token = None if token is None else token.encode()
         self._names = names
         self._logins = logins
         self._clock = clock
         self._waits = waits
         self._access = access
         self._certificates = certificates
-        self._passwords = {name.casefold(): _digest(word) for name, word in (credentials or {}).items() if word}
         self._no_password = secrets.token_bytes(32)  # an unknown user is compared too: it takes as long
         self._proved: dict[tuple[str, bytes], None] = {}
         self._delayed = 0
-        self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if credentials else "Bearer"}
+        self.set_credentials(token, credentials or {})
+
+    def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
+        """Replaces the token and the passwords of users by name. Earlier logins have to prove themselves again."""
+        self._token = None if token is None else token.encode()
+        self._passwords = {name.casefold(): _digest(word) for name, word in passwords.items() if word}
+        self._proved.clear()
+        self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
 
     async def admit(self, scope: Scope) -> Response | None:
         """None if the caller may go on, else the refusal. The scope gets its canonical path, and its state gets the

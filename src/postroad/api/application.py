@@ -39,7 +39,7 @@ class Application:
     ) -> None:
         self.waits = waits
         self.routes = routes
-        self._gate = gate
+        self.gate = gate
         self._handlers = handlers
         self._starlette = Starlette(routes=routes, exception_handlers=dict(handlers))
         self._starlette.router.redirect_slashes = False
@@ -55,7 +55,7 @@ class Application:
         request = Request(scope, receive, send)
         bug: Exception | None = None
         try:
-            refusal = await self._gate.admit(scope)
+            refusal = await self.gate.admit(scope)
             if refusal is not None:
                 response = refusal
             else:

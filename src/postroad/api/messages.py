@@ -96,6 +96,11 @@ _MOVE = {
     "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "begin after this lookup id"),
     "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"the largest number; {MOVE_BATCH} if absent"),
 }
+_RESEND = {
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to send again"),
+    "to": Property("to", "to", QUEUE, "the new destination; where each was sent before, if absent"),
+    "keep": Property("keep", "keep", SWITCH, "whether the old messages stay; those of journals always do"),
+}
 _MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
 _ONE = {JSON: "Message", RECORDS: None, ARROW: None}
 _FOUND = Answer(description="the messages", content=_MANY)
@@ -386,6 +391,23 @@ async def take(call: Call) -> Response:
 
 
 @OPERATIONS.add(
+    "POST /queues/{queue}/resend",
+    "Send messages again, to where they were sent before or elsewhere, and remove them in the same commit",
+    Answer(description="what became of each message", content={JSON: "Resent"}),
+    body=Body({JSON: "Resend"}),
+    errors=(HTTPStatus.NOT_FOUND,),
+    audited="resend",
+    needs=Action.RECEIVE,
+)
+async def resend(call: Call) -> Response:
+    values = read_object(await call.json_object(), _RESEND, required=("lookup_ids",))
+    call.facts["to"] = values.get("to")
+    outcomes = await call.manager.resend(call.queue, values.pop("lookup_ids"), **values, token=call.token)
+    call.facts["messages"] = sum(each.id is not None for each in outcomes)
+    return json_answer({"resent": outcomes, "locked": call.manager.leases.locked(call.queue)})
+
+
+@OPERATIONS.add(
     "POST /queues/{queue}/move",
     "Move messages to another queue",
     Answer(description="the lookup ids they had, and how many messages are locked", content={JSON: "Moved"}),
@@ -462,4 +484,4 @@ async def import_packets(call: Call) -> Response:
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
-SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Question": QUESTION}
+SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Resend": _RESEND, "Question": QUESTION}

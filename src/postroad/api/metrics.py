@@ -145,6 +145,16 @@ def _multicast_metrics(info: MulticastInfo) -> Sequence[tuple[str, str, float]]:
     )
 
 
+def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | Samples]]:
+    """None for a manager in memory."""
+    used = [({"use": each}, size) for each, size in disk.items() if each not in ("free", "total")]
+    if used:
+        yield "postroad_disk_bytes", "Bytes that the store has on the disk, by what they are for.", used
+    if "free" in disk:
+        yield "postroad_disk_free_bytes", "Free bytes on the disk of the data directory.", disk["free"]
+        yield "postroad_disk_total_bytes", "All bytes of the disk of the data directory.", disk["total"]
+
+
 def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Samples]]:
     """Each with its value, or with a value for each of its labels."""
     info, tally, leases = manager.info(), manager.core.delivery.tally, manager.leases.core
@@ -285,6 +295,12 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
             "postroad_remote_messages_returned_total",
             "Messages that remote readers put back or left unacknowledged.",
             returned,
+        ),
+        *_disk_metrics(info.disk),
+        (
+            "postroad_journal_messages_expired_total",
+            "Messages that journals no longer keep, because of keep_journal_days.",
+            manager.retention.removed,
         ),
         ("postroad_locks_taken_back_total", "Locked messages taken back from silent clients.", leases.expired_locks),
         (

@@ -9,7 +9,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import acl, handles, leases, messages, offsets, queues
+from postroad.api import acl, administration, handles, leases, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
@@ -27,9 +27,11 @@ from postroad.values.info import (
     ReaderInfo,
     SessionInfo,
     TransactionInfo,
+    UserInfo,
 )
 from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
 from postroad.values.plain import key_of
+from postroad.values.resending import Resent
 from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
 from postroad.values.trace import Finding, Trace
@@ -132,10 +134,12 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     KeysInfo: "Keys",
     Finding: "Finding",
     Trace: "Trace",
+    Resent: "ResentMessage",
     Resolution: "Resolution",
     Route: "Route",
     Table: "RouteTable",
     TransactionInfo: "OpenTransaction",
+    UserInfo: "User",
 }
 _LISTS = (
     ("Messages", "messages", "Message"),
@@ -146,6 +150,7 @@ _LISTS = (
     ("Locks", "locks", "Lock"),
     ("Transactions", "transactions", "OpenTransaction"),
     ("Holds", "holds", "Hold"),
+    ("Users", "users", "User"),
 )
 _STATUS = ("Queues", "Sessions", "Readers", "Exposure", "Locks", "Transactions")
 
@@ -250,12 +255,13 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
-    rooms = (queues, acl, messages, leases, offsets, handles)
+    rooms = (queues, acl, messages, leases, offsets, handles, administration)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     required = {
         "NewQueue": ["path"],
         "Settlement": ["lookup_ids", "delete"],
         "Move": ["to"],
+        "Resend": ["lookup_ids"],
         "Question": ["destination"],
         "Renewal": ["leases"],
         "NewHold": ["from"],
@@ -263,6 +269,7 @@ def schemas() -> dict[str, Json]:
         "TakeOver": ["run", "rows", "digest"],
         "Opening": ["queue", "access"],
         "AclChange": ["sddl"],
+        "LogLevel": ["level"],
     }
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)
@@ -284,6 +291,7 @@ def schemas() -> dict[str, Json]:
         "Ids": _open({"ids": _list(_TEXT)}),
         "Outcomes": _open({"outcomes": _list(_open({"id": _TEXT, "problem": _reference("Problem")}, []))}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),
+        "Resent": _open({"resent": _list(_reference("ResentMessage")), "locked": _NUMBER}),
         "Moved": _open({"moved": _list(_NUMBER), "locked": _NUMBER}),
         "Purged": _open({"purged": _NUMBER, "locked": _NUMBER}),
         "Renewed": _open({"renewed": _list(_GUID), "gone": _list(_GUID)}),

@@ -59,6 +59,14 @@ class ApiServer(HttpListener):
     def url(self) -> str:
         return f"{'http' if self._tls is None else 'https'}://{self.address}"
 
+    def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
+        """ConfigurationError if other computers could then call without a token."""
+        certified = self._tls is not None and self._tls.client_ca is not None
+        if token is None and not certified and not is_loopback(self.host):
+            raise ConfigurationError("", "api.token", f"is missing: other computers can reach {self.host}")
+        self._token = token
+        self._app.gate.set_credentials(token, passwords)
+
     async def stop(self) -> None:
         """Waiting reads end with 503 and receive nothing. A second call does nothing."""
         if self._serving is not None:

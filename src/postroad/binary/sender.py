@@ -273,6 +273,7 @@ class Sender:
             self._forget_sent(message_id)
         if leaving:
             self.core.delivery.discard_all(queue, leaving)
+            self.core.departures.delivered(queue, leaving)
 
     def _forget_sent(self, message_id: int) -> Flight | None:
         """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""

@@ -36,8 +36,7 @@ COMMANDS = {
     "status": Source(
         "status",
         "status",
-        "Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs "
-        "attention, with the reasons.",
+        "Show what needs attention, with the reasons, the totals of the manager, and its ten largest queues.",
     ),
     "queue": Source(
         "queue", "app", "Create, list, show, change, purge, pause, release and delete queues, and set who may use them."
@@ -47,9 +46,28 @@ COMMANDS = {
     "peek": Source("read", "peek", "Print the first messages of a queue, and leave them there."),
     "browse": Source("read", "browse", "List the messages of a queue, one per line; on a terminal, page by page."),
     "move": Source("rescue", "move", "Move messages to another local queue."),
+    "resend": Source(
+        "resend",
+        "resend",
+        "Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.",
+    ),
     "export": Source("rescue", "export", "Write the messages of a queue to a file, byte for byte, in queue order."),
     "import": Source("rescue", "import_packets", "Put the messages of a file into a local queue, byte for byte."),
+    "backup": Source(
+        "backup",
+        "backup",
+        "Write everything that a running manager holds to one file: queues, messages, state and private keys.",
+    ),
+    "restore": Source("backup", "restore", "Make a data directory from a backup."),
+    "definitions": Source(
+        "definitions", "app", "Write the queues and users of a manager to a file, and create queues from such a file."
+    ),
     "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
+    "log-level": Source(
+        "log_level",
+        "log_level",
+        "Show how much a running manager logs, or change it until it stops or reads its configuration again.",
+    ),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),

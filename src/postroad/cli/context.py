@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from pathlib import Path
@@ -87,13 +88,38 @@ class Context:
     def connect(self) -> QueueManager:
         """The first call connects."""
         import postroad
+
+        with self._explained():
+            return postroad.connect(self.api, **self._login())
+
+    @contextmanager
+    def calls(self) -> Iterator[Any]:
+        """The calls of the HTTP API that the Python client has no verbs for: `json(method, path, value)` and
+        `stream(path, query, accept)` of client.exchange.Exchange, for callers without an event loop."""
+        from postroad.client.exchange import Address, Exchange
+        from postroad.client.sync.backend import Backend, CallerThread
+        from postroad.client.sync.transport import Transport
+
+        with self._explained():
+            address = Address(self.api, **self._login())
+        calls: Any = Backend(CallerThread(), Exchange(address, Transport(address)))  # type: ignore[arg-type]
+        try:
+            yield calls
+        finally:
+            calls.close()
+
+    def _login(self) -> dict[str, Any]:
+        token, user = chosen(self.token, self.user)
+        if user is not None:
+            return {"user": user, "password": read_password(user)}
+        return {"token": read_token(token)}
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         from postroad.errors import InvalidArgument
 
         try:
-            token, user = chosen(self.token, self.user)
-            if user is not None:
-                return postroad.connect(self.api, user=user, password=read_password(user))
-            return postroad.connect(self.api, token=read_token(token))
+            yield
         except InvalidArgument as fault:
             sentence = str(fault)
             fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from postroad import ReceivedMessage
 
 MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
+MAX_NAME = 60  # characters of a queue's name in a table
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _BLOCK_ROWS = 1000  # of a table that goes to a file or a pipe: what is held before it is printed
 
@@ -79,6 +80,14 @@ def size_text(size: int) -> str:
     """`1.5 MiB`"""
     power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     return f"{size / 1024**power:.1f} {_UNITS[power]}" if power else f"{size} bytes"
+
+
+def shortened(name: str, width: int = MAX_NAME) -> str:
+    """A long name without its middle: its beginning says where the queue is, its end which one it is."""
+    if len(name) <= width:
+        return name
+    end = width // 2
+    return f"{name[: width - end - 3]}...{name[-end:]}"
 
 
 def count_text(number: int, what: str) -> str:

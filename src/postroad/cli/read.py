@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 5.0
 BATCH_MESSAGES = 100
 PAGE_MESSAGES = 20
+DEAD_LETTERS = (";deadletter", ";deadxact")
 
 Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="The most messages to read.")]
 Timeout = Annotated[
@@ -124,7 +125,7 @@ def browse(
         if context.as_json:
             MessagePrinter(as_json=True).print_all(messages)
         else:
-            _print_pages(messages)
+            _print_pages(messages, queue.lower().endswith(DEAD_LETTERS))
         report_locked(source, "not shown")
 
 
@@ -181,17 +182,19 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
     yield from queue.messages()
 
 
-def _print_pages(messages: Iterator[ReceivedMessage]) -> None:
+def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
+    """Of `dead` letters, the reason and the destination too."""
+    print_page = _print_dead_letters if dead else _print_page
     first = next(messages, None)
     if first is None:
         print_line("no messages")
         return
     messages = chain([first], messages)
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _print_page(messages)
+        print_page(messages)
         return
     while page := list(islice(messages, PAGE_MESSAGES)):
-        _print_page(page)
+        print_page(page)
         if len(page) == PAGE_MESSAGES:
             try:
                 if input("-- Enter for more, q to end: ").strip().lower().startswith("q"):
@@ -216,6 +219,25 @@ def _print_page(messages: Iterable[ReceivedMessage]) -> None:
             for message in messages
         ),
         numbers=("lookup id", "arrived (UTC)", "prio", "size"),
+    )
+
+
+def _print_dead_letters(messages: Iterable[ReceivedMessage]) -> None:
+    print_table(
+        ("lookup id", "arrived (UTC)", "reason", "destination", "size", "label", "body"),
+        (
+            (
+                message.lookup_id,
+                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
+                message.class_name,
+                message.destination_queue,
+                len(message.body),
+                message.label,
+                _glimpse(message),
+            )
+            for message in messages
+        ),
+        numbers=("lookup id", "arrived (UTC)", "size"),
     )
 
 

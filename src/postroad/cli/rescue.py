@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import islice
@@ -14,7 +15,7 @@ import typer
 from postroad.cli.context import Context
 from postroad.cli.lock import report_locked
 from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
-from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import count_text, header_line, print_json, print_line
 from postroad.cli.progress import Bar
 
@@ -27,6 +28,7 @@ STANDARD_STREAM = "-"
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 16 << 20
 READ_BYTES = 1 << 20
+FOREVER = (1 << 32) - 1  # seconds
 
 Where = Annotated[
     str | None,
@@ -63,14 +65,18 @@ def move(
     with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
-        if manager.queue(to).info().id == info.id:  # a missing target is reported before anything else
+        target = manager.queue(to).info()  # a missing target is reported before anything else
+        if target.id == info.id:
             fail(f"TO: {to} is the queue that the messages are in", ExitCode.USAGE)
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
             chosen = (each for each in source.messages() if wanted is None or wanted(each.describe()))
+        expired = Expired(kept=target.type not in ("private", "public", "subqueue"))
+        chosen = expired.counted(chosen)
         if dry_run:
             _show(chosen, context.as_json)
+            expired.report(to)
             if not lookup:
                 report_locked(source, "would not be moved")
             return
@@ -82,7 +88,41 @@ def move(
                 while batch := list(islice(chosen, BATCH_MESSAGES)):
                     bar.advance(_move_batch(manager, queue, to, batch))
         locked = {} if lookup else report_locked(source, "not moved")
-    context.print({"moved": bar.done, **locked}, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+    expired.report(to)
+    facts = {"moved": bar.done, **locked, **expired.facts}
+    context.print(facts, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+
+
+class Expired:
+    """Counts the messages that do not stay in the queue that they move to, because their time to be received is over.
+    With `kept` the queue keeps them, as dead-letter queues do."""
+
+    def __init__(self, *, kept: bool) -> None:
+        self._kept = kept
+        self._again = self._gone = 0
+
+    def counted(self, messages: Iterator[ReceivedMessage]) -> Iterator[ReceivedMessage]:
+        now = time.time()
+        for message in messages:
+            view = message.view
+            lives_s = view.time_to_be_received
+            if not self._kept and lives_s != FOREVER and message.sent_at.timestamp() + lives_s < now:
+                self._again += view.negative_journaling
+                self._gone += not view.negative_journaling
+            yield message
+
+    @property
+    def facts(self) -> dict[str, int]:
+        found = {"expired": self._again + self._gone}
+        return found if found["expired"] else {}
+
+    def report(self, to: str) -> None:
+        """Says on stderr what becomes of them."""
+        fates = ((self._again, "dead letters again"), (self._gone, "deleted, as they ask for no dead letter"))
+        for count, fate in fates:
+            if count:
+                what = f"expired: {count_text(count, 'message')} will not stay in {to}"
+                report(f"{what}, and will be {fate}; `postroad resend` sends a message with a new lifetime")
 
 
 def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:

@@ -28,12 +28,16 @@ def serve(
         typer.Option("--config", "-c", metavar="FILE", help="The queue manager's configuration, a TOML file."),
     ] = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
-    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel | None, typer.Option("--log-level", help="How much to log; default: [log] level, else info.")
+    ] = None,
 ) -> None:
     """Run a queue manager.
 
     Prints one JSON line on standard output once every listener accepts, and logs to standard error. SIGTERM and SIGINT
-    (Ctrl-C) stop it. Without a configuration the manager has this computer's name, keeps its data in ./data/NAME, and
+    (Ctrl-C) stop it. SIGHUP reads the configuration again, and the log says what it took and what needs a restart.
+
+    Without a configuration the manager has this computer's name, keeps its data in ./data/NAME, and
     its API is on 127.0.0.1:8180.
 
     Exit code: 0 after a stop, 1 if it cannot run (a port or the data directory is in use), 2 if the configuration is at
@@ -46,13 +50,14 @@ def serve(
     from postroad.errors import ConfigurationError, PostroadError
     from postroad.runtime.collector import relax_collector
     from postroad.runtime.logs import start_logging
-    from postroad.server.server import run
+    from postroad.server.run import run
 
-    start_logging(as_json=log_json, level=logging.getLevelNamesMapping()[log_level.value.upper()])
+    level = None if log_level is None else logging.getLevelNamesMapping()[log_level.value.upper()]
+    start_logging(as_json=log_json, level=level or logging.INFO)
     try:
         configuration = default_configuration() if config is None else load_configuration(config)
         relax_collector()
-        asyncio.run(run(configuration, _announce))
+        asyncio.run(run(configuration, _announce, level))
     except ConfigurationError as fault:
         fail(str(fault), ExitCode.USAGE)
     except PostroadError as fault:

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from postroad.cli.context import Context
 from postroad.cli.lock import print_locks, print_transactions
-from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.cli.output import count_text, print_json, print_line, print_table, shortened, size_text
 from postroad.cli.queue import is_of_interest, print_queues
 from postroad.values.attention import attention
 
 if TYPE_CHECKING:
-    from postroad.values.info import ListenerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.values.info import ListenerInfo, LockInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
 
+LARGEST = 10  # queues without --all
 MOST_OUTGOING = 20  # outgoing queues that are shown; strangers can cause thousands
 MOST_QUEUES = 200
 SHOWN_LOCKS = 10  # the oldest
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
-def status(context: Context) -> None:
-    """Show the manager, its queues, sessions, remote readers, locks, transactions and listeners, and what needs
-    attention, with the reasons."""
+def status(
+    context: Context,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Show all queues, sessions, remote readers, locks, transactions and listeners too."),
+    ] = False,
+) -> None:
+    """Show what needs attention, with the reasons, the totals of the manager, and its ten largest queues.
+
+    With --json everything is there, with and without --all.
+    """
     with context.connect() as manager:
         info = manager.info()
         queues = sorted(manager.queues(), key=_urgency)
@@ -48,32 +60,19 @@ def status(context: Context) -> None:
             }
         )
         return
-    quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
-    print_line(f"{info.name}  {info.id}  postroad {info.version}")
-    print_line(
-        f"up {_duration(info.started_at_s)}, {count_text(info.queues, 'queue')}, "
-        f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
-        f"{count_text(info.transactions, 'open transaction')}"
-    )
-    if info.limits:
-        shown = (
-            f"{name} {limit['current']} of {limit['maximum']}"
-            for name, limit in info.limits.items()
-            if "current" in limit
-        )
-        print_line(f"limits: {', '.join(shown)}")
-    if info.algorithms:
-        hashes, ciphers, send = (", ".join(info.algorithms.get(each, ())) for each in ("hashes", "ciphers", "send"))
-        print_line(f"security: accepts {hashes} and {ciphers}; encrypts with {send}")
-    if info.multicast is not None:
-        print_line(_multicast_line(info.multicast))
-    if info.messages_refused:
-        refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
-        print_line(f"refused messages: {', '.join(refused)}")
     for sentence in needed:
         print_line(f"! {sentence}")
+    if needed:
+        print_line("")
+    _print_totals(info, sessions, readers, locks)
+    shown = [queue for queue in queues if is_of_interest(queue)]
+    if not everything:
+        print_line("")
+        _print_largest(shown)
+        return
+    _print_settings(info)
     print_line("")
-    _print_queues([queue for queue in queues if is_of_interest(queue)])
+    _print_queues(shown)
     if sessions:
         print_line("")
         _print_sessions(sessions)
@@ -90,6 +89,57 @@ def status(context: Context) -> None:
         _print_rest(len(transactions), "transaction")
     print_line("")
     _print_exposure(exposure)
+
+
+def _print_totals(
+    info: ManagerInfo, sessions: Sequence[object], readers: Sequence[object], locks: Sequence[LockInfo]
+) -> None:
+    quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
+    print_line(f"{info.name}  {info.id}  postroad {info.version}")
+    print_line(
+        f"up {_duration(info.started_at_s)}, {count_text(info.queues, 'queue')}, "
+        f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
+        f"{count_text(info.transactions, 'open transaction')}"
+    )
+    locked = sum(each.messages for each in locks)
+    print_line(
+        f"{count_text(len(sessions), 'session')}, {count_text(len(readers), 'remote reader')}, "
+        f"{count_text(locked, 'locked message')}"
+    )
+    if info.disk:
+        used = sum(size for use, size in info.disk.items() if use not in ("free", "total"))
+        print_line(f"disk: {size_text(used)} used, {size_text(info.disk.get('free', 0))} free")
+    if info.multicast is not None:
+        print_line(_multicast_line(info.multicast))
+    if info.messages_refused:
+        refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
+        print_line(f"refused messages: {', '.join(refused)}")
+
+
+def _print_settings(info: ManagerInfo) -> None:
+    if info.limits:
+        shown = (
+            f"{name} {limit['current']} of {limit['maximum']}"
+            for name, limit in info.limits.items()
+            if "current" in limit
+        )
+        print_line(f"limits: {', '.join(shown)}")
+    if info.algorithms:
+        hashes, ciphers, send = (", ".join(info.algorithms.get(each, ())) for each in ("hashes", "ciphers", "send"))
+        print_line(f"security: accepts {hashes} and {ciphers}; encrypts with {send}")
+
+
+def _print_largest(queues: list[QueueInfo]) -> None:
+    """The queues with most messages, and how much is in the others."""
+    ordered = sorted(queues, key=lambda queue: (-queue.messages, -queue.bytes, queue.path.lower()))
+    print_queues(map(_with_short_name, ordered[:LARGEST]))
+    if rest := ordered[LARGEST:]:
+        messages = count_text(sum(queue.messages for queue in rest), "message")
+        print_line(f"{count_text(len(rest), 'more queue')} with {messages}: postroad status --all")
+
+
+def _with_short_name(queue: QueueInfo) -> QueueInfo:
+    return replace(queue, path=shortened(queue.path))
 
 
 def _multicast_line(found: dict[str, Any]) -> str:
@@ -128,7 +178,7 @@ def _print_queues(queues: list[QueueInfo]) -> None:
     """The worst few outgoing queues, and those of people, as many as a screen can take."""
     outgoing = [queue for queue in queues if queue.type == "outgoing"]
     own = [queue for queue in queues if queue.type != "outgoing"]
-    print_queues([*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]])
+    print_queues(map(_with_short_name, [*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]]))
     for rest, what in ((outgoing[MOST_OUTGOING:], "outgoing queue"), (own[MOST_QUEUES:], "queue")):
         if rest:
             messages = count_text(sum(queue.messages for queue in rest), "message")

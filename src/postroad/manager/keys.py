@@ -44,7 +44,7 @@ class Keys:
         key_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = core
-        self._file = file
+        self.file = file
         self._made_at_s = made_at_s
         self._clock = clock
         self._key_clock = key_clock  # a step of the system's time must not keep a session key alive
@@ -72,9 +72,9 @@ class Keys:
 
     async def rotate(self) -> KeysInfo:
         """New keys, in use and on disk when this returns. The previous ones still decrypt what is on its way."""
-        if self._file is None:
+        if self.file is None:
             raise LocalProtocolError("an embedded queue manager has no keys: `postroad serve` makes and rotates them")
-        await asyncio.to_thread(self._rotate, self._file)
+        await asyncio.to_thread(self._rotate, self.file)
         return self.describe()
 
     def _rotate(self, file: Path) -> None:

@@ -28,6 +28,7 @@ from postroad.errors import (
 )
 from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.manager.access_lists import AccessLists
+from postroad.manager.backup import Backups
 from postroad.manager.keys import Keys
 from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
@@ -41,6 +42,7 @@ from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
+from postroad.queues.retention import Retention
 from postroad.queues.transacting import MOST_APART
 from postroad.remote_read.server import RemoteReaders
 from postroad.routing import Router
@@ -113,9 +115,11 @@ class Manager(Reads, Rescue, AccessLists):
         self.logins = FailedLogins(self.audit)  # of all interfaces: guessing at one slows down the others
         self.exposure: tuple[ListenerInfo, ...] = ()  # set by the server that opens the listeners
         self.keys = Keys(core, key_file, keys_made_at_s, clock)
+        self.backups = Backups(self)
         self.offsets = Offsets(core, self.durably, clock)
         self.router = Router(self.identifier, Directory(), clock())
         self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router
+        self.retention = Retention(core.queues, core.delivery)
         self.started_at = 0.0
         self.leases.remote_locks = lambda now: self.remote_read.locks(now)
         self.binary: BinaryService | None = None  # set by the server that opens its listener
@@ -126,7 +130,7 @@ class Manager(Reads, Rescue, AccessLists):
         self.metrics_queues = 100  # that have metrics of their own
         self.supervisor = Supervisor()
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
-        self.core.watch(Watcher(follow_up_failed=self._log_follow_up))
+        self.core.watch(Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed))
 
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
@@ -166,6 +170,7 @@ class Manager(Reads, Rescue, AccessLists):
             now = self.clock()
             try:
                 self.core.run_timers(now)
+                self.retention.run_timers(now)
                 self.leases.run_timers(now)
                 self.keys.cleanup()
                 self.troubles.look(now)
@@ -204,6 +209,7 @@ class Manager(Reads, Rescue, AccessLists):
             directory_error=None if self.watch is None else self.watch.last_error,
             limits={each.name: each.figures for each in self.limits.all},
             multicast=None if self.multicast is None else self.multicast.info(),
+            disk=dict(self.store.disk()),
         )
 
     def outlook(self) -> Outlook:

@@ -1,16 +1,25 @@
-"""What operators do with messages of a running manager: move them to another queue, and import packets."""
+"""What operators do with messages of a running manager: move them, send them again, and import packets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroad.errors import InvalidArgument
+from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
 from postroad.manager.reads import Name
+from postroad.names import parse_name
+from postroad.queues.collection import JOURNAL
+from postroad.queues.local import TRUSTED
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.received import ReceivedMessage
+from postroad.security.access import Token
 from postroad.values.reading import SeekAction
+from postroad.values.resending import Resent, new_message
 from postroad.wire.view import MessageView
 
 MOVE_BATCH = 1000
+RESEND_BATCH = 100  # messages that share a commit
 
 
 class Rescue(DurableCore):
@@ -37,6 +46,66 @@ class Rescue(DurableCore):
             ]
         await self.durably(lambda: self.core.move(queue, to, records, self.clock()))
         return [record.lookup_id for record in records]
+
+    async def resend(
+        self,
+        name: Name,
+        lookup_ids: Sequence[int],
+        to: str | None = None,
+        *,
+        keep: bool = False,
+        token: Token = TRUSTED,
+    ) -> list[Resent]:
+        """Sends each of these messages as a new one, to `to` or to where it was sent before, and removes it in the same
+        commit. One that is refused stays. `keep` removes none, and messages of journals always stay."""
+        queue = self.core.queues.get(name)
+        if to is not None:
+            parse_name(to)
+        stays = keep or queue.properties.queue_type is QueueType.JOURNAL or queue.properties.path.lower() == JOURNAL
+        outcomes: list[Resent] = []
+        chosen = list(dict.fromkeys(lookup_ids))
+        for start in range(0, len(chosen), RESEND_BATCH):
+            batch = chosen[start : start + RESEND_BATCH]
+            outcomes += await self.durably(
+                lambda some=batch: [self._resend(queue, each, to, stays, token) for each in some]
+            )
+        return outcomes
+
+    def _resend(self, queue: Queue, lookup_id: int, to: str | None, stays: bool, token: Token) -> Resent:
+        destination = to
+        try:
+            record = self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
+            message = ReceivedMessage(record.packet, lookup_id, record.arrived_ms, record.aborts, record.reason)
+            destination = to or message.destination_queue
+            if destination is None:
+                raise InvalidArgument("the message does not say where it was sent to: choose a destination")
+            if message.view.encrypted:
+                raise NotEncrypted("its body is encrypted, and only its old destination can read it")
+            with self.core.delivery.atomic:
+                ids = self._send_again(message, destination, token)
+                if not stays:
+                    self.core.delivery.discard(queue, record)
+        except PostroadError as fault:
+            return Resent(lookup_id, destination, why=str(fault))
+        return Resent(lookup_id, destination, f"{{{self.core.identifier}}}\\{ids[0]}")
+
+    def _send_again(self, message: ReceivedMessage, destination: str, token: Token) -> list[int]:
+        now, core = self.clock(), self.core
+        found = core.queues.find(destination)
+        if found is None and core.queues.is_local(parse_name(destination)):
+            raise QueueNotFound(f"there is no queue {destination} on {core.name}")
+        is_known = found is not None and not found.is_outgoing
+        transactional = found.properties.transactional if found and is_known else message.view.transactional
+        if not transactional:
+            return core.send(destination, [new_message(message)], now, None, token)
+        transaction = core.begin()
+        try:
+            ids = core.send(destination, [new_message(message)], now, transaction, token)
+            core.commit(transaction, now)
+        except BaseException:
+            core.abort(transaction, now)
+            raise
+        return ids
 
     async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
         """Puts whole packets into a local queue, byte for byte, without acknowledging them."""

@@ -26,6 +26,7 @@ def describe_manager(
     limits: dict[str, dict[str, int]],
     multicast: MulticastInfo | None = None,
     down: tuple[str, ...] = (),
+    disk: dict[str, int] | None = None,
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -55,6 +56,7 @@ def describe_manager(
         },
         limits=limits,
         multicast=None if multicast is None else asdict(multicast),
+        disk=disk or {},
     )
 
 

@@ -47,6 +47,7 @@ from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JO
 from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
 from postroad.queues.delivery import Delivery, as_format_name, is_internal
+from postroad.queues.departures import Departures
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing, elsewhere
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
@@ -145,6 +146,7 @@ class LocalQueueManager:
         self.securing = Securing(self.access, self.protection, public_keys, key_clock)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
+        self.departures = Departures()
         self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
         self.transactions = self.transacting.open
         self.holding = Holding(self.queues, self.delivery, self.reading)
@@ -565,6 +567,7 @@ class LocalQueueManager:
 
         StorageError where the store cannot be read.
         """
+        self.departures.now = now
         self.reading.expire_all_waits(now)
         self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too

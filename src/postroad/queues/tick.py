@@ -26,6 +26,8 @@ _LAYOUT = Struct("<QI")
 ARRIVAL_BLOCK = 1 << 20
 MESSAGE_ID_BLOCK = 1 << 16
 MAX_MESSAGE_ID = (1 << 32) - 1
+SKIPPED_ARRIVALS = 1 << 32
+SKIPPED_MESSAGE_IDS = 1 << 28
 
 
 @dataclass(slots=True)
@@ -350,6 +352,15 @@ class Counters:
         self._arrival = max(self._arrival, int(now * 1000))
         self._message_id = max(self._message_id, int(now) & MAX_MESSAGE_ID)
         self.lapse()
+
+    @staticmethod
+    def skipped(stored: bytes) -> bytes:
+        """The stored counters of a restored backup. Numbers that were given since must not be given again: far more
+        than a manager gives between two backups are left out."""
+        arrival, message_id = _LAYOUT.unpack(stored)
+        return _LAYOUT.pack(
+            min(arrival + SKIPPED_ARRIVALS, MAX_ARRIVAL), (message_id + SKIPPED_MESSAGE_IDS) & MAX_MESSAGE_ID
+        )
 
     def settle(self, batch: Batch) -> None:
         """At a clean stop: nothing was left unused."""

@@ -18,8 +18,9 @@ from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.structures import MAX_BUFFER
 from postroad.remote_read.values import Ports
 from postroad.rpc.calls import Limits
-from postroad.rpc.constants import AuthLevel
+from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.epm import Offer, Registration, offer
+from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit, FailedLogins
@@ -81,6 +82,14 @@ class RemoteReadServer(RemoteReaders):
         self._wanted = port
         self._wanted_read = read_port
         self._offer: Offer | None = None
+
+    def set_passwords(self, passwords: Mapping[str, str]) -> bool:
+        """Replaces the users who can log in. False if the server began without users and has to start again."""
+        ntlm = self.rpc.endpoint.providers.get(AuthType.NTLM)
+        if not isinstance(ntlm, NtlmProvider):
+            return not passwords
+        ntlm.set_passwords(passwords)
+        return True
 
     @property
     def ports(self) -> Ports:

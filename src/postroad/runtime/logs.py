@@ -136,10 +136,19 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def set_level(level: int) -> None:
+    """From now on our own events count from `level` on."""
+    logging.getLogger(ROOT).setLevel(level)
+
+
+def level_name() -> str:
+    return logging.getLevelName(logging.getLogger(ROOT).getEffectiveLevel()).lower()
+
+
 def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Logs everything from `level` on to `stream` (stderr), but only warnings and errors of libraries."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     handler.addFilter(Flood())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger(ROOT).setLevel(level)
+    set_level(level)

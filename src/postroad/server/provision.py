@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -37,7 +38,11 @@ class _Wanted:
 
 
 async def provide_all(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """All of them, in one commit; ConfigurationError for one that exists with another id or fixed property."""
+    """All of them, in one commit; ConfigurationError, before anything changes, for one that exists with another id or
+    fixed property."""
+    for wanted in _wanted_queues(config, enterprise):
+        with suppress(QueueNotFound):
+            _check(manager.queue(str(wanted.settings.path)), config, wanted)
     await asyncio.gather(*(_provide(manager, config, wanted) for wanted in _wanted_queues(config, enterprise)))
 
 
@@ -79,18 +84,9 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
         log.info("queue created", extra={"queue": path, "transactional": settings.transactional})
         manager.audit("create queue", who=CONFIGURATION, queue=path)
         return
-    if wanted.identifier is not None and str(wanted.identifier) != info.id:
-        raise ConfigurationError(
-            str(config.directory.file),
-            f"{wanted.directory_key}.id",
-            f"the queue {path} exists with the id {info.id}: delete the queue first, or use that id",
-        )
+    _check(info, config, wanted)
     if wanted.key is None:
         return
-    for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
-        if (value := getattr(info, name)) != getattr(settings, name):
-            fault = f"must be {shown(value)}, which the queue {path} was created with; delete the queue first"
-            config.fail(f"{wanted.key}.{name}", fault)
     changes = _changes(settings, info)
     if acl is not None and acl != manager.core.queues.get(path).properties.acl:
         changes["acl"] = acl
@@ -98,6 +94,22 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
         await manager.set_queue(path, **changes)
         log.info("queue changed", extra={"queue": path, "properties": ",".join(changes)})
         manager.audit("change queue", who=CONFIGURATION, queue=path, properties=",".join(changes))
+
+
+def _check(info: QueueInfo, config: Configuration, wanted: _Wanted) -> None:
+    """Raises ConfigurationError if the queue that exists cannot become the one that is wanted."""
+    if wanted.identifier is not None and str(wanted.identifier) != info.id:
+        raise ConfigurationError(
+            str(config.directory.file),
+            f"{wanted.directory_key}.id",
+            f"the queue {info.path} exists with the id {info.id}: delete the queue first, or use that id",
+        )
+    if wanted.key is None:
+        return
+    for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
+        if (value := getattr(info, name)) != getattr(wanted.settings, name):
+            fault = f"must be {shown(value)}, which the queue {info.path} was created with; delete the queue first"
+            config.fail(f"{wanted.key}.{name}", fault)
 
 
 def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, Any]:

@@ -10,12 +10,10 @@ import errno
 import logging
 import os
 import secrets
-import signal
 import socket
 import ssl
-import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -33,6 +31,7 @@ from postroad.config import (
     Configuration,
     DirectorySettings,
     Encapsulation,
+    LogLevel,
     RpcLevel,
     SenderIds,
     SrmpSettings,
@@ -41,6 +40,7 @@ from postroad.config import (
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
+from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager import NAME_STATE, Manager
 from postroad.manager.key_file import KEY_FILE
 from postroad.manager.keys import open_keys
@@ -57,11 +57,14 @@ from postroad.remote_read.server import RemoteReadServer
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
+from postroad.runtime.logs import set_level
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
+from postroad.server.reload import read_again, refuse, report
+from postroad.server.restore import refuse_unfinished
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.server.tracing import manager_class
 from postroad.soap.listener import Listener
@@ -90,8 +93,11 @@ _LEVELS = {
 class Server:
     """`start`, then `stop`. A failed start closes everything it opened."""
 
-    def __init__(self, config: Configuration) -> None:
+    def __init__(self, config: Configuration, level: int | None = None) -> None:
+        """`level` of the log is one that the configuration does not change."""
         self._config = config
+        self._level = level
+        self._logged: LogLevel | None = None  # what the configuration has set
         self._watch = _watch(config.directory)
         self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
         self._published: bytes | None = None  # this manager's keys in the directory, when they were last checked
@@ -153,6 +159,7 @@ class Server:
         except OSError as error:
             self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
         authenticate_readers = readers_log_in(config, reachable)
+        refuse_unfinished(config.data)
         store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
         try:
@@ -173,8 +180,6 @@ class Server:
                 keys_made_at_s=keys.made_at_s,
             )
             manager.core.access.users = build_users(config, manager.identifier)
-            manager.core.access.claimed = config.security.sender_ids is SenderIds.CLAIMED
-            manager.core.queues.idle.limit = config.limits.outgoing_queues
             # A program that opens the directory later by itself then finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:
@@ -186,7 +191,7 @@ class Server:
         manager.metrics_queues = config.metrics.queues
         await manager.start()
         manager.core.queues.local_hosts |= self._own_addresses(entry)
-        manager.core.delivery.relay = self._relay(manager)
+        self._apply(manager)
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
         if self._watch is not None:
@@ -215,6 +220,49 @@ class Server:
         manager.exposure = self._exposure(reachable)
         announce(config, manager.exposure)
         announce_algorithms(config.security)
+
+    async def reload(self) -> None:
+        """Reads the configuration again. The log says what was taken; after a fault nothing has changed."""
+        manager, found = self._manager, read_again(self._config)
+        if manager is None or found is None:
+            return
+        config, taken, waiting = found
+        passwords = {user.name: user.password for user in config.users}
+        try:
+            users = build_users(config, manager.identifier)
+            if self._api is not None:
+                self._api.set_credentials(config.api.token, passwords)
+            await provide_all(manager, config, self._enterprise)
+        except PostroadError as fault:
+            if self._api is not None:
+                before = {user.name: user.password for user in self._config.users}
+                self._api.set_credentials(self._config.api.token, before)
+            refuse(fault)
+            return
+        if self._remote_read is not None and not self._remote_read.set_passwords(passwords) and "user" in taken:
+            waiting.append("user (remote readers log in)")
+        self._config = config
+        manager.core.access.users = users
+        manager.limits.connections_per_address.maximum = config.limits.connections_per_address
+        manager.limits.unfinished_input.maximum = config.limits.unfinished_input_mb << 20
+        self._apply(manager)
+        report(taken, waiting)
+
+    def _apply(self, manager: Manager) -> None:
+        """What counts from now on, at the start and after a reload."""
+        config = self._config
+        quota_kb = config.manager.quota_kb
+        manager.core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
+        manager.core.delivery.relay = self._relay(manager)
+        manager.core.access.claimed = config.security.sender_ids is SenderIds.CLAIMED
+        manager.core.queues.idle.limit = config.limits.outgoing_queues
+        leases = config.leases
+        manager.leases.core.times = LeaseTimes(receive_s=leases.receive_s, transaction_s=leases.transaction_s)
+        manager.retention.days = config.manager.keep_journal_days
+        level = config.log.level
+        if self._level is None and level is not self._logged:
+            set_level(logging.INFO if level is None else logging.getLevelNamesMapping()[level.value.upper()])
+            self._logged = level
 
     def _exposure(self, reachable: bool) -> tuple[ListenerInfo, ...]:
         rpc = RpcFacts(False)
@@ -529,36 +577,3 @@ def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
         return None
     timers = UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
     return DirectoryWatch(settings.file, time.time(), timers)
-
-
-async def run(config: Configuration, announce: Callable[[dict[str, object]], None]) -> None:
-    """Serves until SIGTERM or SIGINT. Calls `announce` with the ready line once every listener accepts."""
-    stop = asyncio.Event()
-    _on_signals(stop)
-    server = Server(config)
-    await server.start()
-    try:
-        ready = server.ready
-        announce(ready)
-        log.info("ready", extra={"manager": ready["name"], "id": ready["id"]})
-        await stop.wait()
-        log.info("stopping")
-    finally:
-        await server.stop()
-    log.info("stopped")
-
-
-def _on_signals(stop: asyncio.Event) -> None:
-    """The first signal stops cleanly, the second one at once."""
-    loop = asyncio.get_running_loop()
-
-    def received() -> None:
-        if stop.is_set():
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if sys.platform == "win32":
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(received))
-        else:
-            loop.add_signal_handler(number, received)

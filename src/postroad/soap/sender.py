@@ -361,6 +361,8 @@ class Sender:
             return
         packet = flight.record.packet
         self.core.delivery.discard(flight.queue, flight.record)
+        if positive:
+            self.core.departures.delivered(flight.queue, (flight.record,))
         tell = partial(outgoing.tell_outcome, positive=positive)
         self.core.delivery.try_after(packet, tell, self.core, packet, reason, now)
         self._end_stream(flight)

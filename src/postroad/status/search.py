@@ -65,6 +65,7 @@ class Search:
     def trace(self) -> Trace:
         found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].kind]))
         findings = [finding for _, finding in found]
+        findings += self._left()
         if (passed := self._passed()) is not None:
             findings.insert(0, passed)
         if self._sent is not None:
@@ -113,6 +114,17 @@ class Search:
         )
         at = rfc3339_ns(view.sent_time * 1_000_000_000)
         return Finding(at, FindingKind.SENT.value, sentence, manager=str(view.source_queue_manager))
+
+    def _left(self) -> Iterator[Finding]:
+        """What has left this manager is known for a while."""
+        for departure in self.core.departures.find(self._identifier):
+            if departure.reason is None:
+                sentence = f"delivered: the next hop on the way to {departure.queue} has taken it"
+            else:
+                sentence = f"left {departure.queue.removeprefix('system$')}: {class_words(departure.reason)}"
+            at = rfc3339_ns(int(departure.at_s * 1000) * 1_000_000)
+            name = None if departure.reason is None else class_name(departure.reason)
+            yield Finding(at, FindingKind.LEFT.value, sentence, queue=departure.queue, class_name=name)
 
     def _passed(self) -> Finding | None:
         """Of messages that are not transactional it is known for a while that they came, wherever they are now."""

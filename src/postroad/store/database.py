@@ -33,6 +33,13 @@ MIGRATIONS: tuple[str, ...] = (
         checksum INTEGER NOT NULL
     ) STRICT
     """,
+    # completeness.py sets and reads it.
+    """
+    CREATE TABLE running (
+        one  INTEGER PRIMARY KEY CHECK (one = 1),
+        word INTEGER NOT NULL
+    ) STRICT
+    """,
 )
 
 # 16 MiB of log between checkpoints: that much a restart after a crash has to read. The bulk rate hardly depends on it.

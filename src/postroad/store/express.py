@@ -77,6 +77,24 @@ class _Run:
         return filter(self.records.__contains__, (ids[place] for place in range(end - 1, self.start - 1, -1)))
 
 
+class MemorySnapshot:
+    """A Snapshot."""
+
+    def __init__(self, records: list[Record], state: dict[str, bytes]) -> None:
+        self.damaged = 0
+        self._records = records
+        self._state = state
+
+    def state(self) -> dict[str, bytes]:
+        return self._state
+
+    def pages(self) -> Iterator[list[Record]]:
+        yield self._records
+
+    def close(self) -> None:
+        self._records = []
+
+
 class ExpressStore:
     """A Store in memory. Besides `commit` it takes single changes (`put`, `put_all`, `replace`, `delete`, `delete_all`,
     `set_state`), each at once and for itself: express messages promise nothing, so they need no batch."""
@@ -166,6 +184,15 @@ class ExpressStore:
         runs = self._queues.get(queue, {})
         in_order = (map(runs[rank].records.__getitem__, runs[rank].after(after, last)) for rank in sorted(runs))
         return chain.from_iterable(in_order)
+
+    def disk(self) -> Mapping[str, int]:
+        return {}
+
+    def snapshot(self) -> MemorySnapshot:
+        with self._lock:
+            return MemorySnapshot(
+                [each for queue in self._queues for each in self._records(queue, -1)], {**self._state}
+            )
 
     def oldest(self) -> Mapping[int, int]:
         with self._lock:  # arrivals of one priority are in order

@@ -5,7 +5,7 @@ No queue rules and no packet fields here: a store keeps bytes under keys, atomic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -92,6 +92,19 @@ class Batch:
         return bool(self.puts or self.deletes or self.state)
 
 
+class Snapshot(Protocol):
+    """A store as it was at one moment. `damaged` counts what was left out, when all of it was read."""
+
+    damaged: int
+
+    def state(self) -> Mapping[str, bytes]: ...
+
+    def pages(self) -> Iterator[list[Record]]:
+        """All records, each once, some at a time and in no order."""
+
+    def close(self) -> None: ...
+
+
 class Store(Protocol):
     """Durable records in queue order, and small named state. One thread at a time calls `commit`, `is_short` and
     `tidy`; any one thread at the same time calls the reading methods, and they see whole batches only."""
@@ -132,9 +145,16 @@ class Store(Protocol):
         """All state values whose names start with `prefix`, by name. Reads the whole state: use it at a start, not for
         each message. Damaged values are left out and noted in `damaged`."""
 
+    def snapshot(self) -> Snapshot:
+        """All that is committed now. Others may go on to read and commit; any one thread uses it until it is closed."""
+
     @property
     def damaged(self) -> Mapping[Key | str, str]:
         """Damaged records (by key) and state values (by name) that were found, with the reason."""
+
+    def disk(self) -> Mapping[str, int]:
+        """Bytes on the disk: of the `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
+        `total` on the file system. Empty for a store in memory. Any thread may call this."""
 
     def no_room(self) -> str | None:
         """Why nothing more can be stored now, or None while the disk has space. Any thread may call this."""

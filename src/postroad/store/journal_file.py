@@ -45,6 +45,8 @@ _FAULTS = {
 class Files(Protocol):
     """The files of a journal, by name. Every method may raise OSError."""
 
+    def exists(self, name: str) -> bool: ...
+
     def read(self, name: str) -> bytes:
         """The whole file; nothing if there is none."""
 
@@ -67,8 +69,11 @@ class DirectoryFiles:
         self._descriptors: dict[str, int] = {}
         self._named: set[str] = set()  # whose names are durable
 
+    def exists(self, name: str) -> bool:
+        return (self.directory / name).exists()
+
     def read(self, name: str) -> bytes:
-        if not (self.directory / name).exists():
+        if not self.exists(name):
             return b""
         with open(self.open(name), "rb", closefd=False) as file:
             file.seek(0)
@@ -141,6 +146,14 @@ class Journal:
     @property
     def file(self) -> Path:
         return self._paths[self._segment]
+
+    def missing(self) -> list[str]:
+        return [name for name in NAMES if not self._files.exists(name)]
+
+    def create(self) -> None:
+        """Makes the segments that do not exist, durably. Raises OSError."""
+        for name in self.missing():
+            self._files.write(name, 0, b"")
 
     def read(self, segment: int) -> bytes:
         with explained(self._paths[segment], "reading"):

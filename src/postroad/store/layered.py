@@ -15,11 +15,14 @@ from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store.bulk import BULK, Bulk, is_cold
+from postroad.store.completeness import incomplete
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
 from postroad.store.replay import replay
+from postroad.store.snapshot import StoreSnapshot
+from postroad.store.space import disk_use
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 
 MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
@@ -70,7 +73,13 @@ class LayeredStore:
         )
         try:
             self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
+            if self._database.was_open() and (missing := self._journal.missing()):
+                self._database.keep_log()  # or the next start would miss that too
+                raise incomplete(directory / missing[0])
             replayed = replay(self._journal, self._database, directory)
+            with suppress(StorageError, OSError):  # on a full disk the store opens nevertheless
+                self._database.with_room(self._journal.create)
+                self._database.set_open(True)
         except BaseException:
             self._database.close()
             raise
@@ -208,6 +217,9 @@ class LayeredStore:
     def no_room(self) -> str | None:
         return self._database.no_room()
 
+    def disk(self) -> Mapping[str, int]:
+        return disk_use(self._database.file)
+
     def tidy(self, *, busy: bool = False) -> bool:
         try:
             if busy:
@@ -248,6 +260,7 @@ class LayeredStore:
         try:
             with suppress(StorageError):  # what stays in the journal is read at the next start
                 self._empty_journal()
+                self._database.set_open(False)
                 self._journal.remove()
             self._journal.close()
         finally:
@@ -360,6 +373,15 @@ class LayeredStore:
                 if not (key in state if isinstance(key, str) else covers(key))
             }
         return {**found, **self._damaged}
+
+    def snapshot(self) -> StoreSnapshot:
+        """The lock keeps the two parts together: no entry of the overlay moves into the database, and none comes."""
+        with self._lock:
+            self._check_open()
+            hot = {key: record for layer in self._overlay.layers for key, record in layer.entries.items()}
+            state = self._overlay.state()
+            connection = self._database.snapshot()
+        return StoreSnapshot(self._database.file, connection, hot, state, len(self._damaged))
 
     # Reading by any number of threads
 

@@ -17,6 +17,30 @@ SHARE = 8  # on a small disk the reserve is at most 1/8 of it
 _CHUNK = bytes(1 << 20)
 
 
+def disk_use(database: Path) -> dict[str, int]:
+    """The bytes that a store uses, and those of its file system."""
+    directory = database.parent
+    names = {
+        "database": (database.name,),
+        "log": (f"{database.name}-wal", f"{database.name}-shm"),
+        "journal": ("journal-0", "journal-1"),
+        "reserve": (RESERVE_NAME,),
+    }
+    used = {kind: sum(_size(directory / name) for name in files) for kind, files in names.items()}
+    try:
+        whole = shutil.disk_usage(directory)
+    except OSError:
+        return used
+    return {**used, "free": whole.free, "total": whole.total}
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
 class DiskSpace:
     """For any thread. The reserve file stays when the process ends, so the next start has space too."""
 

@@ -21,6 +21,7 @@ from zlib import crc32
 import apsw
 
 from postroad.errors import CorruptRecord
+from postroad.store import completeness
 from postroad.store.columns import Suspicious, read_columns, read_lookup_ids
 from postroad.store.database import (
     BUSY_TIMEOUT_MS,
@@ -139,7 +140,7 @@ class SqliteStore:
         kept_free_pages: int = KEPT_FREE_PAGES,
     ) -> None:
         self._kept_free_pages = kept_free_pages
-        self._file = directory / DATABASE_NAME
+        self.file = directory / DATABASE_NAME
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
         self._commits = 0
@@ -151,15 +152,16 @@ class SqliteStore:
         make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
+            completeness.refuse_without_log(self.file)
             if vfs is None:  # what a test's own file system does with files is its own business
-                make_private(self._file)
+                make_private(self.file)
             self._space = DiskSpace(directory) if reserve else None
             if self._space is not None:
                 # On a small disk the log is short: the reserve has to hold what is folded into the database.
                 self._checkpoint_pages = min(checkpoint_pages, max(8, self._space.reserve_bytes // 2 // PAGE_SIZE))
-            self._writer = self.with_room(lambda: open_writer(self._file, vfs))
+            self._writer = self.with_room(lambda: open_writer(self.file, vfs))
             opened.callback(self._writer.close)
-            self._reader = open_reader(self._file, vfs)
+            self._reader = open_reader(self.file, vfs)
             opened.callback(self._reader.close)
             opened.callback(self._close_aside)
             # The readers close first: the last connection is the one that folds the log into the database.
@@ -228,6 +230,29 @@ class SqliteStore:
         self._commits += 1
         self._state = -1, {}
         self._checkpoint_if_long()
+
+    def was_open(self) -> bool:
+        """Whether the store was not closed cleanly the last time."""
+        return completeness.is_open(self._writer)
+
+    def set_open(self, value: bool) -> None:
+        """Notes in the database's own file that the log and the journal belong to it, or no longer do."""
+        with self._explained("writing"):
+            self.with_room(lambda: completeness.set_open(self._writer, value))
+            if value:
+                self._fold_log()
+
+    def keep_log(self) -> None:
+        """`close` leaves the log as it is."""
+        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    def snapshot(self) -> apsw.Connection:
+        """A connection that sees the database as it is now, until it is closed."""
+        with self._explained("reading"):
+            connection = open_reader(self.file, self._vfs)
+            connection.execute("BEGIN")
+            connection.execute(GET_MARK).fetchall()  # the transaction begins with the first read
+        return connection
 
     def mark(self) -> Mark | None:
         """The mark of the journal; None if there is none, or it is damaged."""
@@ -321,7 +346,7 @@ class SqliteStore:
             try:
                 connection = self._aside.pop()
             except IndexError:
-                connection = open_aside(self._file, self._vfs)
+                connection = open_aside(self.file, self._vfs)
             found: T | None = None
             try:
                 with suppress(Suspicious, *_UNREADABLE), connection:
@@ -378,7 +403,7 @@ class SqliteStore:
                 for name, value, checksum in self._state_rows():
                     text = name.decode("utf-8", "replace")
                     if checksum != state_checksum(name, value):
-                        self._note(text, f"{self._file}: state {text!r}: the checksum is wrong")
+                        self._note(text, f"{self.file}: state {text!r}: the checksum is wrong")
                     else:
                         found[text] = value
             self._state = commits, found
@@ -399,7 +424,7 @@ class SqliteStore:
             self._aside.pop().close()
 
     def _explained(self, doing: str) -> AbstractContextManager[None]:
-        return explained(self._file, doing)
+        return explained(self.file, doing)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -431,7 +456,7 @@ class SqliteStore:
 
     def _note_row(self, key: int, reason: str) -> None:
         place = unpack_key(key)
-        self._note(place, f"{self._file}: queue {place.queue}, lookup id {place.lookup_id:#x}: {reason}")
+        self._note(place, f"{self.file}: queue {place.queue}, lookup id {place.lookup_id:#x}: {reason}")
 
     def _get(self, key: int) -> Record | None:
         try:
@@ -441,11 +466,11 @@ class SqliteStore:
                 raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum of the key is wrong")
             return None if row is None else from_row(row)
         except CorruptRecord as error:
-            self._note(unpack_key(key), f"{self._file}: {error}")
-            raise CorruptRecord(f"{self._file}: {error}") from error
+            self._note(unpack_key(key), f"{self.file}: {error}")
+            raise CorruptRecord(f"{self.file}: {error}") from error
         except _UNREADABLE as error:
             self._note_row(key, f"SQLite cannot read it ({error})")
-            raise CorruptRecord(self._damaged.get(unpack_key(key), f"{self._file}: {error}")) from error
+            raise CorruptRecord(self._damaged.get(unpack_key(key), f"{self.file}: {error}")) from error
 
     def _scan(self, low: int, high: int, limit: int, *, forward: bool) -> list[Record]:
         """The records with low <= key <= high that pass their checksums, from one end."""
@@ -488,7 +513,7 @@ class SqliteStore:
         try:
             records.append(from_row(row))
         except CorruptRecord as error:
-            self._note(unpack_key(row[0]), f"{self._file}: {error}")
+            self._note(unpack_key(row[0]), f"{self.file}: {error}")
 
     def _state_rows(self) -> Iterator[tuple[bytes, bytes, int]]:
         """The rows of `state`. A row that SQLite cannot read is noted and skipped."""
@@ -503,7 +528,7 @@ class SqliteStore:
             except _UNREADABLE as error:
                 if passed_over == place - 1:
                     raise  # two in a row: it is the page that is damaged
-                self._note(f"#{place}", f"{self._file}: state, row {place}: SQLite cannot read it ({error})")
+                self._note(f"#{place}", f"{self.file}: state, row {place}: SQLite cannot read it ({error})")
                 passed_over = place
                 place += 1
 

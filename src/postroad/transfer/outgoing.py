@@ -115,6 +115,7 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) ->
     """The next hop has the message: it is done with here, but for the copy that its source may have asked for."""
     packet = flight.record.packet
     core.delivery.discard(flight.queue, flight.record)
+    core.departures.delivered(flight.queue, (flight.record,))
     if copy and core.delivery.journals_at_source(MessageView(packet)):
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
 
@@ -128,6 +129,7 @@ def leave_all(core: LocalQueueManager, queue: Queue, records: Sequence[Record], 
         leaving = [record for record in leaving if not wants_positive_copy(record.packet)]
     if leaving:
         core.delivery.try_after(leaving[0].packet, core.delivery.discard_all, queue, leaving)
+        core.departures.delivered(queue, leaving)
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from postroad.values.info import ManagerInfo, QueueInfo
 
+LOW_DISK_BYTES = 1 << 30  # free, if it is also less than one part in LOW_DISK_SHARE
+LOW_DISK_SHARE = 20
 MOST_NAMED = 20  # stuck queues in the list: those whose messages wait longest
 
 
@@ -13,6 +15,9 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     """One sentence each, the most urgent first."""
     if info.storage_error is not None:
         yield f"the store cannot be written: {info.storage_error}"
+    free, total = info.disk.get("free", 0), info.disk.get("total", 0)
+    if free < LOW_DISK_BYTES and free * LOW_DISK_SHARE < total:
+        yield f"the disk is nearly full: {free >> 20} MiB of {total >> 20} MiB are free"
     for task in info.down:
         yield f"the background task {task}"
     if info.directory_error is not None:

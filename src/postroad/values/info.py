@@ -101,6 +101,16 @@ class ListenerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class UserInfo:
+    """A user of the configuration. `groups` are SIDs."""
+
+    name: str
+    sid: str
+    groups: tuple[str, ...]
+    administrator: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KeyInfo:
     """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
     still decrypt."""
@@ -205,6 +215,8 @@ class ManagerInfo:
     those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
     `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
     `multicast` has the fields of MulticastInfo; None where multicast is off.
+    `disk` has bytes: of the store's `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
+    `total` on the disk. Empty for a manager in memory.
     """
 
     name: str
@@ -229,3 +241,4 @@ class ManagerInfo:
     algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)
     multicast: dict[str, object] | None = None
+    disk: dict[str, int] = field(default_factory=dict)

@@ -44,6 +44,7 @@ class FindingKind(Enum):
     QUEUED = "queued"
     REPORT = "report"
     AWAITING_FINAL_ACK = "awaiting-final-ack"
+    LEFT = "left"
     ACKNOWLEDGMENT = "acknowledgment"
     JOURNAL = "journal"
     DEAD_LETTER = "dead-letter"

@@ -30,10 +30,11 @@ from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.files import Files, open_files
-from postroad.spark.pipeline.messages import message_json, new_message, read_message
+from postroad.spark.pipeline.messages import message_json, read_message
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.pipeline.sent_again import keep
 from postroad.spark.schema import choose, spark_schema
+from postroad.values.resending import new_message
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager

@@ -1,0 +1,132 @@
+"""`postroad backup` and `restore`: everything that a manager holds as one file, and a data directory from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+from uuid import uuid4
+
+import typer
+
+from postroad.cli.context import AsJson, Context
+from postroad.cli.outcome import ExitCode, fail, report
+from postroad.cli.output import count_text, print_json, print_line, size_text
+from postroad.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from postroad.store.backup import Contents
+
+MEDIA_TYPE = "application/vnd.postroad.backup"
+_MIB = 1 << 20
+
+
+def backup(
+    context: Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write everything that a running manager holds to one file: queues, messages, state and private keys.
+
+    The file has the state of one moment, while the manager goes on to work. It gets its name when it is complete and
+    was read back. Express messages are in memory only, and are not in it. Keep the file secret: it has the messages and
+    the private keys of the manager.
+    """
+    from postroad.store.backup import check_backup
+
+    if file.exists() and not (force and file.is_file()):
+        remedy = "--force replaces it" if file.is_file() else "choose the name of a file"
+        fail(f"{file}: exists already; {remedy}", ExitCode.USAGE)
+    with _new_file(file) as (stream, temporary):
+        with context.calls() as api, Bar("backing up, MiB", None) as bar:
+            size = 0
+            for piece in api.stream("/backup", {}, MEDIA_TYPE):
+                stream.write(piece)
+                size += len(piece)
+                bar.advance(size // _MIB - bar.done)
+        stream.flush()
+        os.fsync(stream.fileno())
+        contents = check_backup(temporary, str(file))
+        if file.exists() and not force:
+            fail(f"{file}: exists by now; --force replaces it", ExitCode.FAILED)
+        temporary.replace(file)
+        _sync_directory(file)
+    _report_damaged(contents)
+    name = contents.head.get("name")
+    context.print(
+        {"file": str(file), "bytes": size, **_facts(contents)},
+        f"backed up {name}: {count_text(contents.records, 'message')}, {size_text(size)} in {file}",
+    )
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `postroad backup` wrote.")],
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="The data directory to make; it must be empty or not exist.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make a data directory from a backup.
+
+    The whole file is checked first. The manager that starts on the directory has the name in its configuration, and
+    the id and the keys of the one that was backed up. Do not run both at the same time.
+    """
+    from postroad.server.restore import restore
+
+    with Bar("restoring", None) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.advance(done - bar.done)
+
+        try:
+            contents = restore(file, data, progress)
+        except OSError as fault:
+            fail(f"{fault.filename or file}: {fault.strerror}", ExitCode.FAILED)
+    _report_damaged(contents)
+    if as_json:
+        print_json({"data": str(data), **_facts(contents)})
+        return
+    head = contents.head
+    print_line(f"restored {head.get('name')} {head.get('id')} as of {head.get('made_at')}")
+    print_line(f"{count_text(contents.records, 'message')} in {data}")
+
+
+def _facts(contents: Contents) -> dict[str, object]:
+    head = {key: contents.head.get(key) for key in ("name", "id", "made_at", "version")}
+    return {**head, "messages": contents.records, "damaged": contents.damaged}
+
+
+def _report_damaged(contents: Contents) -> None:
+    if contents.damaged:
+        report(f"left out: {count_text(contents.damaged, 'record')} whose checksum is wrong; see the manager's log")
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A private file beside the wanted one; removed unless it got its name."""
+    temporary = file.with_name(f".{file.name}.{uuid4().hex[:8]}.new")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as fault:
+        fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.USAGE)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream, temporary
+    except OSError as fault:
+        fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_directory(file: Path) -> None:
+    """The new name is durable too. Windows cannot open a directory, and needs none of this."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,178 @@
+"""`postroad definitions export` and `import`: queues, their properties and access lists, and users, as a TOML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.context import Context
+from postroad.cli.outcome import ExitCode, fail, report
+from postroad.cli.output import count_text, print_json, print_line
+
+if TYPE_CHECKING:
+    from postroad import QueueManager
+    from postroad.config import ConfiguredQueue
+    from postroad.names import QueueTail
+    from postroad.server.definitions import DefinedUser
+    from postroad.values.info import QueueInfo
+
+app = typer.Typer(help="Write the queues and users of a manager to a file, and create queues from such a file.")
+
+STANDARD_OUTPUT = "-"
+_DEFINED = ("private", "public")
+
+
+@dataclass(slots=True)
+class Change:
+    """What an import does with one queue: creates it, or sets properties; `acl` is None if that stays."""
+
+    path: str
+    creates: bool
+    properties: dict[str, Any] = field(default_factory=dict)
+    acl: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.properties, *(["acl"] if self.acl is not None else [])]
+
+
+@app.command("export")
+def export(
+    context: Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+) -> None:
+    """Write the queues, their properties and access lists, and the users without their passwords to a TOML file."""
+    from postroad.server.definitions import write_definitions
+
+    if file != STANDARD_OUTPUT and Path(file).exists() and not force:
+        fail(f"{file}: exists already; --force writes over it", ExitCode.USAGE)
+    with context.connect() as manager, context.calls() as api:
+        name = manager.info().name
+        queues = [_defined(manager, info) for info in _queues(manager).values()]
+        users = api.json("GET", "/users", member="users")
+    text = write_definitions(f"Definitions of the queue manager {name}", {"queue": queues, "user": users})
+    if file == STANDARD_OUTPUT:
+        print(text, end="")
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as fault:
+        fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
+    counts = f"{count_text(len(queues), 'queue')} and {count_text(len(users), 'user')}"
+    context.print({"file": file, "queues": len(queues), "users": len(users)}, f"wrote {counts} to {file}")
+
+
+@app.command("import")
+def import_definitions(
+    context: Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to read.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+) -> None:
+    """Create the queues of a file that are missing, and change the properties and access lists that differ.
+
+    Everything is checked before the first change. No queue is deleted. Users are in the manager's configuration: the
+    command only names those that differ. A second import changes nothing.
+    """
+    from postroad.server.definitions import read_definitions
+
+    definitions = read_definitions(file)
+    with context.connect() as manager, context.calls() as api:
+        existing = _queues(manager)
+        changes, faults = [], []
+        for wanted in definitions.queues:
+            change = _change(manager, wanted, existing, faults)
+            if change is not None:
+                changes.append(change)
+        if faults:
+            for fault in faults:
+                report(f"{file}: {fault}")
+            fail("nothing was changed", ExitCode.FAILED)
+        unknown = [*_different_users(definitions.users, api.json("GET", "/users", member="users"))]
+        for done, change in enumerate(changes):
+            try:
+                if not dry_run:
+                    _apply(manager, change)
+            except Exception:
+                report(f"{count_text(done, 'queue')} of {len(changes)} changed, then {change.path} failed")
+                raise
+            _show(context, change, dry_run)
+    for sentence in unknown:
+        report(sentence)
+    same = len(definitions.queues) - len(changes)
+    if not context.as_json:
+        print_line(f"{count_text(same, 'queue')} as in the file already")
+
+
+def _queues(manager: QueueManager) -> dict[QueueTail, QueueInfo]:
+    """Those that people made."""
+    from postroad.names import PathName
+
+    made = (each for each in manager.queues() if each.type in _DEFINED and not each.path.endswith("_queue$"))
+    return {PathName.parse(each.path).tail: each for each in sorted(made, key=lambda each: each.path.lower())}
+
+
+def _defined(manager: QueueManager, info: QueueInfo) -> dict[str, object]:
+    from postroad.fields.queue import QUEUE_PROPERTIES
+
+    row: dict[str, object] = {"path": info.path}
+    for name, each in QUEUE_PROPERTIES.items():
+        value = getattr(info, name)
+        row[name] = each.none if value is None and each.default is not None else value
+    return {**row, "acl": manager.backend.acl(info.path)}
+
+
+def _change(
+    manager: QueueManager, wanted: ConfiguredQueue, existing: dict[QueueTail, QueueInfo], faults: list[str]
+) -> Change | None:
+    """What has to be done for a queue; None if nothing. What cannot be done is added to `faults`."""
+    from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
+    from postroad.server.definitions import acl_of, comparable, same_acl
+
+    path, acl = str(wanted.path).removeprefix(".\\"), acl_of(wanted)
+    info = existing.get(wanted.path.tail)
+    if info is None:
+        return Change(path, True, settings_of(wanted), acl)
+    values = {name: (getattr(wanted, name), getattr(info, name)) for name in QUEUE_PROPERTIES}
+    differing = {name: new for name, (new, old) in values.items() if comparable(name, new) != comparable(name, old)}
+    fixed = differing.keys() - CHANGEABLE.keys()
+    faults += [f"{path}: {name} cannot change once a queue exists; delete the queue first" for name in fixed]
+    if acl is not None and same_acl(acl, manager.backend.acl(path)):
+        acl = None
+    return Change(path, False, differing, acl) if differing or acl is not None else None
+
+
+def _apply(manager: QueueManager, change: Change) -> None:
+    if change.creates:
+        manager.backend.create_queue(change.path, change.properties)
+    elif change.properties:
+        manager.backend.set_queue(change.path, change.properties)
+    if change.acl is not None:
+        manager.backend.set_acl(change.path, change.acl)
+
+
+def _show(context: Context, change: Change, dry_run: bool) -> None:
+    done = "create" if change.creates else "change"
+    if context.as_json:
+        print_json({"queue": change.path, "change": done, "properties": change.names, "done": not dry_run})
+        return
+    word = f"would {done}" if dry_run else f"{done}d"
+    print_line(f"{word} {change.path}" + ("" if change.creates else f": {', '.join(change.names)}"))
+
+
+def _different_users(wanted: tuple[DefinedUser, ...], existing: list[dict[str, Any]]) -> list[str]:
+    known = {each["name"].casefold(): each for each in existing}
+    sentences = []
+    for user in wanted:
+        found = known.get(user.name.casefold())
+        if found is None:
+            sentences.append(f"the user {user.name} is missing: add a [[user]] with a password to the configuration")
+            continue
+        groups = {str(each) for each in user.groups}
+        same_sid = user.sid is None or str(user.sid) == found["sid"]
+        if not same_sid or groups != set(found["groups"]) or user.administrator != found["administrator"]:
+            sentences.append(f"the user {user.name} differs from the file: change its [[user]] in the configuration")
+    return sentences

@@ -1,0 +1,131 @@
+"""`postroad resend`: dead letters and journaled messages, sent again as new messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from postroad.cli.context import Context
+from postroad.cli.lock import report_locked
+from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
+from postroad.cli.outcome import ExitCode, fail, report
+from postroad.cli.output import count_text, print_json, print_line, print_table
+from postroad.cli.progress import Bar
+from postroad.cli.rescue import Where
+
+if TYPE_CHECKING:
+    from postroad import ReceivedMessage
+
+BATCH_MESSAGES = 100
+SHOWN_REFUSALS = 10
+
+
+def resend(
+    context: Context,
+    queue: QueueName,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="NAME", help="The new destination; without it, where each message was sent."),
+    ] = None,
+    lookup: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--lookup",
+            metavar="ID",
+            min=0,
+            max=MAX_LOOKUP_ID,
+            help="The message with this lookup id; repeat it for more.",
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
+    where: Where = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent where.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="The old messages stay.")] = False,
+) -> None:
+    """Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.
+
+    A new message has the same content and options, and a new id, time and lifetime. The old message leaves in the same
+    commit; with --keep it stays, and so do messages of a journal. A message that is refused stays, and the exit code
+    is 1.
+    """
+    if sum((bool(lookup), everything, where is not None)) != 1:
+        fail("choose the messages with one of --lookup ID, --all and --where EXPR", ExitCode.USAGE)
+    if to is not None:
+        from postroad.names import parse_name
+
+        parse_name(to)
+    wanted = predicate(where)
+    with context.connect() as manager:
+        source = manager.queue(queue)
+        info = source.info()
+        if lookup:
+            chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
+        else:
+            found = islice(source.messages(), info.messages)  # a message that is sent to its own queue comes again
+            chosen = (each for each in found if wanted is None or wanted(each.json()))
+        if dry_run:
+            _show(chosen, to, context.as_json)
+        else:
+            ids = [message.lookup_id for message in chosen]
+            sent, refused = _resend(context, queue, ids, to, keep)
+        locked = {} if lookup else report_locked(source, "would not be sent" if dry_run else "not sent")
+    if dry_run:
+        return
+    for lookup_id, why in refused[:SHOWN_REFUSALS]:
+        report(f"not sent: the message {lookup_id}: {why}")
+    if len(refused) > SHOWN_REFUSALS:
+        report(f"not sent: {count_text(len(refused) - SHOWN_REFUSALS, 'more message')}")
+    facts = {"resent": sent, "refused": [{"lookup_id": each, "why": why} for each, why in refused], **locked}
+    where_to = "" if to is None else f" to {to}"
+    context.print(facts, f"sent {count_text(sent, 'message')} of {queue} again{where_to}")
+    if refused:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _resend(
+    context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool
+) -> tuple[int, list[tuple[int, str]]]:
+    """How many were sent, and the lookup ids of the others with the reasons."""
+    sent = 0
+    refused: list[tuple[int, str]] = []
+    path = f"/queues/{quote(queue, safe='')}/resend"
+    with context.calls() as api, Bar("sending again", len(ids)) as bar:
+        for start in range(0, len(ids), BATCH_MESSAGES):
+            batch = ids[start : start + BATCH_MESSAGES]
+            order = {"lookup_ids": list(batch), "keep": keep} | ({} if to is None else {"to": to})
+            try:
+                outcomes = api.json("POST", path, order, member="resent")
+            except Exception:
+                if sent:
+                    print_line(f"sent the first {sent} of {count_text(len(ids), 'message')} again")
+                raise
+            refused += [(each["lookup_id"], each["why"]) for each in outcomes if each["id"] is None]
+            sent += sum(each["id"] is not None for each in outcomes)
+            bar.advance(len(batch))
+    return sent, refused
+
+
+def _show(messages: Iterator[ReceivedMessage], to: str | None, as_json: bool) -> None:
+    count = 0
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        nonlocal count
+        for message in messages:
+            count += 1
+            yield message.lookup_id, message.label, _reason(message), to or message.destination_queue
+
+    if as_json:
+        for lookup_id, label, reason, destination in rows():
+            print_json({"lookup_id": lookup_id, "label": label, "reason": reason, "to": destination})
+        return
+    print_table(("lookup id", "label", "reason", "to"), rows(), numbers=("lookup id",))
+    print_line(f"{count_text(count, 'message')} would be sent again")
+
+
+def _reason(message: ReceivedMessage) -> str | None:
+    """Why it is a dead letter."""
+    return message.class_name if message.message_class else None

@@ -1,0 +1,84 @@
+"""A file with definitions: queues with their properties and access lists, and users without their passwords.
+
+How to read and write the file. cli/definitions.py compares it with a manager.
+"""
+
+# ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroad.config import SID, ConfiguredQueue
+from postroad.fields.kinds import SWITCH, items, line
+from postroad.fields.queue import QUEUE_PROPERTIES
+from postroad.fields.tables import required, setting, tables
+from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.security.sddl import format_sddl, parse_sddl
+from postroad.security.sid import Sid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinedUser:
+    """`[[user]]`: as in the configuration, without the password."""
+
+    name: str = required(line(256))
+    sid: Sid | None = setting(SID, None)
+    groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
+    administrator: bool = setting(SWITCH, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """The whole file. `[[queue]]` is as in the configuration."""
+
+    queues: tuple[ConfiguredQueue, ...] = setting(tables(ConfiguredQueue), (), key="queue")
+    users: tuple[DefinedUser, ...] = setting(tables(DefinedUser), (), key="user")
+
+
+def read_definitions(file: Path) -> Definitions:
+    """Raises ConfigurationError on the first fault."""
+    definitions = load(file, Definitions)
+    place = Place(str(file))
+    refuse_duplicates(definitions.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
+    refuse_duplicates(definitions.users, place.inside("user"), "name")
+    return definitions
+
+
+def acl_of(queue: ConfiguredQueue) -> str | None:
+    """The access list as a manager shows it; None if the definition has none."""
+    return None if queue.acl is None else format_sddl(queue.acl)
+
+
+def same_acl(one: str, other: str) -> bool:
+    return format_sddl(parse_sddl(one)) == format_sddl(parse_sddl(other))
+
+
+def comparable(name: str, value: object) -> object:
+    """A property's value in its one form: no limit is None, whether as a word or as the largest number."""
+    return None if value == QUEUE_PROPERTIES[name].none else value
+
+
+def write_definitions(title: str, tables: Mapping[str, Iterable[Mapping[str, object]]]) -> str:
+    """TOML. A value of None is left out."""
+    lines = [f"# {title}"]
+    for name, rows in tables.items():
+        for row in rows:
+            lines += ["", f"[[{name}]]"]
+            lines += [f"{key} = {_value(value)}" for key, value in row.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, str):
+        if value.isprintable() and "'" not in value:
+            return f"'{value}'"  # paths have backslashes
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)

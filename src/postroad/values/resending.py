@@ -1,0 +1,46 @@
+"""A message that is sent again: what is the same in the new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroad.message import Message
+from postroad.received import ReceivedMessage
+
+_NO_CORRELATION = bytes(20)
+
+
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """What became of one message: `id` is that of the new message; without one, `why` says why it was not sent."""
+
+    lookup_id: int
+    to: str | None
+    id: str | None = None
+    why: str | None = None
+
+
+def new_message(dead_letter: ReceivedMessage) -> Message:
+    """A message with the same content and options. The manager gives it a new id, time and sequence number."""
+    view = dead_letter.view
+    traced = view.debug_header
+    return Message(
+        view.body,
+        label=view.label,
+        priority=view.priority,
+        recoverable=view.recoverable,
+        body_type=view.body_type,
+        app_tag=view.application_tag,
+        correlation_id=None if view.correlation_id == _NO_CORRELATION else view.correlation_id,
+        response_queue=dead_letter.response_queue,
+        admin_queue=dead_letter.admin_queue,
+        ack=view.ack_flags,
+        time_to_reach_queue=view.time_to_reach_queue,
+        time_to_be_received=view.time_to_be_received,
+        journal=view.positive_journaling,
+        dead_letter=view.negative_journaling,
+        trace=None if traced is None else traced.queue_identifier,
+        extension=view.extension,
+        connector_type=view.connector_type,
+        message_class=view.message_class,
+    )

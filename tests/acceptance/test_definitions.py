@@ -1,0 +1,130 @@
+"""`postroad definitions`: queues, access lists and users of one manager, written to a file and made on another."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Outcome, ServerProcess, postroad, serving
+
+CONFIG = """
+[manager]
+name = "{name}"
+data = "{name}"
+[listen]
+binary = false
+ping = false
+http = false
+rpc = false
+api = 0
+"""
+ANN = '[[user]]\nname = "ann"\npassword = "a secret word"\nsid = "S-1-5-21-1-2-3-1001"\n'
+QUEUES = r"""
+[[queue]]
+path = 'private$\orders'
+transactional = true
+label = "it's \"quoted\""
+quota_kb = 100
+acl = "D:(A;;0x2;;;S-1-5-21-1-2-3-1001)"
+[[queue]]
+path = 'private$\plain'
+journal = true
+"""
+Start = Callable[..., ServerProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def start(name: str, more: str = "") -> ServerProcess:
+            config = tmp_path / f"{name}.toml"
+            config.write_text(CONFIG.format(name=name) + more)
+            return stack.enter_context(serving(config))
+
+        yield start
+
+
+def definitions(server: ServerProcess, *arguments: str) -> Outcome:
+    return postroad("definitions", *arguments, api=server.api)
+
+
+def properties(server: ServerProcess) -> list[tuple[object, ...]]:
+    names = ("path", "transactional", "label", "journal", "quota_kb", "journal_quota_kb", "privacy", "abort_limit")
+    found = postroad("queue", "list", "--json", api=server.api).objects
+    return sorted(tuple(each[name] for name in names) for each in found if each["type"] == "private")
+
+
+def test_an_export_makes_the_same_queues_on_another_manager(start: Start, tmp_path: Path) -> None:
+    alpha, file = start("alpha", ANN + QUEUES), str(tmp_path / "definitions.toml")
+    assert definitions(alpha, "export", file).text == f"wrote 2 queues and 1 user to {file}\n"
+    text = Path(file).read_text()
+    assert "a secret word" not in text
+    assert [each["path"] for each in tomllib.loads(text)["queue"]] == [r"private$\orders", r"private$\plain"]
+
+    beta = start("beta")
+    shown = definitions(beta, "import", file, "--dry-run")
+    assert (shown.code, shown.lines[0]) == (0, r"would create private$\orders")
+    assert properties(beta) != properties(alpha)
+    done = definitions(beta, "import", file)
+    assert done.lines == [r"created private$\orders", r"created private$\plain", "0 queues as in the file already"]
+    assert "the user ann is missing" in done.errors
+    assert properties(beta) == properties(alpha)
+    lists = [postroad("queue", "acl", "show", r"private$\orders", "--json", api=each.api) for each in (alpha, beta)]
+    assert "S-1-5-21-1-2-3-1001" in lists[0].text
+    assert lists[1].objects[0]["sddl"].partition("D:")[2] == lists[0].objects[0]["sddl"].partition("D:")[2]
+
+    again = definitions(beta, "import", file)
+    assert (again.code, again.lines) == (0, ["2 queues as in the file already"])
+
+
+def test_an_import_changes_what_differs_and_says_so(start: Start, tmp_path: Path) -> None:
+    server, file = start("alpha", ANN + QUEUES), str(tmp_path / "definitions.toml")
+    definitions(server, "export", file)
+    postroad("queue", "set", r"private$\plain", "--label", "other", "--quota-kb", "7", api=server.api)
+    done = definitions(server, "import", file, "--json")
+    assert [(each["queue"], each["change"], sorted(each["properties"])) for each in done.objects] == [
+        (r"private$\plain", "change", ["label", "quota_kb"])
+    ]
+    assert done.errors == ""
+
+
+def test_nothing_changes_if_one_queue_cannot(start: Start, tmp_path: Path) -> None:
+    server, file = start("alpha", QUEUES), tmp_path / "definitions.toml"
+    file.write_text("[[queue]]\npath = 'private$\\new'\n[[queue]]\npath = 'private$\\plain'\ntransactional = true\n")
+    before = properties(server)
+    done = definitions(server, "import", str(file))
+    assert done.code == 1
+    assert r"private$\plain: transactional cannot change once a queue exists" in done.errors
+    assert done.last_error == "postroad: nothing was changed"
+    assert properties(server) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[queue]]\npath = 'private$\\a'\nquota_kb = -1\n", "queue[1].quota_kb"),
+        ("[[queue]]\npath = 'private$\\a'\nacl = 'nonsense'\n", "queue[1].acl"),
+        ("[[queue]]\npath = 'private$\\a'\n[[queue]]\npath = 'private$\\A'\n", "queue[2].path: must be unique"),
+        ("[manager]\nname = 'alpha'\n", "manager"),
+        ("not toml", "line 1"),
+    ],
+)
+def test_a_file_with_a_fault_is_named_before_a_manager_is_called(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "definitions.toml"
+    file.write_text(text)
+    done = postroad("definitions", "import", str(file), api="http://127.0.0.1:9")
+    assert (done.code, words in done.last_error) == (2, True), done.errors
+
+
+def test_an_export_replaces_no_file_by_accident(start: Start, tmp_path: Path) -> None:
+    server, file = start("alpha"), tmp_path / "definitions.toml"
+    file.write_text("mine")
+    refused = definitions(server, "export", str(file))
+    assert (refused.code, "exists already; --force writes over it" in refused.last_error) == (2, True)
+    assert file.read_text() == "mine"
+    assert definitions(server, "export", "-").text.startswith("# Definitions of the queue manager alpha")

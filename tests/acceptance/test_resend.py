@@ -1,0 +1,190 @@
+"""`postroad resend`: dead letters and journaled messages, sent again without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import Outcome, ServerProcess, postroad, serving
+
+ORDERS, LEDGER, OTHER = r"private$\orders", r"private$\ledger", r"private$\other"
+CONFIG = rf"""
+[manager]
+name = "alpha"
+data = "data"
+[listen]
+binary = 0
+ping = false
+http = false
+rpc = false
+api = 0
+[[queue]]
+path = '{ORDERS}'
+journal = true
+[[queue]]
+path = '{LEDGER}'
+transactional = true
+[[queue]]
+path = '{OTHER}'
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    config = tmp_path / "alpha.toml"
+    config.write_text(CONFIG)
+    with serving(config) as running:
+        yield running
+
+
+def run(server: ServerProcess, *arguments: str) -> Outcome:
+    return postroad(*arguments, api=server.api)
+
+
+def messages(server: ServerProcess, queue: str) -> list[dict[str, Any]]:
+    return run(server, "peek", queue, "--count", "100", "--timeout", "0", "--json").objects
+
+
+def make_dead_letters(server: ServerProcess) -> list[dict[str, Any]]:
+    """Two that were purged from a plain queue, and one from a transactional queue."""
+    for label in ("one", "two"):
+        run(server, "send", ORDERS, "--body", f"body {label}", "--label", label, "--dead-letter", "--app-tag", "7")
+    run(server, "send", LEDGER, "--body", "entry", "--transactional", "--dead-letter")
+    for queue in (ORDERS, LEDGER):
+        assert run(server, "queue", "purge", queue).code == 0
+    return messages(server, ";deadletter")
+
+
+def test_dead_letters_return_to_where_they_were_sent(server: ServerProcess) -> None:
+    dead = make_dead_letters(server)
+    assert [each["label"] for each in dead] == ["one", "two"]
+    done = run(server, "resend", ";deadletter", "--all", "--json")
+    assert (done.code, done.objects) == (0, [{"resent": 2, "refused": []}])
+    found = messages(server, ORDERS)
+    assert [(each["label"], each["body"], each["app_tag"]) for each in found] == [
+        ("one", "body one", 7),
+        ("two", "body two", 7),
+    ]
+    assert not {each["id"] for each in found} & {each["id"] for each in dead}
+    assert messages(server, ";deadletter") == []
+
+
+def test_a_transactional_dead_letter_is_sent_in_a_transaction(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    (dead,) = messages(server, ";deadxact")
+    assert run(server, "resend", ";deadxact", "--lookup", str(dead["lookup_id"])).code == 0
+    (found,) = messages(server, LEDGER)
+    assert (found["body"], found["delivery"]) == ("entry", "transactional")
+    assert messages(server, ";deadxact") == []
+
+
+def test_where_to_and_keep(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    chosen = ("resend", ";deadletter", "--where", 'label == "two"', "--to", OTHER)
+    shown = run(server, *chosen, "--dry-run", "--json")
+    assert [(each["label"], each["to"], each["reason"]) for each in shown.objects] == [("two", OTHER, "nack-q-purged")]
+    text = run(server, *chosen, "--dry-run").lines
+    assert text[-1] == "1 message would be sent again"
+    assert messages(server, OTHER) == []
+    assert run(server, *chosen, "--keep").text == rf"sent 1 message of ;deadletter again to {OTHER}" + "\n"
+    assert [each["label"] for each in messages(server, OTHER)] == ["two"]
+    assert [each["label"] for each in messages(server, ";deadletter")] == ["one", "two"]
+    assert run(server, *chosen).code == 0
+    assert [each["label"] for each in messages(server, ";deadletter")] == ["one"]
+
+
+def test_a_journal_keeps_its_messages(server: ServerProcess) -> None:
+    run(server, "send", ORDERS, "--body", "done", "--recoverable")
+    run(server, "receive", ORDERS)
+    assert run(server, "resend", f"{ORDERS};journal", "--all").code == 0
+    assert [each["body"] for each in messages(server, ORDERS)] == ["done"]
+    assert [each["body"] for each in messages(server, f"{ORDERS};journal")] == ["done"]
+
+
+def test_a_refused_message_stays_and_the_others_go(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    run(server, "send", OTHER, "--body", "x", "--label", "three", "--dead-letter", "--recoverable")
+    run(server, "queue", "delete", OTHER)
+    assert len(messages(server, ";deadletter")) == 3
+    done = run(server, "resend", ";deadletter", "--all")
+    assert done.code == 1
+    assert "not sent: the message" in done.errors
+    assert "there is no queue" in done.errors
+    assert done.text == "sent 2 messages of ;deadletter again\n"
+    assert [each["label"] for each in messages(server, ";deadletter")] == ["three"]
+
+
+def test_messages_for_another_manager_are_sent_there(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    to = r"DIRECT=TCP:127.0.20.99\private$\orders"
+    assert run(server, "resend", ";deadletter", "--all", "--to", to).code == 0
+    assert [each["label"] for each in messages(server, to)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((";deadletter",), 2, "choose the messages with one of --lookup ID, --all and --where EXPR"),
+        ((";deadletter", "--all", "--to", "nonsense="), 2, "nonsense="),
+        ((r"private$\missing", "--all"), 1, "there is no queue"),
+        ((";deadletter", "--lookup", "12345"), 1, "no message"),
+        ((";deadletter", "--where", "label =="), 2, "--where"),
+    ],
+)
+def test_mistakes_are_named(server: ServerProcess, arguments: tuple[str, ...], code: int, words: str) -> None:
+    done = run(server, "resend", *arguments)
+    assert done.code == code
+    assert words in done.last_error
+
+
+def test_messages_that_others_have_locked_stay(server: ServerProcess) -> None:
+    import postroad as client
+
+    dead = make_dead_letters(server)
+    with client.connect(server.api) as manager, manager.queue(";deadletter").receiving(timeout=0) as held:
+        done = run(server, "resend", ";deadletter", "--all", "--json")
+        assert done.objects == [{"resent": 1, "refused": [], "locked": 1}]
+        by_id = run(server, "resend", ";deadletter", "--lookup", str(held.lookup_id))
+        assert by_id.code == 1
+    assert [each["label"] for each in messages(server, ORDERS)] == ["two"]
+    assert len(dead) == 2
+
+
+def test_a_dead_letter_is_listed_with_its_reason_and_destination(server: ServerProcess) -> None:
+    make_dead_letters(server)
+    head, first, *_ = run(server, "browse", ";deadletter").lines
+    assert head.split("  ")[0] == "lookup id"
+    assert "reason" in head
+    assert "destination" in head
+    assert "nack-q-purged" in first
+    assert r"DIRECT=OS:alpha\private$\orders" in first
+
+
+def test_a_message_that_was_received_is_known_for_a_while(server: ServerProcess) -> None:
+    (sent,) = run(server, "send", ORDERS, "--body", "x", "--json").objects
+    (received,) = run(server, "receive", ORDERS, "--json").objects
+    run(server, "queue", "purge", f"{ORDERS};journal")
+    found = run(server, "trace", received["id"], "--json")
+    assert found.code == 0
+    assert [(each["kind"], each["sentence"]) for each in found.objects] == [
+        ("left", rf"left {ORDERS}: it was received"),
+        ("left", rf"left {ORDERS};journal: it was purged from its queue"),
+    ]
+    assert sent
+
+
+def test_a_move_says_what_becomes_of_expired_messages(server: ServerProcess) -> None:
+    run(server, "send", OTHER, "--body", "late", "--dead-letter", "--recoverable", "--ttbr", "1")
+    deadline = time.monotonic() + 30
+    while not messages(server, ";deadletter") and time.monotonic() < deadline:
+        time.sleep(0.3)
+    shown = run(server, "move", ";deadletter", OTHER, "--all", "--dry-run")
+    assert "expired: 1 message will not stay in" in shown.errors
+    moved = run(server, "move", ";deadletter", OTHER, "--all", "--json")
+    assert moved.objects == [{"moved": 1, "expired": 1}]
+    assert "and will be dead letters again" in moved.errors
+    assert run(server, "resend", ";deadletter", "--all").code == 0
