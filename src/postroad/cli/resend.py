@@ -66,7 +66,7 @@ def resend(
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
             found = islice(source.messages(), info.messages)  # a message that is sent to its own queue comes again
-            chosen = (each for each in found if wanted is None or wanted(each.json()))
+            chosen = (each for each in found if wanted is None or wanted(each.describe()))
         if dry_run:
             _show(chosen, to, context.as_json)
         else:
