@@ -20,7 +20,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel-smoke pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile test-s3 torture fuzz demo clean
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile test-s3 torture torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -134,6 +134,11 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --multicast
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
+
+# Spark jobs against a ledger while drivers and the manager are killed, on one machine and on a cluster. Takes long.
+torture-pipeline: install
+	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5
+	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5 --workers 3
 
 bench-soap: install
 	$(BIN)/python -m benchmarks soap_codec
