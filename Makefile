@@ -27,7 +27,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast
-.PHONY: test-s3 torture torture-multicast fuzz demo clean
+.PHONY: test-s3 torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -180,6 +180,11 @@ torture-multicast: install
 # PGM beside libpgm, if it is installed (libpgm-dev on Debian). Needs root for network namespaces.
 bench-multicast: install
 	$(BIN)/python -m benchmarks.multicast
+
+# Spark jobs against a ledger while drivers and the manager are killed, on one machine and on a cluster. Takes long.
+torture-pipeline: install
+	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5
+	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5 --workers 3
 
 bench-soap: install
 	$(BIN)/python -m benchmarks soap_codec

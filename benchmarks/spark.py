@@ -162,11 +162,20 @@ def measure(spark: SparkSession, api: str, directory: Path, messages: int, round
     take("Parquet, to Parquet", lambda: keep(kept, str(directory / "copy.parquet")))
     narrow = spark.read.format("postroad").options(api=api, queue=QUEUE, columns="id,lookup_id,label,arrived_at").load()
     take("a queue, four columns, to nowhere", lambda: discard(narrow))
+    label = spark.read.format("postroad").options(api=api, queue=QUEUE, columns="label").load()
+    place = spark.read.format("postroad").options(api=api, queue=QUEUE, columns="arrival").load()
+    take("a queue, `label` named, to nowhere", lambda: discard(label))
+    take("a queue, `label` selected, to nowhere", lambda: discard(queue.select("label")))
+    take("Parquet, `label` selected, to nowhere", lambda: discard(kept.select("label")))
+    take("a queue, `arrival` named, by count", lambda: count(place, messages))
+    take("a queue, nothing named, by count", lambda: count(queue, messages))
+    take("Parquet, by count", lambda: count(kept, messages))
     tuples = spark.read.format("tuples").options(rows=str(messages)).load()
     take("tuples of a generator, to nowhere", lambda: discard(tuples))
     stream_s = seconds(lambda: consume(spark, api, directory))
     timed["a queue, consumed by a stream, to Parquet"] = stream_s
     own = {"nowhere": timed["Parquet, to nowhere"], "Parquet": timed["Parquet, to Parquet"]}
+    own["count"] = timed["Parquet, by count"]
     rows = [
         (what, f"{messages / taken:,.0f}", f"{taken / own[what.rpartition(' ')[2]]:.2f}")
         for what, taken in timed.items()
@@ -188,6 +197,10 @@ def seconds(work: Callable[[], None]) -> float:
 
 def discard(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
+
+
+def count(frame: DataFrame, messages: int) -> None:
+    assert frame.count() == messages
 
 
 def keep(frame: DataFrame, path: str) -> None:

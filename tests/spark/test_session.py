@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,9 +42,13 @@ def copies(manager: Served) -> list[str]:
 
 
 def sentence(fault: pytest.ExceptionInfo[PySparkException]) -> str:
-    """The last line of what Spark says of a fault of ours: the others are where it was."""
-    lines = [line.strip() for line in str(fault.value).splitlines()]
-    return next(line for line in reversed(lines) if line.startswith("postroad.errors."))
+    """Our class and sentence in what Spark says, which starts with the sentence and has no traceback of ours."""
+    text = str(fault.value)
+    found = re.search(r"postroad\.errors\.\w+: (.+)", text)
+    assert found is not None
+    assert text.startswith(found[1])
+    assert "tracebacks.py" not in text
+    return found[0]
 
 
 def test_a_queue_as_a_frame(spark: SparkSession, alpha: Served, tmp_path: Path) -> None:

@@ -287,6 +287,79 @@ def routes(
     show_routes(spark, directory, after, opened, output, as_json=as_json)
 
 
+@app.command("what-if")
+def what_if(
+    enterprise: Annotated[Path, typer.Argument(metavar="ENTERPRISE", help="The directory's file as it is.")],
+    changed: Annotated[
+        Path | None, typer.Argument(metavar="CHANGED", help="The file as it would be; else use --down and --cost.")
+    ] = None,
+    down: Annotated[
+        list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
+    ] = None,
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="DIR", help="Tables with the traffic; all pairs of sites if absent.")
+    ] = None,
+    day: Annotated[
+        str | None, typer.Option("--day", metavar="DAY", help="Only the traffic of this day, as in 2026-05-17.")
+    ] = None,
+    capacity: Annotated[
+        bool, typer.Option("--capacity", help="Also simulate a day of the lake, and report how deep queues get.")
+    ] = False,
+    read_rate: Annotated[
+        float,
+        typer.Option("--read-rate", metavar="N", min=0.001, help="Messages a second that a queue's reader takes."),
+    ] = 1000.0,
+    outage: Annotated[
+        list[str] | None,
+        typer.Option("--outage", metavar="NAME=HH:MM+N", help="What if this manager were down for N minutes (UTC)."),
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--simulate", metavar="N", min=100, help="At most so many messages; more stand for several.")
+    ] = 20_000,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare routes and the load of links in a changed enterprise, and simulate a day's traffic in it.
+
+    Spark starts only for a lake that is not local.
+    """
+    _require_spark()
+    from postroad.cli.pipeline_routes import changed_by
+    from postroad.cli.pipeline_what_if import day_capacity, parse_outage, show_capacity, show_comparison
+    from postroad.directory.file import load_enterprise, read_directory
+    from postroad.simulation.capacity import CapacityPlan
+    from postroad.spark.pipeline.lake_traffic import busiest_day, by_pair
+    from postroad.spark.pipeline.route_changes import Demand, compare
+
+    if changed is not None and (down or cost):
+        fail("CHANGED: must not be given together with --down or --cost", ExitCode.USAGE)
+    if lake is None and (capacity or day):
+        fail("--lake: is needed for --capacity and --day", ExitCode.USAGE)
+    if (down or cost) and capacity:
+        fail("--capacity: needs a file CHANGED instead of --down and --cost", ExitCode.USAGE)
+    outages = tuple(parse_outage(each) for each in outage or [])
+    if outages and not capacity:
+        fail("--outage: needs --capacity", ExitCode.USAGE)
+    before = read_directory(load_enterprise(enterprise))
+    there = load_enterprise(changed or enterprise)
+    after = changed_by(before, down or [], cost or []) if changed is None else read_directory(there)
+    opened = None if lake is None else _opened(lake, conf=conf)
+    if after is not None:
+        demand = Demand.of_all_sites(before) if opened is None else Demand.of_traffic(by_pair(opened, day))
+        show_comparison(compare(before, after, demand), as_json=as_json)
+    elif not capacity:
+        fail("say what changes: a file CHANGED, --down, --cost, or --capacity", ExitCode.USAGE)
+    if capacity:
+        assert opened is not None
+        chosen = day or busiest_day(opened)
+        plan = CapacityPlan(read_rate=read_rate, outages=outages, most_messages=most)
+        show_capacity(day_capacity(there, opened, chosen, plan), chosen, as_json=as_json)
+
+
 @app.command()
 def replay(
     context: Context,

@@ -102,6 +102,7 @@ class RemoteBackend:
         self._opening = asyncio.Lock()
         self._handles: dict[int, RemoteOpenQueueEntry] = {}
         self._locked: dict[tuple[FormatName, int], Received] = {}
+        self._names: dict[str, FormatName] = {}  # a reader names the same queue in every call
 
     async def _connect(self, interface: Interface, port: int | None) -> RpcClient:
         security = None
@@ -131,6 +132,12 @@ class RemoteBackend:
 
     def _name(self, name: str) -> FormatName:
         """A path without a computer is one on this host."""
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = self._parsed(name)
+        return found
+
+    def _parsed(self, name: str) -> FormatName:
         parsed = as_name(name)
         if isinstance(parsed, FormatName):
             return parsed

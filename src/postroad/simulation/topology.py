@@ -89,6 +89,15 @@ class _File:
     faults: tuple[_Fault, ...] = setting(tables(_Fault), (), key="fault")
 
 
+def with_addresses(enterprise: Enterprise) -> Enterprise:
+    """The same with addresses of the simulated network."""
+    managers = (
+        replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
+        for number, each in enumerate(enterprise.managers, 1)
+    )
+    return replace(enterprise, managers=tuple(managers))
+
+
 def load_scenario(file: Path) -> Scenario:
     """Reads and checks the whole file; raises ConfigurationError on the first fault."""
     return _Reading(file, load(file, _File)).scenario()
@@ -151,11 +160,7 @@ class _Reading:
             found = load_enterprise(tables.enterprise)
         if not found.managers:
             self._place.inside("manager").fail("is missing: add at least one [[manager]]")
-        managers = (
-            replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
-            for number, each in enumerate(found.managers, 1)
-        )
-        return replace(found, managers=tuple(managers))
+        return with_addresses(found)
 
     def _placed(self, key: str, entries: tuple[T, ...]) -> Iterator[tuple[T, Place]]:
         for index, each in enumerate(entries, 1):

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from postroad.client.tls import client_context
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
+from postroad.spark.credentials import read_secret
 from postroad.spark.options import ARRIVAL_MASK, Place
 from postroad.values.offsets import Mark, Plan
 from postroad.values.plain import from_json
@@ -69,6 +70,16 @@ class _Broken(Exception):
     """The connection, or the server behind it, failed: worth another try."""
 
 
+def _credentials(place: Place) -> dict[str, str]:
+    token = place.token if place.token_file is None else read_secret("tokenFile", place.token_file)
+    if token is not None:
+        return {"Authorization": f"Bearer {token}"}
+    if place.user is None:
+        return {}
+    password = place.password if place.password_file is None else read_secret("passwordFile", place.password_file)
+    return {"Authorization": f"Basic {b64encode(f'{place.user}:{password}'.encode()).decode()}"}
+
+
 class ManagerApi:
     """Calls about one queue. If the manager does not answer, they try again until the place's time-out."""
 
@@ -81,11 +92,7 @@ class ManagerApi:
         self._queues = f"{parts.path.rstrip('/')}{API}/queues"
         self._base = f"{self._queues}/{quote(place.queue, safe='')}"
         self._headers = {"User-Agent": f"postroad-spark/{__version__}"}
-        if place.token is not None:
-            self._headers["Authorization"] = f"Bearer {place.token}"
-        elif place.user is not None:
-            login = b64encode(f"{place.user}:{place.password}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {login}"
+        self._headers |= _credentials(place)
         self._line = _Line()
 
     def at(self, queue: str) -> ManagerApi:

@@ -52,6 +52,8 @@ class Place:
     timeout_s: float
     user: str | None = None  # logs in instead of the token
     password: str | None = field(default=None, repr=False)
+    token_file: str | None = None  # read by each process, instead of the token
+    password_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Rpc:
     port: int
     user: str | None
     password: str | None = field(repr=False)
+    password_file: str | None = None
 
     def __str__(self) -> str:
         return endpoint(self.host, self.port)
@@ -117,8 +120,8 @@ class WriteOptions:
     transactional: bool | None
 
 
-_PLACE = ("api", "queue", "token", "timeout")
-_ACCOUNT = ("user", "password")
+_PLACE = ("api", "queue", "token", "tokenFile", "timeout")
+_ACCOUNT = ("user", "password", "passwordFile")
 READ = (
     *_PLACE,
     *("rpc", *_ACCOUNT),
@@ -178,18 +181,40 @@ def _place(options: Options, several: Sequence[str] | None = None) -> Place:
     if not options.text("queue"):
         raise InvalidArgument(r"queue: is missing; name one, as in .option('queue', r'private$\orders')")
     queue = options.read("queue", _QUEUE, "") if several is None else several[0]
-    token, timeout_s = options.text("token") or None, options.read("timeout", _SECONDS, TIMEOUT_S)
-    user, password = (None, None) if options.text("rpc") is not None else _account(options)
-    if user is not None and (password is None or token is not None):
-        raise InvalidArgument(f"user: {'needs the option `password`' if token is None else 'excludes `token`'}")
-    return Place(api.rstrip("/"), queue, token, timeout_s, user, password)
+    token, timeout_s = _secret(options, "token"), options.read("timeout", _SECONDS, TIMEOUT_S)
+    account = _Account() if options.text("rpc") is not None else _account(options)
+    if account.user is not None and token != _NONE:
+        raise InvalidArgument("user: excludes `token` and `tokenFile`")
+    if account.user is not None and account.password == _NONE:
+        raise InvalidArgument("user: needs the option `password` or `passwordFile`")
+    (password, password_file), (given, token_file) = account.password, token
+    return Place(api.rstrip("/"), queue, given, timeout_s, account.user, password, token_file, password_file)
 
 
-def _account(options: Options) -> tuple[str | None, str | None]:
-    user, password = (options.text(name) or None for name in _ACCOUNT)
-    if password is not None and user is None:
-        raise InvalidArgument("password: needs the option `user`")
-    return user, password
+_NONE: tuple[str | None, str | None] = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """A user; the password, or the file that has it."""
+
+    user: str | None = None
+    password: tuple[str | None, str | None] = field(default=_NONE, repr=False)
+
+
+def _secret(options: Options, name: str) -> tuple[str | None, str | None]:
+    """The secret, or the file that has it."""
+    secret, file = options.text(name) or None, options.text(f"{name}File") or None
+    if secret is not None and file is not None:
+        raise InvalidArgument(f"{name}File: must not be set together with `{name}`")
+    return secret, file
+
+
+def _account(options: Options) -> _Account:
+    account = _Account(options.text("user") or None, _secret(options, "password"))
+    if account.user is None and account.password != _NONE:
+        raise InvalidArgument(f"{'password' if account.password[0] else 'passwordFile'}: needs the option `user`")
+    return account
 
 
 def _rpc(options: Options) -> Rpc | None:
@@ -206,12 +231,14 @@ def _rpc(options: Options) -> Rpc | None:
         host, port = "", 0
     if not host or not port or parts.username is not None or parts.path or parts.query:
         raise InvalidArgument(f"rpc: must be a host, as in winserver or 10.0.0.5:2103, got {text!r}")
-    return Rpc(host, port, *_account(options))
+    account = _account(options)
+    return Rpc(host, port, account.user, *account.password)
 
 
 _NOT_BY_RPC = {
     "api": "must not be set together with `rpc`",
     "token": "needs the option `api`; a server behind `rpc` takes `user` and `password`",
+    "tokenFile": "needs the option `api`; a server behind `rpc` takes `user` and `passwordFile`",
     "hold": "needs the option `api`: MS-MQQP cannot hold messages for a stream",
     "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
     "startingTimestamp": "needs the option `api`: MS-MQQP cannot find a message by its time",

@@ -21,6 +21,7 @@ from postroad.errors import (
     TransactionUsage,
 )
 from postroad.received import ReceivedMessage
+from postroad.spark.credentials import read_secret
 from postroad.spark.manager import ANSWER_S, Patience
 from postroad.spark.options import ARRIVAL_MASK, Place, Rpc
 from postroad.spark.remote_offsets import Seen
@@ -58,7 +59,9 @@ class RemoteQueue:
         self._backend = self._thread.run(self._start())
 
     async def _start(self) -> RemoteBackend:
-        return RemoteBackend(self._rpc.host, self._rpc.port, user=self._rpc.user, password=self._rpc.password)
+        rpc = self._rpc
+        password = rpc.password if rpc.password_file is None else read_secret("passwordFile", rpc.password_file)
+        return RemoteBackend(rpc.host, rpc.port, user=rpc.user, password=password)
 
     def close(self) -> None:
         try:

@@ -54,8 +54,10 @@ def register(spark: SparkSession) -> SparkSession:
     from postroad.spark.pipeline.formats import register_formats
     from postroad.spark.progress import show_metrics
     from postroad.spark.source import MessageSource
+    from postroad.spark.tracebacks import lead_with_our_sentence
 
     show_metrics()
+    lead_with_our_sentence()
 
     class CountingSource(MessageSource):  # a local class goes to Spark's processes whole, with its accumulator
         dropped = dropped_rows(spark)

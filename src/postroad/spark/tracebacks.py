@@ -1,15 +1,25 @@
-"""Shortens the errors that Spark prints: the text of our own errors, without the traceback through our modules."""
+"""Errors of ours in Spark's messages: the sentence first, and no tracebacks of ours.
+
+Our errors say what is wrong and what to do. A traceback through our files would only hide that.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
+
+from pyspark.errors.exceptions.captured import CapturedException
 
 from postroad.errors import PostroadError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_OURS = re.compile(r"\bpostroad\.errors\.\w+: (.+)")
+_PLAIN = CapturedException.__str__
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
@@ -20,19 +30,56 @@ def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
         try:
             return method(*args, **kwargs)
         except PostroadError as fault:
+            _hide_traceback()
             raise fault.with_traceback(None) from None
 
     return call
 
 
 def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same for a method that returns an iterator."""
+    """The same for a method that returns an iterator. If Spark wants no more rows, its process ends in silence."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         try:
             yield from method(*args, **kwargs)
         except PostroadError as fault:
+            _hide_traceback()
             raise fault.with_traceback(None) from None
+        except GeneratorExit as stopped:
+            if isinstance(stopped.__context__, BrokenPipeError | ConnectionResetError):
+                _end_in_silence()
+            raise
 
     return call
+
+
+def lead_with_our_sentence() -> None:
+    """From now on, errors of Spark that contain one of ours start with our sentence. A second call changes nothing."""
+
+    def text(self: CapturedException) -> str:
+        whole = _PLAIN(self)
+        found = _OURS.search(whole)
+        return whole if found is None else f"{found[1]}\n\n{whole}"
+
+    CapturedException.__str__ = text  # type: ignore[method-assign]
+
+
+def _in_a_process_of_spark() -> bool:
+    """Whether Spark's daemon has started this process, for one task or one stream."""
+    return any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ)
+
+
+def _hide_traceback() -> None:
+    """Spark's process formats the error by this variable, and ends after it."""
+    if _in_a_process_of_spark():
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+
+
+def _end_in_silence() -> None:
+    """With a limit, Spark closes the connection once it has enough rows. Its process then fails to write the rest,
+    prints a traceback, and ends. Nothing is wrong, so nothing is to be printed."""
+    if _in_a_process_of_spark():
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
