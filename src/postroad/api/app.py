@@ -10,7 +10,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from postroad.api import acl, connections, handles, keys, leases, messages, offsets, queues, routes, transactions
+from postroad.api import (
+    acl,
+    connections,
+    handles,
+    keys,
+    leases,
+    messages,
+    offsets,
+    queues,
+    routes,
+    security,
+    transactions,
+)
 from postroad.api.access import Gate
 from postroad.api.application import Application, Endpoint, ErrorHandler
 from postroad.api.calls import Call, Operation, json_answer, query_reader
@@ -38,6 +50,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *routes.OPERATIONS,
     *connections.OPERATIONS,
     *keys.OPERATIONS,
+    *security.OPERATIONS,
 )
 
 

@@ -17,6 +17,7 @@ from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACT
 from postroad.fields.kinds import LOOKUP_ID
 from postroad.fields.tables import Properties
 from postroad.queues.access import Action
+from postroad.values.directory import DirectoryInfo
 from postroad.values.info import (
     KeyInfo,
     KeysInfo,
@@ -27,6 +28,7 @@ from postroad.values.info import (
     ReaderInfo,
     SessionInfo,
     TransactionInfo,
+    UserInfo,
 )
 from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
 from postroad.values.plain import key_of
@@ -135,6 +137,8 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Resolution: "Resolution",
     Route: "Route",
     Table: "RouteTable",
+    DirectoryInfo: "Directory",
+    UserInfo: "User",
     TransactionInfo: "OpenTransaction",
 }
 _LISTS = (
@@ -146,6 +150,7 @@ _LISTS = (
     ("Locks", "locks", "Lock"),
     ("Transactions", "transactions", "OpenTransaction"),
     ("Holds", "holds", "Hold"),
+    ("Users", "users", "User"),
 )
 _STATUS = ("Queues", "Sessions", "Readers", "Exposure", "Locks", "Transactions")
 
@@ -291,6 +296,7 @@ def schemas() -> dict[str, Json]:
         **{name: _open({member: _list(_reference(of))}) for name, member, of in _LISTS},
         "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
         "Acl": _open({"sddl": _TEXT}),
+        "Audit": _open({"file": _NULLABLE_TEXT, "events": _list({"type": "object"})}),
         "Removed": _open({"removed": _NUMBER}),
         "ManagerStatus": _open(
             {

@@ -78,6 +78,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> Queue
         damaged=damaged,
         created_at_s=properties.create_time,
         oldest_arrived_ms=head[0].arrived_ms if head else None,
+        added=queue.stored_added + queue.express_added,
         holds=tuple(
             {"name": each.name, "from": each.start, "to": each.end, "since_s": each.since_s}
             for each in queue.holds.values()

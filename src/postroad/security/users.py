@@ -5,7 +5,7 @@ Passwords are not here: rpc and the API check them, and then ask for the user's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from struct import unpack_from
@@ -69,6 +69,9 @@ class Users:
                 raise InvalidArgument(f"sid must be unique, but {other!r} and {user.name!r} have {user.sid}")
             self._by_name[user.name.casefold()] = user
             self._by_sid[user.sid] = (user, user.token)
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(self._by_name.values())
 
     def named(self, name: str) -> User | None:
         return self._by_name.get(name.casefold())

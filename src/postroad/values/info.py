@@ -11,7 +11,7 @@ from postroad.values.plain import listed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo(QueueSettings):
     """`messages` counts the messages in the queue, `locked` those that a reader has locked; `holds` are ranges that
-    readers hold, in order of arrival.
+    readers hold, in order of arrival. `added` counts all that ever came, express ones since the start.
 
     The fields from `state` on are for outgoing queues. Their messages are unsent; in flight, that is sent but not
     acknowledged by the next hop; or unacknowledged, that is at the next hop but not acknowledged in order by the
@@ -32,6 +32,7 @@ class QueueInfo(QueueSettings):
     damaged: int
     created_at_s: int
     oldest_arrived_ms: int | None
+    added: int = 0
     holds: tuple[dict[str, object], ...] = ()
     state: str | None = None
     next_hops: tuple[str, ...] = ()
@@ -96,6 +97,16 @@ class ListenerInfo:
     authentication: str
     encryption: str
     allows: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """A user who can log in. `groups` are SIDs."""
+
+    name: str
+    sid: str
+    groups: tuple[str, ...]
+    administrator: bool
 
 
 @dataclass(frozen=True, slots=True)
