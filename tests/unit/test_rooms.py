@@ -102,6 +102,8 @@ PURE = (
     "directory.reading",
     "directory.snapshot",
     "directory.review",
+    "directory.describe",
+    "directory.what_if",
     "routing",
     "security.access",
     "security.descriptors",

@@ -87,7 +87,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         return await ready(manager)
 
     async def front(request: Request) -> Response:
-        return front_page(None if settings.token is not None else manager.name)
+        console = next((each for each in manager.exposure if each.listener == "console"), None)
+        return front_page(None if settings.token is not None else manager.name, console)
 
     async def reference(request: Request) -> Response:
         return reference_page(OPERATIONS)

@@ -180,11 +180,12 @@ class Console:
         if refusal is not None:
             return _with_headers(PlainTextResponse(f"{refusal}\n", HTTPStatus.FORBIDDEN))
         session = await self._sessions.find(request.cookies.get(self._cookie))
-        is_new = session is None
         if session is None:
             session = await self._sessions.start()
         answer = await self._run(Visit(request, session, self._watches, self._templates), page)
-        if is_new or request.url.path == "/logout":
+        if session.renewed:
+            self._sessions.renew(session)
+        if request.cookies.get(self._cookie) != session.identifier:
             answer.set_cookie(
                 self._cookie, session.identifier, httponly=True, samesite="strict", secure=self._settings.secure
             )

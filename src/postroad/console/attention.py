@@ -10,7 +10,7 @@ from postroad.console.rendering import plural, size
 from postroad.values.attention import attention
 from postroad.values.info import ManagerInfo, QueueInfo
 
-DEAD_LETTERS = (";deadletter", ";deadxact")
+DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 MOST_NAMED = 20
 
 
@@ -45,13 +45,20 @@ def items(index: int, name: str, info: ManagerInfo | None, queues: Sequence[Queu
             )
     for queue in queues:
         if queue.path in DEAD_LETTERS and queue.messages:
-            yield Item("warn", name, f"{plural(queue.messages, 'dead letter')} in {queue.path}", f"/{index}/dead")
+            yield Item(
+                "warn", name, f"{plural(queue.messages, 'dead letter')} in {short_path(queue)}", f"/{index}/dead"
+            )
         elif queue.path.lower().endswith(";poison") and queue.messages:
             yield Item("warn", name, f"{plural(queue.messages, 'poison message')} in {queue.path}", _page(index, queue))
 
 
 def _page(index: int, queue: QueueInfo) -> str:
     return f"/{index}/queue?{urlencode({'name': queue_name(queue)})}"
+
+
+def short_path(queue: QueueInfo) -> str:
+    """The manager's own queues without their prefix, as commands take them."""
+    return queue.path.removeprefix("system$")
 
 
 def queue_name(queue: QueueInfo) -> str:

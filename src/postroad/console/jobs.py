@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
+from array import array
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class Job:
     done: int = 0
     found: int = 0
     rows: list[object] = field(default_factory=list)
+    ids: array[int] = field(default_factory=lambda: array("Q"))  # lookup ids of all that were found
     errors: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     state: str = RUNNING

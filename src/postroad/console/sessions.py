@@ -43,6 +43,7 @@ class Session:
     jobs: Jobs = field(default_factory=Jobs)
     notices: list[Notice] = field(default_factory=list)
     used_at: float = field(default_factory=time.monotonic)
+    renewed: bool = False  # it must get a new identifier with this answer
 
     def notify(self, text: str, is_error: bool = False) -> None:
         self.notices.append(Notice(text, is_error))
@@ -105,6 +106,13 @@ class Sessions:
         session = Session()
         self._sessions[session.identifier] = session
         return session
+
+    def renew(self, session: Session) -> None:
+        """After a login: who knew the identifier before, does not know it any more."""
+        self._sessions.pop(session.identifier, None)
+        fresh = Session()
+        session.identifier, session.csrf, session.renewed = fresh.identifier, fresh.csrf, False
+        self._sessions[session.identifier] = session
 
     async def end(self, session: Session) -> None:
         self._sessions.pop(session.identifier, None)

@@ -1,7 +1,7 @@
 """What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time.
 
 The API has no history, so the console asks for all queues every few seconds. If the answer takes long, it asks less
-often: a hundredth of the manager's time is the most that it may cost.
+often: it waits twenty times as long as the answer took, up to a minute.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
 from postroad.values.info import ManagerInfo, QueueInfo
 
 SAMPLE_S = 5.0
-COST = 100  # times as long as the last answer took is the shortest pause
+COST = 20  # times as long as the last answer took is the shortest pause
+MAX_PAUSE_S = 60.0
 KEPT = 720  # samples: an hour
 MAX_SERIES = 20_000  # queues with a history
 
@@ -111,7 +112,7 @@ class Watch:
             began = time.monotonic()
             self._asked.clear()
             await self._ask()
-            pause = max(SAMPLE_S, COST * (time.monotonic() - began))
+            pause = max(SAMPLE_S, min(MAX_PAUSE_S, COST * (time.monotonic() - began)))
             try:
                 async with asyncio.timeout(pause):
                     await self._asked.wait()

@@ -22,7 +22,7 @@ async def show(visit: Visit) -> Response:
     if job is None or job.kind != "groups":
         queues = {each.path: each for each in await visit.queues() if each.path in DEAD_LETTERS}
         groups: dict[tuple[str, str, str], Group] = {}
-        job = Job("groups", "Dead letters", visit.index, ";deadletter", rows=[groups])
+        job = Job("groups", "Dead letters", visit.index, DEAD_LETTERS[0], rows=[groups])
 
         async def work(job: Job) -> None:
             for name in queues:
@@ -44,7 +44,7 @@ async def resend(visit: Visit, form: Form) -> Response:
     to, dry_run = form.text("to"), form.text("how") != "send"
     client = await visit.client()
     what = "Dry run: what would be sent again" if dry_run else "Send again"
-    job = Job("dry-run" if dry_run else "resend", f"{what} from {queue}", visit.index, queue)
+    job = Job("dry-run" if dry_run else "resend", f"{what} from {queue.removeprefix('system$')}", visit.index, queue)
     job.facts = {"reason": reason, "destination": destination, "to": to or destination}
 
     async def work(job: Job) -> None:

@@ -32,6 +32,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
         return _page(visit, chosen, following, f"The login was refused: {error}", user)
     except (InvalidArgument, ManagerUnavailable) as error:
         return _page(visit, chosen, following, str(error), user)
+    visit.session.renewed = True
     if access.administrator:
         await visit.watches[chosen].lend(access.client)
     return visit.go(following)
@@ -39,5 +40,6 @@ async def log_in(visit: Visit, form: Form) -> Response:
 
 async def log_out(visit: Visit, form: Form) -> Response:
     await visit.session.close()
+    visit.session.renewed = True
     visit.session.notify("You have logged out.")
     return visit.go("/login")

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from postroad.console.bodies import HEX_BYTES, MOST_BYTES, VIEWS, shown_body
+from postroad.console.client import ManagerClient
 from postroad.console.jobs import Job
 from postroad.console.rendering import plural
 from postroad.console.search import matcher, row, scan
@@ -17,6 +18,7 @@ from postroad.values.reading import SeekAction
 from postroad.wire.constants import MessageClass, class_name
 
 PAGE = 50
+MOVED_AT_ONCE = 1000
 MAX_TRAIL = 40  # pages back that a link remembers
 PLACES = {"current": SeekAction.CURRENT, "next": SeekAction.NEXT, "previous": SeekAction.PREVIOUS}
 PLACES |= {"first": SeekAction.FIRST, "last": SeekAction.LAST}
@@ -127,7 +129,11 @@ async def search(visit: Visit, form: Form) -> Response:
     job.facts = {key: value for key, value in conditions.items() if value}
 
     async def work(job: Job) -> None:
-        await scan(client, job, match, lambda message: job.add(row(message)))
+        def found(message: ReceivedMessage) -> None:
+            job.ids.append(message.lookup_id)
+            job.add(row(message))
+
+        await scan(client, job, match, found)
 
     visit.session.jobs.start(job, work)
     return visit.go(visit.url("job", id=job.id))
@@ -138,6 +144,8 @@ async def search(visit: Visit, form: Form) -> Response:
 
 async def act(visit: Visit, form: Form) -> Response:
     name, action, target = form.text("name"), form.text("action"), form.text("target")
+    if action == "move-found":
+        return await _move_found(visit, form, target)
     chosen = form.numbers("id")
     back = visit.url("messages", name=name)
     if not chosen:
@@ -157,6 +165,44 @@ async def act(visit: Visit, form: Form) -> Response:
     if action == "delete":
         return visit.done(f"Deleted {plural(await _delete(visit, name, chosen), 'message')}.", back)
     raise BadRequest("there is no such action")
+
+
+async def _move_found(visit: Visit, form: Form, target: str) -> Response:
+    """All that a search found, in steps, with progress."""
+    search = visit.session.jobs.get(form.text("job"))
+    if search is None or search.kind != "search":
+        raise BadRequest("the search has ended: search again")
+    if not target:
+        visit.session.notify("Name the queue that the messages go to.", is_error=True)
+        return visit.go(visit.url("job", id=search.id))
+    client = await visit.client()
+    await client.queue(target)  # a missing target is reported before anything else
+    job = Job("move", f"Move from {search.queue} to {target}", visit.index, search.queue, total=len(search.ids))
+
+    async def work(job: Job) -> None:
+        for start in range(0, len(search.ids), MOVED_AT_ONCE):
+            step = search.ids[start : start + MOVED_AT_ONCE].tolist()
+            job.found += await _move(client, search.queue, target, step)
+            job.done += len(step)
+        visit.changed()
+
+    visit.session.jobs.start(job, work)
+    return visit.go(visit.url("job", id=job.id))
+
+
+async def _move(client: ManagerClient, name: str, target: str, step: list[int]) -> int:
+    """How many were moved: all at once, or, where a reader was faster with one of them, each for itself."""
+    gone = (MessageNotFound, MessageAlreadyReceived)
+    try:
+        return len(await client.move(name, target, step))
+    except gone:
+        moved = 0
+        for each in step:
+            try:
+                moved += len(await client.move(name, target, [each]))
+            except gone:
+                continue
+        return moved
 
 
 async def _peek(visit: Visit, name: str, lookup_id: int) -> ReceivedMessage:

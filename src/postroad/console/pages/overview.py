@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
-from postroad.console.attention import Item, items
+from postroad.console.attention import DEAD_LETTERS, Item, items
 from postroad.console.charts import Chart, depth_charts
 from postroad.console.client import LoginNeeded
 from postroad.console.visit import Visit
@@ -69,7 +69,7 @@ async def _card(visit: Visit, index: int) -> Card:
         card.state, card.why = "limited", str(error)
     card.queues = sum(queue.type in ("private", "public") for queue in queues)
     card.messages = sum(queue.messages for queue in queues)
-    card.dead = sum(queue.messages for queue in queues if queue.path in (";deadletter", ";deadxact"))
+    card.dead = sum(queue.messages for queue in queues if queue.path in DEAD_LETTERS)
     card.attention = list(items(index, card.title, card.info, queues))
     card.largest = sorted((queue for queue in queues if queue.messages), key=lambda queue: -queue.messages)[:LARGEST]
     if access.administrator:

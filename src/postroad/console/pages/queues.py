@@ -15,7 +15,8 @@ from postroad.fields.queue import QueueAttributes
 from postroad.values.info import QueueInfo
 
 PAGE = 50
-KINDS = ("all", "private", "public", "outgoing", "journal", "subqueue", "system")
+IN_USE = "in use"  # without the journals and system queues that are empty
+KINDS = (IN_USE, "all", "private", "public", "outgoing", "journal", "subqueue", "system")
 SORTS: dict[str, Callable[[QueueInfo], Any]] = {
     "path": lambda queue: queue.path.lower(),
     "messages": lambda queue: queue.messages,
@@ -27,7 +28,7 @@ SORTS: dict[str, Callable[[QueueInfo], Any]] = {
 
 async def show(visit: Visit) -> Response:
     query = visit.query
-    text, kind = query.text("filter"), query.text("kind", "all")
+    text, kind = query.text("filter"), query.text("kind", IN_USE)
     sort, down = query.text("sort", "path"), query.text("order") == "down"
     if sort not in SORTS or kind not in KINDS:
         raise BadRequest("there is no such order or kind of queues")
@@ -55,7 +56,9 @@ async def show(visit: Visit) -> Response:
 
 
 def _matches(queue: QueueInfo, text: str, kind: str) -> bool:
-    return (kind in ("all", queue.type)) and (text in queue.path.lower() or text in queue.label.lower())
+    if kind == IN_USE and not queue.messages and queue.type in ("journal", "system", "subqueue"):
+        return False
+    return kind in (IN_USE, "all", queue.type) and (text in queue.path.lower() or text in queue.label.lower())
 
 
 def _spark(visit: Visit, queue: QueueInfo) -> object:
