@@ -67,8 +67,8 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
         wanted_label = label.casefold()
         tests.append(lambda message: wanted_label in message.label.casefold())
     if identifier:
-        wanted_id = identifier.strip("{} ").lower()
-        tests.append(lambda message: wanted_id in str(message.id).replace("}", "").lower())
+        wanted_id = _without_braces(identifier)
+        tests.append(lambda message: wanted_id in _without_braces(str(message.id)))
     if class_name:
         wanted_class = class_name.lower()
         tests.append(lambda message: wanted_class in message.class_name.lower())
@@ -90,6 +90,11 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
             return False  # it cannot be decoded
 
     return match
+
+
+def _without_braces(identifier: str) -> str:
+    """Windows programs print ids without braces."""
+    return identifier.replace("{", "").replace("}", "").lower()
 
 
 async def scan(client: ManagerClient, job: Job, match: Match, each: Callable[[ReceivedMessage], None]) -> None:

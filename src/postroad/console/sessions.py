@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class Session:
     notices: list[Notice] = field(default_factory=list)
     used_at: float = field(default_factory=time.monotonic)
     renewed: bool = False  # it must get a new identifier with this answer
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)  # two requests at a time must not both open a manager
 
     def notify(self, text: str, is_error: bool = False) -> None:
         self.notices.append(Notice(text, is_error))
@@ -66,10 +68,11 @@ class Session:
 
     async def on(self, manager: int, url: str) -> Access:
         """The manager with the credentials of the session; without any, if the manager needs none."""
-        access = self.access.get(manager)
-        if access is None:
-            access = await self.log_in(manager, url, NO_CREDENTIALS)
-        return access
+        async with self.opening:
+            access = self.access.get(manager)
+            if access is None:
+                access = await self.log_in(manager, url, NO_CREDENTIALS)
+            return access
 
     async def _close(self, manager: int) -> None:
         access = self.access.pop(manager, None)

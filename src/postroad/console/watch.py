@@ -75,8 +75,8 @@ class Watch:
         self.down: str | None = None  # why it does not answer
         self.totals: deque[Sample] = deque(maxlen=KEPT)
         self._series: dict[str, deque[Sample]] = {}
+        self._own = credentials
         self._client = ManagerClient(url, credentials)
-        self._lent = False
         self._asked = asyncio.Event()
 
     @property
@@ -96,11 +96,19 @@ class Watch:
 
     async def lend(self, client: ManagerClient) -> None:
         """An administrator has logged in: the console may use the same credentials if its own are not enough."""
-        if self.down is None and self.info is None and not self._lent:
-            self._lent = True
-            await self._client.close()
-            self._client = ManagerClient(self.url, client.credentials)
-            self.ask_now()
+        if self.down is None and self.info is None and self._client.credentials != client.credentials:
+            await self._use(client.credentials)
+
+    async def give_back(self, credentials: Credentials) -> None:
+        """Their owner has logged out."""
+        if credentials != self._own and self._client.credentials == credentials:
+            self.info, self.queues = None, []
+            await self._use(self._own)
+
+    async def _use(self, credentials: Credentials) -> None:
+        before, self._client = self._client, ManagerClient(self.url, credentials)
+        await before.close()
+        self.ask_now()
 
     def ask_now(self) -> None:
         """Something was changed: what is remembered is old."""
@@ -125,7 +133,7 @@ class Watch:
             info = await self._client.info()
             queues = await self._client.queues()
         except LoginNeeded:
-            self.down, self.info, self._lent = None, None, False
+            self.down = self.info = None
         except ManagerUnavailable as error:
             self.down = error.fault
         except AccessDenied:

@@ -21,14 +21,12 @@ BYTES = "application/octet-stream"
 
 
 async def export(visit: Visit) -> Response:
-    """All messages, or those with the lookup ids `id`, as `postroad export` writes them."""
+    """All messages, or one with the lookup id `id`, as `postroad export` writes them."""
     name, chosen = visit.query.text("name"), visit.query.numbers("id")
+    if chosen:
+        return await export_chosen(visit, name, chosen)
     client = await visit.client()
     info = await client.queue(name)
-    if chosen:
-        messages = [await client.lookup(name, each, SeekAction.CURRENT, False, None) for each in chosen]
-        content = b"".join(without_local_part(each.packet) for each in messages)
-        return Response(content, media_type=BYTES, headers=_attachment(f"{info.path}.msmq"))
     first, last = await client.packets(name, -1)  # errors must come before the head of the answer
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -38,6 +36,13 @@ async def export(visit: Visit) -> Response:
             content, after = await client.packets(name, after)
 
     return StreamingResponse(pieces(), media_type=BYTES, headers=_attachment(f"{info.path}.msmq"))
+
+
+async def export_chosen(visit: Visit, name: str, chosen: list[int]) -> Response:
+    client = await visit.client()
+    messages = [await client.lookup(name, each, SeekAction.CURRENT, False, None) for each in chosen]
+    content = b"".join(without_local_part(each.packet) for each in messages)
+    return Response(content, media_type=BYTES, headers=_attachment(f"{name}.msmq"))
 
 
 async def body(visit: Visit) -> Response:

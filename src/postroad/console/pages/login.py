@@ -39,6 +39,8 @@ async def log_in(visit: Visit, form: Form) -> Response:
 
 
 async def log_out(visit: Visit, form: Form) -> Response:
+    for manager, access in visit.session.access.items():
+        await visit.watches[manager].give_back(access.client.credentials)
     await visit.session.close()
     visit.session.renewed = True
     visit.session.notify("You have logged out.")

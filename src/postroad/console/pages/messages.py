@@ -9,6 +9,7 @@ from starlette.responses import Response
 from postroad.console.bodies import HEX_BYTES, MOST_BYTES, VIEWS, shown_body
 from postroad.console.client import ManagerClient
 from postroad.console.jobs import Job
+from postroad.console.pages.files import export_chosen
 from postroad.console.rendering import plural
 from postroad.console.search import matcher, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
@@ -162,6 +163,8 @@ async def act(visit: Visit, form: Form) -> Response:
         packets = [(await _peek(visit, name, each)).packet for each in chosen]
         await client.insert(target, packets)
         return visit.done(f"Copied {plural(len(packets), 'message')} to {target}.", back)
+    if action == "export":
+        return await export_chosen(visit, name, chosen)
     if action == "delete":
         return visit.done(f"Deleted {plural(await _delete(visit, name, chosen), 'message')}.", back)
     raise BadRequest("there is no such action")
