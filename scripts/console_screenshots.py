@@ -60,7 +60,7 @@ def take(browser: Browser, site: Site, directory: Path, name: str, path: str, wi
     page = context.new_page()
     page.goto(site.url + path)
     file = directory / f"console-{name}.png"
-    height = min(1600, page.evaluate("document.documentElement.scrollHeight"))
+    height = min(1000 if width > 1000 else 1600, page.evaluate("document.documentElement.scrollHeight"))
     page.set_viewport_size({"width": width, "height": height})
     page.screenshot(path=file)
     context.close()

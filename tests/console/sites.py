@@ -24,7 +24,7 @@ BROWSER_FLAGS = [
     "--disable-sync",
 ]
 PATIENCE_S = 60
-TOKEN = "a token that is long enough"
+TOKEN = "a-token-that-is-long-enough"
 PASSWORD = "correct horse"
 SCRIPT = "<script>document.title='owned'</script>"
 IMAGE = "<img src=x onerror=\"document.title='owned'\">"

@@ -67,7 +67,6 @@ def test_dead_letters_are_grouped_tried_and_sent_again(site: Site, page: Page) -
         assert manager.queue(";deadletter").info().messages == 0
         again = list(manager.queue(r"private$\again").messages())
         assert {each.label for each in again} == {f"lost {IMAGE}"}
-        manager.delete_queue(r"private$\again")
     page.get_by_role("link", name="Back to the dead letters").click()
     page.get_by_text("There are no dead letters.").wait_for()
 
@@ -96,7 +95,7 @@ def test_a_trace_is_a_picture_of_hops(site: Site, page: Page) -> None:
     page.get_by_label("The id of a message").fill(identifier)
     page.get_by_role("button", name="Trace").click()
     page.locator("svg.hops .hop").first.wait_for()
-    assert "outgoing" in page.locator("svg.hops").inner_text()
+    assert "outgoing" in (page.locator("svg.hops").text_content() or "")
     page.goto(f"{site.url}/0/trace?id=nonsense")
     page.get_by_role("alert").wait_for()
     page.goto(f"{site.url}/0/trace?id=%7B00000000-0000-0000-0000-000000000001%7D%5C1")

@@ -56,6 +56,11 @@ def _page(index: int, queue: QueueInfo) -> str:
     return f"/{index}/queue?{urlencode({'name': queue_name(queue)})}"
 
 
+def is_own(queue: QueueInfo) -> bool:
+    """A queue that nobody made: a journal, a subqueue, or one that the manager needs for itself."""
+    return queue.type in ("journal", "system", "subqueue") or queue.path.endswith("$")
+
+
 def short_path(queue: QueueInfo) -> str:
     """The manager's own queues without their prefix, as commands take them."""
     return queue.path.removeprefix("system$")

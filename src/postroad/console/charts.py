@@ -12,7 +12,7 @@ from markupsafe import Markup
 from postroad.console.rendering import age, count, rate
 from postroad.console.watch import Rates, Sample, rates
 
-WIDTH, HEIGHT = 600, 170
+WIDTH, HEIGHT = 420, 150
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 22
 BANDS = 60  # places that show their values under the pointer
 MIN_SPAN_S = 60.0
@@ -23,21 +23,21 @@ Text = Callable[[float], str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`style` is the name of its colour in the style sheet: a, b or c."""
+    """`style` is the name of its colour in the style sheet: a, b or c. `latest` is its last value in words."""
 
     name: str
     style: str
     points: Sequence[Point]
+    latest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A title, its legend and the picture."""
+    """A title, lines for its legend, and the picture."""
 
     title: str
     lines: Sequence[Line]
     picture: Markup
-    latest: str
 
 
 def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
@@ -45,21 +45,19 @@ def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
     found: list[Rates] = rates(samples)
     if not found:
         return []
-    depth = [Line("messages", "a", [(each.at_s, float(each.messages)) for each in samples])]
+    last = found[-1]
+    depth = [Line("", "a", [(each.at_s, float(each.messages)) for each in samples], count(samples[-1].messages))]
     flow = [
-        Line("in", "a", [(each.at_s, each.into) for each in found]),
-        Line("out", "b", [(each.at_s, each.out) for each in found]),
+        Line("in", "a", [(each.at_s, each.into) for each in found], rate(last.into)),
+        Line("out", "b", [(each.at_s, each.out) for each in found], rate(last.out)),
     ]
-    stay = [(each.at_s, each.latency_s) for each in found if each.latency_s is not None]
     charts = [
-        Chart("Messages", depth, line_chart(depth, count), count(samples[-1].messages)),
-        Chart(
-            "Messages a second", flow, line_chart(flow, rate), f"{rate(found[-1].into)} in, {rate(found[-1].out)} out"
-        ),
+        Chart("Messages", depth, line_chart(depth, count)),
+        Chart("Messages a second", flow, line_chart(flow, rate)),
     ]
-    if stay:
-        wait = [Line("mean time in the queue", "c", stay)]
-        charts.append(Chart("Latency", wait, line_chart(wait, age), age(stay[-1][1])))
+    if stay := [(each.at_s, each.latency_s) for each in found if each.latency_s is not None]:
+        wait = [Line("", "c", stay, age(stay[-1][1]))]
+        charts.append(Chart("Mean time in the queue", wait, line_chart(wait, age)))
     return charts
 
 
@@ -109,7 +107,9 @@ def _bands(lines: Sequence[Line], x: Callable[[float], float], text: Text) -> li
     found = []
     for place in range(0, len(points), step):
         at = points[place][0]
-        values = ", ".join(f"{line.name} {text(line.points[min(place, len(line.points) - 1)][1])}" for line in lines)
+        values = ", ".join(
+            f"{line.name} {text(line.points[min(place, len(line.points) - 1)][1])}".strip() for line in lines
+        )
         following = points[min(place + step, len(points) - 1)][0]
         label = f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} {values}"
         found.append(

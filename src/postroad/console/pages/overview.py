@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
-from postroad.console.attention import DEAD_LETTERS, Item, items
+from postroad.console.attention import DEAD_LETTERS, Item, is_own, items
 from postroad.console.charts import Chart, depth_charts
 from postroad.console.client import LoginNeeded
 from postroad.console.visit import Visit
@@ -67,8 +67,8 @@ async def _card(visit: Visit, index: int) -> Card:
         card.title = watch.name = card.info.name
     except AccessDenied as error:
         card.state, card.why = "limited", str(error)
-    card.queues = sum(queue.type in ("private", "public") for queue in queues)
-    card.messages = sum(queue.messages for queue in queues)
+    card.queues = sum(queue.type in ("private", "public") and not is_own(queue) for queue in queues)
+    card.messages = sum(queue.messages for queue in queues if not is_own(queue))
     card.dead = sum(queue.messages for queue in queues if queue.path in DEAD_LETTERS)
     card.attention = list(items(index, card.title, card.info, queues))
     card.largest = sorted((queue for queue in queues if queue.messages), key=lambda queue: -queue.messages)[:LARGEST]

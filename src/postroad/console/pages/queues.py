@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from postroad.console.attention import queue_name
+from postroad.console.attention import is_own, queue_name
 from postroad.console.charts import sparkline
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError
@@ -15,7 +15,7 @@ from postroad.fields.queue import QueueAttributes
 from postroad.values.info import QueueInfo
 
 PAGE = 50
-IN_USE = "in use"  # without the journals and system queues that are empty
+IN_USE = "in use"  # without journals and the manager's own queues, if they are empty
 KINDS = (IN_USE, "all", "private", "public", "outgoing", "journal", "subqueue", "system")
 SORTS: dict[str, Callable[[QueueInfo], Any]] = {
     "path": lambda queue: queue.path.lower(),
@@ -56,7 +56,7 @@ async def show(visit: Visit) -> Response:
 
 
 def _matches(queue: QueueInfo, text: str, kind: str) -> bool:
-    if kind == IN_USE and not queue.messages and queue.type in ("journal", "system", "subqueue"):
+    if kind == IN_USE and not queue.messages and is_own(queue):
         return False
     return kind in (IN_USE, "all", queue.type) and (text in queue.path.lower() or text in queue.label.lower())
 
