@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 
 SLOW = {
     "spark": "starts a Java runtime; minutes",
+    "console": "a browser; minutes",
     "integration/test_abandoned.py": "waits until leases end; 25 s",
     "integration/test_simulation.py": "seeds of the simulated network; a minute",
     "integration/test_simulation_soap.py": "seeds of the simulated network, by SOAP; two minutes",

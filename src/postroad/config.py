@@ -56,6 +56,7 @@ from postroad.wire.constants import RESEND_TABLE_S
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill
 YEAR_S = 365 * 86400
+WITH_API = -2  # for console: its standard port if api has its own, on a loopback address; else off
 WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the same port as rpc
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -169,6 +170,7 @@ class ListenSettings:
     rpc_read: int | None = setting(LISTEN_PORT, WITH_RPC)
     api: int | None = setting(LISTEN_PORT, ports.API)
     epm: int | None = setting(LISTEN_PORT, None)
+    console: int | None = setting(LISTEN_PORT, WITH_API)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -507,7 +509,7 @@ def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
 def _check_ports(listen: ListenSettings, place: Place) -> None:
     """Refuses two listeners on one TCP port here, with a clearer error than a later one. Ping is UDP."""
     taken: dict[int, str] = {}
-    for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm"):
+    for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm", "console"):
         number: int | None = getattr(listen, name)
         if number and number in taken:
             place.inside("listen").inside(name).fail(f"must differ from listen.{taken[number]}, got port {number}")

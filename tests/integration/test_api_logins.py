@@ -281,3 +281,19 @@ def test_the_audit_log_names_the_user_and_what_was_refused(tmp_path: Path) -> No
         "create queue",
         "no right to create queues: only administrators have it",
     )
+
+
+def test_users_and_the_last_events_without_a_file() -> None:
+    with served(users=[ANN, ROOT], token=TOKEN) as api:
+        assert api.call("GET", f"{API}/queues", headers={"Authorization": "Bearer wrong"}).status == 401
+        root = basic("root")
+        assert api.call("POST", f"{API}/queues", {"path": "private$/new"}, headers=root).status == 201
+        assert api.call("DELETE", f"{API}/queues/private$/new", headers=root).status == 204
+        found = api.call("GET", f"{API}/audit", headers=root).json
+        assert found["file"] is None
+        assert [each["what"] for each in found["events"]][-1] == "login refused"
+        assert "root" in found["events"][0]["who"]
+        assert len(api.call("GET", f"{API}/audit?limit=1", headers=root).json["events"]) == 1
+        users = api.call("GET", f"{API}/users", headers=root).json["users"]
+        assert [(each["name"], each["administrator"]) for each in users] == [("ann", False), ("root", True)]
+        assert all("password" not in each for each in users)

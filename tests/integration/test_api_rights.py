@@ -104,6 +104,8 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "POST /resolve": ({"destination": r"private$\orders"}, ""),
     "GET /route": (None, "?to=alpha"),
     "GET /route/table": (None, ""),
+    "GET /directory": (None, ""),
+    "GET /audit": (None, ""),
     "GET /sessions": (None, ""),
     "GET /readers": (None, ""),
     "GET /exposure": (None, ""),

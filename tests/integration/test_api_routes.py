@@ -59,6 +59,24 @@ def test_a_route(api: Served) -> None:
     assert (back["next_hops"], back["path"]) == (["par-gate"], ["beta", "par-gate", "lon-gate", "alpha"])
 
 
+def test_a_route_if_a_link_were_closed(api: Served) -> None:
+    closed = api.call("GET", f"{API}/route?to=beta&without=london-paris")
+    assert (closed.status, closed.json["error"]) == (404, "NoRoute")
+    assert api.call("GET", f"{API}/route?to=beta").json == ALPHA_TO_BETA
+    unknown = api.call("GET", f"{API}/route?to=beta&without=london-oslo")
+    assert (unknown.status, unknown.json["detail"]) == (400, "'london-oslo': there is no site oslo")
+
+
+def test_the_directory(api: Served) -> None:
+    found = api.call("GET", f"{API}/directory").json
+    assert found["manager"] == "alpha"
+    assert [site["name"] for site in found["sites"]] == ["london", "paris", "rome"]
+    assert [(link["sites"], link["cost"]) for link in found["links"]] == [(["london", "paris"], 7)]
+    managers = {each["name"]: each for each in found["managers"]}
+    assert managers["lon-gate"]["sites"] == ["london"]
+    assert managers["lon-gate"]["routing_server"]
+
+
 def test_a_table(api: Served) -> None:
     assert api.call("GET", f"{API}/route/table?from=lon-gate").json == TABLE
     assert api.call("GET", f"{API}/route/table").json == {"manager": "alpha", "is_site_gate": False, "rows": []}

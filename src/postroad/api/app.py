@@ -13,6 +13,7 @@ from starlette.routing import Route
 from postroad.api import (
     acl,
     administration,
+    audit,
     connections,
     handles,
     keys,
@@ -52,6 +53,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *connections.OPERATIONS,
     *keys.OPERATIONS,
     *administration.OPERATIONS,
+    *audit.OPERATIONS,
 )
 
 
@@ -90,7 +92,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         return await ready(manager)
 
     async def front(request: Request) -> Response:
-        return front_page(None if settings.token is not None else manager.name)
+        console = next((each for each in manager.exposure if each.listener == "console"), None)
+        return front_page(None if settings.token is not None else manager.name, console)
 
     async def reference(request: Request) -> Response:
         return reference_page(OPERATIONS)

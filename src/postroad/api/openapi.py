@@ -17,6 +17,7 @@ from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACT
 from postroad.fields.kinds import LOOKUP_ID
 from postroad.fields.tables import Properties
 from postroad.queues.access import Action
+from postroad.values.directory import DirectoryInfo
 from postroad.values.info import (
     KeyInfo,
     KeysInfo,
@@ -138,8 +139,9 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Resolution: "Resolution",
     Route: "Route",
     Table: "RouteTable",
-    TransactionInfo: "OpenTransaction",
+    DirectoryInfo: "Directory",
     UserInfo: "User",
+    TransactionInfo: "OpenTransaction",
 }
 _LISTS = (
     ("Messages", "messages", "Message"),
@@ -299,6 +301,7 @@ def schemas() -> dict[str, Json]:
         **{name: _open({member: _list(_reference(of))}) for name, member, of in _LISTS},
         "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
         "Acl": _open({"sddl": _TEXT}),
+        "Audit": _open({"file": _NULLABLE_TEXT, "events": _list({"type": "object"})}),
         "Removed": _open({"removed": _NUMBER}),
         "ManagerStatus": _open(
             {

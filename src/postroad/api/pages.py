@@ -1,4 +1,4 @@
-"""Two plain pages for browsers: the start page at `/`, and every call at `/docs`. No scripts, no console."""
+"""Two plain pages for browsers: the start page at `/`, and every call at `/docs`. No scripts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from postroad.api.calls import Operation
 from postroad.api.paths import API
+from postroad.values.info import ListenerInfo
 from postroad.version import __version__
 
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "X-Frame-Options": "DENY"}
@@ -41,9 +42,12 @@ def _page(title: str, content: str) -> Response:
     return HTMLResponse(_PAGE.format(title=escape(title), content=content), headers=_HEADERS)
 
 
-def front_page(name: str | None) -> Response:
+def front_page(name: str | None, console: ListenerInfo | None = None) -> Response:
     """Leaves out the name and version if strangers can see the page but not call the API."""
     links = "\n".join(f'<li><a href="{path}"><code>{path}</code></a>: {what}</li>' for path, what in _LINKS)
+    if console is not None:
+        url = escape(f"http{'s' if console.encryption == 'tls' else ''}://{console.address}/")
+        links = f'<li><a href="{url}"><code>{url}</code></a>: the web console</li>\n{links}'
     if name is None:
         return _page("A Postroad queue manager", f"<ul>\n{links}\n</ul>")
     return _page(f"{name}, a Postroad queue manager", f"<p>Version {__version__}.</p>\n<ul>\n{links}\n</ul>")

@@ -1,4 +1,4 @@
-"""Calls about routes through the enterprise: the next hop of a message and why, and routing tables."""
+"""Calls about the enterprise: its directory, the next hop of a message and why, and routing tables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
+from postroad.directory.describe import describe_directory
+from postroad.directory.what_if import changed, parse_down
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import TEXT
+from postroad.routing import Routes
 
 _FROM = Parameter("from", TEXT, "the name of the queue manager to start at; this one if absent")
 
@@ -20,7 +23,11 @@ OPERATIONS = Operations()
     "GET /route",
     "Show the next hop of a message for a queue manager, its whole route, and why",
     Answer(description="the route", content={JSON: "Route"}),
-    parameters=(Parameter("to", TEXT, "the name of the destination queue manager"), _FROM),
+    parameters=(
+        Parameter("to", TEXT, "the name of the destination queue manager"),
+        _FROM,
+        Parameter("without", TEXT, "what if: links that count as closed, each as A-B, separated by commas"),
+    ),
     errors=(HTTPStatus.NOT_FOUND,),
     needs=Needs.MANAGER,
 )
@@ -28,7 +35,11 @@ async def show_route(call: Call) -> Response:
     if call.query["to"] is None:
         raise InvalidArgument("to: is missing; set it to the name of the destination queue manager")
     source = call.query["from"] or call.manager.name
-    return json_answer(call.manager.router.routes.route(source, call.query["to"]))
+    routes = call.manager.router.routes
+    if call.query["without"] is not None:
+        closed = [parse_down(each, routes.directory) for each in call.query["without"].split(",")]
+        routes = Routes(changed(routes.directory, closed))
+    return json_answer(routes.route(source, call.query["to"]))
 
 
 @OPERATIONS.add(
@@ -42,3 +53,13 @@ async def show_route(call: Call) -> Response:
 async def show_table(call: Call) -> Response:
     source = call.query["from"] or call.manager.name
     return json_answer(call.manager.router.routes.table(source))
+
+
+@OPERATIONS.add(
+    "GET /directory",
+    "Show the sites, routing links and queue managers of the directory",
+    Answer(description="the directory, by name; empty without one", content={JSON: "Directory"}),
+    needs=Needs.MANAGER,
+)
+async def show_directory(call: Call) -> Response:
+    return json_answer(describe_directory(call.manager.router.directory, call.manager.name))

@@ -33,6 +33,7 @@ class Source:
 
 COMMANDS = {
     "serve": Source("serve", "serve", "Run a queue manager."),
+    "console": Source("console", "console", "Run the web console."),
     "status": Source(
         "status",
         "status",

@@ -19,7 +19,7 @@ MOST_ROWS = 20
 
 def changed_by(directory: Directory, down: Sequence[str], costs: Sequence[str]) -> Directory | None:
     """The directory after what the options would change; None where they change nothing."""
-    from postroad.spark.pipeline.what_if import changed, parse_cost, parse_down
+    from postroad.directory.what_if import changed, parse_cost, parse_down
 
     changes = [parse_down(each, directory) for each in down] + [parse_cost(each, directory) for each in costs]
     return changed(directory, changes) if changes else None

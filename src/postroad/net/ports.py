@@ -12,3 +12,4 @@ ENDPOINT_MAPPER: Final = 135
 HTTP: Final = 80
 HTTPS: Final = 443
 API: Final = 8180  # our own HTTP API
+CONSOLE: Final = 8181  # the web console

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ DONE: Final = "done"
 _REFUSALS = frozenset({LOGIN_REFUSED, ACCESS_REFUSED, MESSAGE_REFUSED})
 # Unknown callers cause these lines and must not fill the disk: further ones of a minute are counted in the next line.
 MAX_REFUSED_A_MINUTE: Final = 60
+MAX_RECENT: Final = 500  # lines that are kept in memory
 MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
 _ERROR_EVERY_S: Final = 60.0
 _FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader must not block us
@@ -32,13 +33,15 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Appends to `file`, which is opened for each line, so a moved file is created again. None: no audit log.
+    """Appends to `file`, which is opened for each line, so a moved file is created again. None: no file, but `recent`
+    has the last lines since the start.
 
     If a line cannot be written, the log gets an error, at most one a minute, and the operation goes on.
     """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self.file = file
+        self.recent: deque[dict[str, object]] = deque(maxlen=MAX_RECENT)  # the newest first
         self.lost = 0  # lines that could not be written
         self._clock = clock
         self._told = float("-inf")
@@ -55,8 +58,6 @@ class AuditLog:
         self, event: str, *, who: str | None = None, address: str | None = None, outcome: str = DONE, **facts: Any
     ) -> None:
         """`who` is "token", "local", a user or a certificate's subject; `address` is where the call came from."""
-        if self.file is None:
-            return
         now = self._clock()
         if event in _REFUSALS:
             outcome = "refused"
@@ -73,7 +74,10 @@ class AuditLog:
                 return
         when = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"when": when, "who": who, "from": address, "what": event, **facts, "outcome": outcome}
-        self._append(json.dumps({name: _short(value) for name, value in line.items()}), now)
+        line = {name: _short(value) for name, value in line.items()}
+        self.recent.appendleft(line)
+        if self.file is not None:
+            self._append(json.dumps(line), now)
 
     def _append(self, line: str, now: float) -> None:
         assert self.file is not None

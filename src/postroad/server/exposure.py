@@ -51,6 +51,7 @@ def exposure(
         "rpc": _rpc(config, everybody, rpc),
         "epm": (NOBODY, PLAIN, f"{everybody} may ask for the ports of rpc"),
         "api": _api(config, everybody),
+        "console": _api(config, everybody),
     }
     return tuple(
         ListenerInfo(name, addresses[name], reachable, *row) for name, row in rows.items() if name in addresses

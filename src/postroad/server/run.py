@@ -28,6 +28,8 @@ async def run(config: Configuration, announce: Callable[[dict[str, object]], Non
         ready = server.ready
         announce(ready)
         log.info("ready", extra={"manager": ready["name"], "id": ready["id"]})
+        if server.console_url is not None:
+            log.info("the console is at", extra={"address": server.console_url})
         await stop.wait()
         log.info("stopping")
     finally:

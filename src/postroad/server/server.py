@@ -61,6 +61,7 @@ from postroad.runtime.logs import set_level
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.relay import Relay
+from postroad.server.console import ConsoleProcess
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.reload import read_again, refuse, report
@@ -110,6 +111,7 @@ class Server:
         self._https: Listener | None = None
         self._remote_read: RemoteReadServer | None = None
         self._multicast: MulticastTransport | None = None
+        self._console: ConsoleProcess | None = None
 
     @property
     def ready(self) -> dict[str, object]:
@@ -117,6 +119,10 @@ class Server:
         assert self._manager is not None
         manager = self._manager
         return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": self._addresses}
+
+    @property
+    def console_url(self) -> str | None:
+        return None if self._console is None else self._console.url
 
     @property
     def _addresses(self) -> dict[str, str]:
@@ -127,6 +133,7 @@ class Server:
             "http": self._http,
             "https": self._https,
             "api": self._api,
+            "console": self._console,
         }
         listen = {name: listener.address for name, listener in listeners.items() if listener is not None}
         if self._remote_read is not None:
@@ -148,7 +155,7 @@ class Server:
         await self._opened.aclose()
         self._opened = AsyncExitStack()
         self._manager = self._api = self._binary = self._ping = self._http = self._https = self._remote_read = None
-        self._multicast = None
+        self._multicast = self._console = None
 
     async def _start(self) -> None:
         config = self._config
@@ -217,6 +224,7 @@ class Server:
             await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
             self._api = await self._start_api(manager, config.listen.api)
+            self._console = await self._start_console(self._api, reachable)
         manager.exposure = self._exposure(reachable)
         announce(config, manager.exposure)
         announce_algorithms(config.security)
@@ -547,6 +555,17 @@ class Server:
         self._opened.push_async_callback(api.stop)
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
+
+    async def _start_console(self, api: ApiServer, reachable: bool) -> ConsoleProcess | None:
+        console = ConsoleProcess(self._config, api.url, reachable)
+        try:
+            if not await console.start():
+                return None
+        except OSError as error:
+            where = endpoint(self._config.listen.host, self._config.listen.console)
+            self._refuse_listener("listen.console", f"cannot listen on {where}", error)
+        self._opened.push_async_callback(console.stop)
+        return console
 
 
 async def is_reachable(host: str) -> bool:

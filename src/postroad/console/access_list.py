@@ -1,0 +1,56 @@
+"""An access list in words: who may do what, from its SDDL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from postroad.security.descriptors import Ace, AceType
+from postroad.security.rights import QUEUE_MAPPING, QUEUE_RIGHT_WORDS
+from postroad.security.sddl import parse_sddl
+
+_FULL = QUEUE_RIGHT_WORDS["full"]
+_KINDS = {AceType.ALLOW: "allow", AceType.DENY: "deny", AceType.AUDIT: "audit"}
+_GROUPS: Mapping[str, str] = {
+    "S-1-1-0": "everyone",
+    "S-1-5-7": "anonymous",
+    "S-1-5-32-544": "administrators",
+    "S-1-5-18": "the system",
+    "S-1-3-4": "the owner",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`kind` is allow, deny, audit or other."""
+
+    kind: str
+    who: str
+    rights: tuple[str, ...]
+
+
+def read_entries(sddl: str) -> list[Entry]:
+    """In the order that counts. A list without D: allows everything to everyone."""
+    descriptor = parse_sddl(sddl)
+    if descriptor.dacl is None:
+        return [Entry("allow", "everyone", ("full",))]
+    return [
+        Entry(_KINDS[ace.type], who(str(ace.sid)), _words(ace.mask))
+        if isinstance(ace, Ace)
+        else Entry("other", "", (f"type {ace.type}",))
+        for ace in descriptor.dacl.aces
+    ]
+
+
+def who(sid: str) -> str:
+    return f"{_GROUPS[sid]} ({sid})" if sid in _GROUPS else sid
+
+
+def _words(mask: int) -> tuple[str, ...]:
+    mask = QUEUE_MAPPING.map(mask)
+    if mask & _FULL == _FULL:
+        return ("full",)
+    found = [word for word, bits in QUEUE_RIGHT_WORDS.items() if word not in ("full", "purge") and mask & bits == bits]
+    if "receive" in found:
+        found.remove("peek")
+    return tuple(found) or (f"{mask:#x}",)

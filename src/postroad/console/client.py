@@ -1,0 +1,105 @@
+"""One manager as one person may use it: the verbs of the HTTP API, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from postroad.client.aio.joined import JoinedSends
+from postroad.client.aio.transport import Transport
+from postroad.client.exchange import Address, Exchange, WholeReply
+from postroad.client.http import HttpBackend
+from postroad.client.payloads import queue_path
+from postroad.errors import AccessDenied
+from postroad.values.directory import DirectoryInfo
+from postroad.values.info import UserInfo
+from postroad.values.plain import from_json
+from postroad.values.routes import Route
+
+PACKETS_AT_ONCE = 1000
+
+
+class LoginNeeded(AccessDenied):
+    """The manager answered 401: it wants credentials, or other ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A token, a user with a password, or neither."""
+
+    token: str | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def who(self) -> str:
+        if self.user is not None:
+            return self.user
+        return "nobody" if self.token is None else "token"
+
+
+NO_CREDENTIALS = Credentials()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvents:
+    """`file` has all events; without a file, the manager only remembers the last ones."""
+
+    file: str | None
+    events: Sequence[Mapping[str, object]]
+
+
+class _Transport(Transport):
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> WholeReply:
+        reply = await super().ask(method, target, headers, body, wait)
+        if reply.status == HTTPStatus.UNAUTHORIZED:
+            raise LoginNeeded(str(self._address.error(reply.status, reply.media_type, reply.content)))
+        return reply
+
+
+class ManagerClient(HttpBackend):
+    """The verbs of every client, and those that only the console needs."""
+
+    def __init__(self, url: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+        self.credentials = credentials
+        address = Address(url, credentials.token, user=credentials.user, password=credentials.password)
+        address.headers["Postroad-Client"] = f"console {address.headers['Postroad-Client']}"
+        transport = _Transport(address)
+        super().__init__(address, transport, JoinedSends)
+        self._calls = Exchange(address, transport)
+
+    async def is_administrator(self) -> bool:
+        """Raises LoginNeeded if the credentials are wrong."""
+        try:
+            await self._calls.request("GET", "/exposure")
+        except LoginNeeded:
+            raise
+        except AccessDenied:
+            return False
+        return True
+
+    async def directory(self) -> DirectoryInfo:
+        return from_json(DirectoryInfo, await self._calls.json("GET", "/directory"))
+
+    async def route_without(self, destination: str, source: str | None, closed: Sequence[str]) -> Route:
+        """The route if these links (`A-B`) were closed."""
+        query = {"to": destination, "from": source, "without": ",".join(closed) or None}
+        return from_json(Route, await self._calls.json("GET", "/route", query=query))
+
+    async def users(self) -> list[UserInfo]:
+        return [from_json(UserInfo, each) for each in await self._calls.json("GET", "/users", member="users")]
+
+    async def audit(self, limit: int) -> AuditEvents:
+        found: dict[str, Any] = await self._calls.json("GET", "/audit", query={"limit": limit})
+        return AuditEvents(found["file"], found["events"])
+
+    async def packets(self, name: str, after: int) -> tuple[bytes, int | None]:
+        """Packets behind the lookup id `after`, back to back, and the lookup id of the last one; None at the end."""
+        query = {"after": after, "limit": PACKETS_AT_ONCE}
+        answer = await self._calls.request("GET", queue_path(name, "packets"), query)
+        last = answer.headers.get("postroad-last-lookup-id")
+        return answer.content, None if last is None else int(last)

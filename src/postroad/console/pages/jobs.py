@@ -1,0 +1,30 @@
+"""The progress of a search, a count or a group of dead letters that is sent again; and its end."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from postroad.console.jobs import MAX_ROWS, Job
+from postroad.console.visit import Form, PageNotFound, Visit
+
+
+def _job(visit: Visit, form: Form) -> Job:
+    job = visit.session.jobs.get(form.text("id"))
+    if job is None:
+        raise PageNotFound("there is no such search or job in this session")
+    return job
+
+
+async def show(visit: Visit) -> Response:
+    job = _job(visit, visit.query)
+    await visit.access()
+    template = "job_live.html" if visit.request.headers.get("x-fragment") else "job.html"
+    return visit.show(template, job=job, most=MAX_ROWS, name=job.queue, rows=job.rows)
+
+
+async def cancel(visit: Visit, form: Form) -> Response:
+    job = _job(visit, form)
+    job.cancel()
+    if job.task is not None:
+        await job.task
+    return visit.go(visit.url("job", id=job.id))

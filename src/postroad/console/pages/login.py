@@ -1,0 +1,47 @@
+"""Login and logout. The credentials stay in the console's memory, and go to the manager with every call."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from postroad.console.client import Credentials, LoginNeeded
+from postroad.console.visit import Form, Visit, local_path
+from postroad.errors import InvalidArgument, ManagerUnavailable
+
+
+async def show(visit: Visit) -> Response:
+    manager = min(visit.query.number("manager", 0), len(visit.watches) - 1)
+    return _page(visit, manager, local_path(visit.query.text("next", "/")))
+
+
+def _page(visit: Visit, manager: int, following: str, fault: str = "", user: str = "") -> Response:
+    status = HTTPStatus.UNAUTHORIZED if fault else HTTPStatus.OK
+    return visit.show("login.html", status, chosen=manager, following=following, fault=fault, user=user)
+
+
+async def log_in(visit: Visit, form: Form) -> Response:
+    chosen = form.number("manager", 0, 0, len(visit.watches) - 1)
+    user, token = form.text("user"), form.text("token")
+    following = local_path(form.text("next", "/"))
+    credentials = Credentials(user=user, password=form.raw("password")) if user else Credentials(token=token or None)
+    try:
+        access = await visit.session.log_in(chosen, visit.watches[chosen].url, credentials)
+    except LoginNeeded as error:
+        return _page(visit, chosen, following, f"The login was refused: {error}", user)
+    except (InvalidArgument, ManagerUnavailable) as error:
+        return _page(visit, chosen, following, str(error), user)
+    visit.session.renewed = True
+    if access.administrator:
+        await visit.watches[chosen].lend(access.client)
+    return visit.go(following)
+
+
+async def log_out(visit: Visit, form: Form) -> Response:
+    for manager, access in visit.session.access.items():
+        await visit.watches[manager].give_back(access.client.credentials)
+    await visit.session.close()
+    visit.session.renewed = True
+    visit.session.notify("You have logged out.")
+    return visit.go("/login")

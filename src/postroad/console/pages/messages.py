@@ -1,0 +1,224 @@
+"""Messages of a queue: pages by lookup id, one message with its headers and body, search, move, copy, delete."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from postroad.console.bodies import HEX_BYTES, MOST_BYTES, VIEWS, shown_body
+from postroad.console.client import ManagerClient
+from postroad.console.jobs import Job
+from postroad.console.pages.files import export_chosen
+from postroad.console.rendering import plural
+from postroad.console.search import matcher, row, scan
+from postroad.console.visit import BadRequest, Form, Visit
+from postroad.errors import IllegalExpression, MessageAlreadyReceived, MessageNotFound, PostroadError
+from postroad.received import ReceivedMessage
+from postroad.values.reading import SeekAction
+from postroad.wire.constants import MessageClass, class_name
+
+PAGE = 50
+MOVED_AT_ONCE = 1000
+MAX_TRAIL = 40  # pages back that a link remembers
+PLACES = {"current": SeekAction.CURRENT, "next": SeekAction.NEXT, "previous": SeekAction.PREVIOUS}
+PLACES |= {"first": SeekAction.FIRST, "last": SeekAction.LAST}
+HIDDEN = ("body", "body_base64", "extension_base64")
+
+
+async def show_list(visit: Visit) -> Response:
+    query = visit.query
+    name, after = query.text("name"), query.number("after", 0)
+    trail = [each for each in query.text("trail").split(".") if each.isdecimal()][-MAX_TRAIL:]
+    client = await visit.client()
+    info = await client.queue(name)
+    found = await client.page(name, after if query.text("after") else -1, PAGE + 1)
+    rows = [row(message) for message in found[:PAGE]]
+    following = None
+    if len(found) > PAGE:
+        following = visit.url(
+            "messages", name=name, after=rows[-1].lookup_id, trail=".".join([*trail, query.text("after") or "0"])
+        )
+    previous = None
+    if query.text("after"):
+        back = trail[-1] if trail else "0"
+        previous = visit.url("messages", name=name, after=back if back != "0" else None, trail=".".join(trail[:-1]))
+    return visit.show(
+        "messages.html",
+        queue=info,
+        name=name,
+        rows=rows,
+        following=following,
+        previous=previous,
+        number=len(trail) + 1,
+        targets=await _targets(visit, info.path),
+    )
+
+
+async def _targets(visit: Visit, path: str) -> list[str]:
+    """Queues that messages can move to, for the list of suggestions."""
+    queues = await visit.queues()
+    return [each.path for each in queues if each.type in ("private", "public") and each.path != path][:500]
+
+
+async def show_one(visit: Visit) -> Response:
+    query = visit.query
+    name, lookup_id, place = query.text("name"), query.number("id", 0), query.text("place", "current")
+    if place not in PLACES:
+        raise BadRequest("there is no such place in a queue")
+    client = await visit.client()
+    try:
+        message = await client.lookup(name, lookup_id, PLACES[place], False, None)
+    except MessageNotFound:
+        if place == "current":
+            raise
+        visit.session.notify("There is no message in that direction.")
+        return visit.go(
+            visit.url("message", name=name, id=lookup_id) if lookup_id else visit.url("messages", name=name)
+        )
+    try:
+        fields, fault = message.json(), ""
+        view, text = shown_body(message.body, message.text, query.text("view"))
+        size = len(message.body)
+    except PostroadError as error:
+        fields, fault = {}, str(error)
+        view, text = shown_body(message.packet, None, "hex")
+        size = len(message.packet)
+    return visit.show(
+        "message.html",
+        name=name,
+        message=message,
+        fields={key: value for key, value in fields.items() if key not in HIDDEN and value is not None},
+        label=fields.get("label", ""),
+        identifier=fields.get("id", ""),
+        fault=fault,
+        extension=message.extension.hex(" ") if not fault else "",
+        view=view,
+        views=VIEWS,
+        text=text,
+        size=size,
+        cut=size > (HEX_BYTES if view == "hex" else MOST_BYTES),
+        is_dead=bool(message.reason),
+        targets=await _targets(visit, name),
+    )
+
+
+# Search
+
+
+async def show_search(visit: Visit) -> Response:
+    return await _search_page(visit, visit.query)
+
+
+async def _search_page(visit: Visit, form: Form, fault: str = "") -> Response:
+    name = form.text("name")
+    info = await (await visit.client()).queue(name)
+    classes = sorted(class_name(each) for each in MessageClass)
+    status = HTTPStatus.BAD_REQUEST if fault else HTTPStatus.OK
+    return visit.show("search.html", status, queue=info, name=name, form=form, fault=fault, classes=classes)
+
+
+async def search(visit: Visit, form: Form) -> Response:
+    conditions = {key: form.text(key) for key in ("label", "id", "class", "body", "where")}
+    try:
+        match = matcher(*conditions.values())
+    except IllegalExpression as error:
+        return await _search_page(visit, form, str(error))
+    client = await visit.client()
+    name = form.text("name")
+    job = Job("search", f"Search in {name}", visit.index, name)
+    job.facts = {key: value for key, value in conditions.items() if value}
+
+    async def work(job: Job) -> None:
+        def found(message: ReceivedMessage) -> None:
+            job.ids.append(message.lookup_id)
+            job.add(row(message))
+
+        await scan(client, job, match, found)
+
+    visit.session.jobs.start(job, work)
+    return visit.go(visit.url("job", id=job.id))
+
+
+# What one does with chosen messages
+
+
+async def act(visit: Visit, form: Form) -> Response:
+    name, action, target = form.text("name"), form.text("action"), form.text("target")
+    if action == "move-found":
+        return await _move_found(visit, form, target)
+    chosen = form.numbers("id")
+    back = visit.url("messages", name=name)
+    if not chosen:
+        visit.session.notify("Choose at least one message.", is_error=True)
+        return visit.go(back)
+    if action in ("move", "copy") and not target:
+        visit.session.notify("Name the queue that the messages go to.", is_error=True)
+        return visit.go(back)
+    client = await visit.client()
+    if action == "move":
+        moved = await client.move(name, target, chosen)
+        return visit.done(f"Moved {plural(len(moved), 'message')} to {target}.", back)
+    if action == "copy":
+        packets = [(await _peek(visit, name, each)).packet for each in chosen]
+        await client.insert(target, packets)
+        return visit.done(f"Copied {plural(len(packets), 'message')} to {target}.", back)
+    if action == "export":
+        return await export_chosen(visit, name, chosen)
+    if action == "delete":
+        return visit.done(f"Deleted {plural(await _delete(visit, name, chosen), 'message')}.", back)
+    raise BadRequest("there is no such action")
+
+
+async def _move_found(visit: Visit, form: Form, target: str) -> Response:
+    """All that a search found, in steps, with progress."""
+    search = visit.session.jobs.get(form.text("job"))
+    if search is None or search.kind != "search":
+        raise BadRequest("the search has ended: search again")
+    if not target:
+        visit.session.notify("Name the queue that the messages go to.", is_error=True)
+        return visit.go(visit.url("job", id=search.id))
+    client = await visit.client()
+    await client.queue(target)  # a missing target is reported before anything else
+    job = Job("move", f"Move from {search.queue} to {target}", visit.index, search.queue, total=len(search.ids))
+
+    async def work(job: Job) -> None:
+        for start in range(0, len(search.ids), MOVED_AT_ONCE):
+            step = search.ids[start : start + MOVED_AT_ONCE].tolist()
+            job.found += await _move(client, search.queue, target, step)
+            job.done += len(step)
+        visit.changed()
+
+    visit.session.jobs.start(job, work)
+    return visit.go(visit.url("job", id=job.id))
+
+
+async def _move(client: ManagerClient, name: str, target: str, step: list[int]) -> int:
+    """How many were moved: all at once, or, where a reader was faster with one of them, each for itself."""
+    gone = (MessageNotFound, MessageAlreadyReceived)
+    try:
+        return len(await client.move(name, target, step))
+    except gone:
+        moved = 0
+        for each in step:
+            try:
+                moved += len(await client.move(name, target, [each]))
+            except gone:
+                continue
+        return moved
+
+
+async def _peek(visit: Visit, name: str, lookup_id: int) -> ReceivedMessage:
+    return await (await visit.client()).lookup(name, lookup_id, SeekAction.CURRENT, False, None)
+
+
+async def _delete(visit: Visit, name: str, chosen: list[int]) -> int:
+    """How many are gone because of us: a reader may be faster."""
+    client, gone = await visit.client(), 0
+    for each in chosen:
+        try:
+            await client.lookup(name, each, SeekAction.CURRENT, True, None)
+        except (MessageNotFound, MessageAlreadyReceived):
+            continue
+        gone += 1
+    return gone

@@ -1,0 +1,100 @@
+"""The network: outgoing queues and why they wait, sessions, the map of sites, routes and what-if, and traces."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from postroad.console.pictures import hop_picture, hops, site_map
+from postroad.console.visit import Visit
+from postroad.errors import AccessDenied, PostroadError
+from postroad.values.directory import DirectoryInfo
+from postroad.values.routes import Route
+from postroad.values.trace import Trace
+
+MOST_QUEUES = 100
+
+
+async def show(visit: Visit) -> Response:
+    client = await visit.client()
+    sessions = await client.sessions()
+    outgoing = [queue for queue in await visit.queues() if queue.type == "outgoing"]
+    outgoing.sort(key=lambda queue: (not queue.stuck, -queue.messages))
+    live = {"sessions": sessions, "outgoing": outgoing[:MOST_QUEUES], "more": len(outgoing) - MOST_QUEUES}
+    if visit.request.headers.get("x-fragment"):
+        return visit.show("network_live.html", **live)
+    query = visit.query
+    to, source, closed = query.text("to"), query.text("from"), query.several("close")
+    directory = await client.directory()
+    route: Route | None = None
+    normal: Route | None = None
+    fault = ""
+    if to:
+        try:
+            normal = await client.route(to, source or None)
+        except PostroadError as error:
+            fault = str(error)
+        try:
+            route = await client.route_without(to, source or None, closed) if closed else normal
+        except PostroadError as error:
+            fault = f"With {', '.join(closed)} closed: {error}"
+    pairs = [frozenset(link.sites) for link in directory.links if "-".join(link.sites) in closed]
+    picture = site_map(directory, route.path if route else (), pairs)
+    return visit.show(
+        "network.html",
+        **live,
+        directory=directory,
+        picture=picture,
+        route=route,
+        before=normal if closed else None,
+        fault=fault,
+        to=to,
+        source=source,
+        closed=closed,
+    )
+
+
+async def show_trace(visit: Visit) -> Response:
+    """What this manager knows, and, where they can be asked, what the other managers of the console know."""
+    identifier = visit.query.text("id")
+    client = await visit.client()
+    found: list[tuple[str, Trace]] = []
+    fault = ""
+    if identifier:
+        try:
+            found.append((visit.watch.title, await client.trace(identifier)))
+        except PostroadError as error:
+            fault = str(error)
+        here = visit.index
+        for index, watch in enumerate(visit.watches):
+            if index == here or fault:
+                continue
+            try:
+                other = (await visit.session.on(index, watch.url)).client
+                found.append((watch.title, await other.trace(identifier)))
+            except PostroadError as error:
+                visit.session.notify(f"{watch.title} was not asked: {error}", is_error=True)
+    names = await _names(visit)
+    stations = [
+        station
+        for title, trace in found
+        for station in hops(trace.findings, names | ({} if len(found) == 1 else {"": title}))
+    ]
+    stations.sort(key=lambda hop: hop.at)
+    return visit.show(
+        "trace.html",
+        identifier=identifier,
+        fault=fault,
+        traces=found,
+        stations=stations,
+        picture=hop_picture(stations),
+    )
+
+
+async def _names(visit: Visit) -> dict[str, str]:
+    """Managers by their ids."""
+    names = {watch.info.id.lower(): watch.info.name for watch in visit.watches if watch.info is not None}
+    try:
+        directory: DirectoryInfo = await (await visit.client()).directory()
+    except AccessDenied:
+        return names
+    return names | {manager.id.lower(): manager.name for manager in directory.managers}

@@ -1,0 +1,135 @@
+"""One queue: its numbers, properties, access list and charts, and what an operator may do with it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from starlette.responses import Response
+
+from postroad.console.access_list import read_entries
+from postroad.console.charts import depth_charts
+from postroad.console.rendering import plural
+from postroad.console.visit import BadRequest, Form, Visit
+from postroad.errors import PostroadError
+from postroad.fields.kinds import FieldFault
+from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
+from postroad.security.rights import QUEUE_RIGHT_WORDS
+from postroad.values.info import QueueInfo
+
+MADE = ("private", "public")
+
+
+async def show(visit: Visit) -> Response:
+    name = visit.query.text("name")
+    client = await visit.client()
+    info = await client.queue(name)
+    charts = depth_charts(visit.watch.history(info.path))
+    if visit.request.headers.get("x-fragment"):
+        return visit.show("queue_live.html", queue=info, name=name, charts=charts)
+    sddl, entries, no_access = "", [], ""
+    if info.type != "outgoing":
+        try:
+            sddl = await client.acl(name)
+            entries = read_entries(sddl)
+        except PostroadError as error:
+            no_access = str(error)
+    related = [
+        each for each in await visit.queues() if each.path != info.path and each.path.startswith(f"{info.path};")
+    ]
+    return visit.show(
+        "queue.html",
+        queue=info,
+        name=name,
+        charts=charts,
+        properties=QUEUE_PROPERTIES,
+        changeable=CHANGEABLE,
+        sddl=sddl,
+        entries=entries,
+        no_access=no_access,
+        rights=list(QUEUE_RIGHT_WORDS),
+        related=related,
+        made=info.type in MADE,
+    )
+
+
+async def change(visit: Visit, form: Form) -> Response:
+    """Only what differs: a change of one property must not write back old values of the others."""
+    name = form.text("name")
+    client = await visit.client()
+    info = await client.queue(name)
+    changes: dict[str, object] = {}
+    for key, each in CHANGEABLE.items():
+        old = getattr(info, key)
+        if isinstance(old, bool):
+            new: object = form.on(key)
+        elif key in form.fields:
+            text = form.text(key)
+            try:
+                new = None if each.optional and text in ("", "none") else each.from_text(text)
+            except FieldFault as fault:
+                raise BadRequest(f"{key}: {fault.fault}") from None
+        else:
+            continue
+        if new != old:
+            changes[key] = new
+    if not changes:
+        return visit.done("Nothing was changed.", visit.url("queue", name=name))
+    await client.set_queue(name, cast(QueueAttributes, changes))
+    return visit.done(f"Changed {', '.join(changes)} of {info.path}.", visit.url("queue", name=name))
+
+
+# Actions that need a second thought: a page that names the number of messages, then the form.
+
+
+async def _confirm(visit: Visit, action: str) -> Response:
+    name = visit.query.text("name")
+    info = await (await visit.client()).queue(name)
+    copies = [each for each in await visit.queues() if each.path.startswith(f"{info.path};") and each.messages]
+    return visit.show("confirm.html", queue=info, name=name, action=action, copies=copies)
+
+
+async def show_purge(visit: Visit) -> Response:
+    return await _confirm(visit, "purge")
+
+
+async def show_delete(visit: Visit) -> Response:
+    return await _confirm(visit, "delete")
+
+
+async def purge(visit: Visit, form: Form) -> Response:
+    name = form.text("name")
+    purged = await (await visit.client()).purge_queue(name)
+    return visit.done(f"Purged {plural(purged, 'message')} from {name}.", visit.url("queue", name=name))
+
+
+async def delete(visit: Visit, form: Form) -> Response:
+    name = form.text("name")
+    await (await visit.client()).delete_queue(name)
+    return visit.done(f"Deleted {name}.", visit.url("queues"))
+
+
+async def pause(visit: Visit, form: Form) -> Response:
+    info: QueueInfo = await (await visit.client()).pause_queue(form.text("name"))
+    return visit.done(f"{info.path} sends nothing until it is resumed.", visit.url("queue", name=form.text("name")))
+
+
+async def resume(visit: Visit, form: Form) -> Response:
+    info: QueueInfo = await (await visit.client()).resume_queue(form.text("name"))
+    return visit.done(f"{info.path} sends again.", visit.url("queue", name=form.text("name")))
+
+
+async def change_access(visit: Visit, form: Form) -> Response:
+    name, edit, who = form.text("name"), form.text("edit"), form.text("who")
+    rights = form.several("right")
+    client = await visit.client()
+    if edit == "replace":
+        await client.set_acl(name, form.text("sddl") or None)
+        return visit.done(f"Replaced the access list of {name}.", visit.url("queue", name=name))
+    if edit not in ("grant", "deny", "revoke"):
+        raise BadRequest("an access list can be changed by grant, deny and revoke")
+    if not rights:
+        visit.session.notify("Choose at least one right.", is_error=True)
+        return visit.go(visit.url("queue", name=name))
+    await client.edit_acl(name, edit, who, rights)
+    words = {"grant": "granted to", "deny": "denied to", "revoke": "revoked from"}[edit]
+    return visit.done(f"{', '.join(rights)}: {words} {who}.", visit.url("queue", name=name))

@@ -1,0 +1,34 @@
+"""Security: who can reach the manager, its users, what people changed, refused logins, and access lists."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from postroad.console.visit import Visit
+
+EVENTS = 200
+REFUSED = ("login refused", "access refused", "message refused")
+
+
+async def show(visit: Visit) -> Response:
+    client = await visit.client()
+    exposure = await client.exposure()
+    users = await client.users()
+    audit = await client.audit(EVENTS)
+    info = await client.info()
+    locks = await client.locks(None)
+    transactions = await client.transactions()
+    queues = [queue for queue in await visit.queues() if queue.type in ("private", "public")]
+    return visit.show(
+        "security.html",
+        exposure=exposure,
+        users=users,
+        refused=[each for each in audit.events if each.get("what") in REFUSED],
+        changes=[each for each in audit.events if each.get("what") not in REFUSED],
+        audit=audit,
+        info=info,
+        locks=locks,
+        transactions=transactions,
+        guarded=sorted(queues, key=lambda queue: queue.path.lower())[:50],
+        total=len(queues),
+    )

@@ -1,0 +1,87 @@
+"""The templates and how they write numbers, times, sizes and names. Everything in them is escaped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from postroad.version import __version__
+
+MIDDLE = "…"
+
+
+def templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("postroad.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": count,
+        "size": size,
+        "age": age,
+        "when": when,
+        "rate": rate,
+        "short": short,
+        "plural": plural,
+    }
+    environment.globals["version"] = __version__
+    return environment
+
+
+def count(number: float) -> str:
+    """12,345"""
+    return f"{number:,.0f}"
+
+
+def plural(number: int, noun: str) -> str:
+    """1 message, 12,345 messages"""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """12.3 kB"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def age(seconds: float | None) -> str:
+    """12 s, 3 min, 5 h, 2 d; empty for none."""
+    if seconds is None:
+        return ""
+    seconds = max(0.0, seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def rate(number: float) -> str:
+    """0, 0.4, 12, 3,400; a second."""
+    return f"{number:.1f}" if 0 < number < 10 else f"{number:,.0f}"
+
+
+def when(seconds: float | str | None) -> str:
+    """2026-11-16 14:05:33, in UTC, from seconds since 1970 or RFC 3339."""
+    if seconds is None or seconds == "":
+        return ""
+    if isinstance(seconds, str):
+        return seconds[:19].replace("T", " ")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def short(text: str | None, most: int = 60) -> str:
+    """Cut in the middle: the end of a name says as much as its beginning."""
+    text = text or ""
+    if len(text) <= most:
+        return text
+    head = (most - 1) * 2 // 3
+    return f"{text[:head]}{MIDDLE}{text[len(text) - (most - 1 - head) :]}"

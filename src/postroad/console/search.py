@@ -1,0 +1,115 @@
+"""A search through a whole queue, a page of messages at a time, and the rows that lists of messages show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from postroad.client.values import next_page
+from postroad.console.client import ManagerClient
+from postroad.console.jobs import Job
+from postroad.describe.where import parse_where
+from postroad.errors import PostroadError
+from postroad.received import ReceivedMessage
+
+FIRST_PAGE = 500
+AT_ONCE = 200  # messages between two turns of the event loop: other pages must not wait
+
+Match = Callable[[ReceivedMessage], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message in a list. `fault` says why it cannot be decoded."""
+
+    lookup_id: int
+    id: str = ""
+    label: str = ""
+    class_name: str = ""
+    priority: int = 0
+    delivery: str = ""
+    size: int = 0
+    arrived_ms: int = 0
+    destination: str = ""
+    preview: str = ""
+    is_dead: bool = False
+    fault: str = ""
+
+
+def row(message: ReceivedMessage) -> Row:
+    try:
+        text = message.text
+        return Row(
+            lookup_id=message.lookup_id,
+            id=str(message.id),
+            label=message.label,
+            class_name=message.class_name,
+            priority=message.priority,
+            delivery=message.delivery,
+            size=len(message.body),
+            arrived_ms=message.arrived_ms,
+            destination=message.destination_queue or "",
+            preview=(text if text is not None else message.body[:24].hex(" "))[:80],
+            is_dead=bool(message.reason),
+        )
+    except PostroadError as error:
+        return Row(lookup_id=message.lookup_id, arrived_ms=message.arrived_ms, fault=str(error))
+
+
+def matcher(label: str, identifier: str, class_name: str, body: str, where: str) -> Match:
+    """All conditions together; an empty one is none. Texts are found anywhere, whatever their case.
+
+    IllegalExpression if `where` cannot be read. The cheap conditions come first: `where` needs the whole JSON.
+    """
+    tests: list[Match] = []
+    if label:
+        wanted_label = label.casefold()
+        tests.append(lambda message: wanted_label in message.label.casefold())
+    if identifier:
+        wanted_id = _without_braces(identifier)
+        tests.append(lambda message: wanted_id in _without_braces(str(message.id)))
+    if class_name:
+        wanted_class = class_name.lower()
+        tests.append(lambda message: wanted_class in message.class_name.lower())
+    if body:
+        wanted_text, wanted_bytes = body.casefold(), body.encode()
+        tests.append(
+            lambda message: (
+                wanted_text in text.casefold() if (text := message.text) is not None else wanted_bytes in message.body
+            )
+        )
+    if where:
+        predicate = parse_where(where)
+        tests.append(lambda message: predicate(message.json()))
+
+    def match(message: ReceivedMessage) -> bool:
+        try:
+            return all(test(message) for test in tests)
+        except PostroadError:
+            return False  # it cannot be decoded
+
+    return match
+
+
+def _without_braces(identifier: str) -> str:
+    """Windows programs print ids without braces."""
+    return identifier.replace("{", "").replace("}", "").lower()
+
+
+async def scan(client: ManagerClient, job: Job, match: Match, each: Callable[[ReceivedMessage], None]) -> None:
+    """Calls `each` for every message of the job's queue that matches. Messages that come meanwhile count too, but not
+    for ever: it ends at twice the number that were there."""
+    job.total = (await client.queue(job.queue)).messages
+    after, limit = -1, FIRST_PAGE
+    while page := await client.page(job.queue, after, limit):
+        for start in range(0, len(page), AT_ONCE):
+            for message in page[start : start + AT_ONCE]:
+                job.done += 1
+                if match(message):
+                    each(message)
+            await asyncio.sleep(0)
+        after, limit = page[-1].lookup_id, next_page(page)
+        if job.done > 2 * job.total + FIRST_PAGE:
+            break
+    job.total = job.done

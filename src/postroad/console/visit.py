@@ -1,0 +1,170 @@
+"""One request of one person: which manager it is about, what its forms say, and the page that answers it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from postroad.console.client import ManagerClient
+from postroad.console.sessions import Access, Session
+from postroad.console.watch import Watch
+from postroad.errors import PostroadError
+from postroad.values.info import QueueInfo
+
+MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
+OLD_S = 15.0  # how old a list of queues may be
+OWN_OLD_S = 2.0
+
+
+class PageNotFound(PostroadError):
+    """The console has no such page."""
+
+
+class BadRequest(PostroadError):
+    """A request that no page of the console makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The fields of a form, or of a query."""
+
+    fields: dict[str, list[str]]
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.fields.get(name, [default])[0].strip()
+
+    def raw(self, name: str) -> str:
+        return self.fields.get(name, [""])[0]
+
+    def number(self, name: str, default: int, least: int = 0, most: int = (1 << 64) - 1) -> int:
+        text = self.text(name)
+        if not text:
+            return default
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise BadRequest(f"{name.replace('_', ' ')}: must be a whole number from {least} to {most}, got {text!r}")
+        return int(text)
+
+    def several(self, name: str) -> list[str]:
+        return self.fields.get(name, [])
+
+    def numbers(self, name: str) -> list[int]:
+        return [int(each) for each in self.several(name) if each.isdecimal()]
+
+    def on(self, name: str) -> bool:
+        return name in self.fields
+
+
+@dataclass(slots=True)
+class Visit:
+    """`manager` is None on pages that are about all managers."""
+
+    request: Request
+    session: Session
+    watches: Sequence[Watch]
+    templates: Environment
+    manager: int | None = None
+
+    @property
+    def query(self) -> Form:
+        text = self.request.scope["query_string"].decode("latin-1")
+        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=200))
+
+    async def form(self) -> Form:
+        chunks, size = [], 0
+        async for chunk in self.request.stream():
+            size += len(chunk)
+            if size > MAX_FORM_BYTES:
+                raise BadRequest(f"a form must have at most {MAX_FORM_BYTES} bytes")
+            chunks.append(chunk)
+        # Browsers write line ends of text areas as CR LF.
+        text = b"".join(chunks).decode("utf-8", "replace")
+        try:
+            return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
+        except ValueError:
+            raise BadRequest("the form has too many fields") from None
+
+    # The manager
+
+    @property
+    def index(self) -> int:
+        if self.manager is None:
+            raise PageNotFound("this page is about no manager")
+        return self.manager
+
+    @property
+    def watch(self) -> Watch:
+        return self.watches[self.index]
+
+    async def access(self) -> Access:
+        access = await self.session.on(self.index, self.watch.url)
+        if access.administrator:
+            await self.watch.lend(access.client)
+        return access
+
+    async def client(self) -> ManagerClient:
+        return (await self.access()).client
+
+    async def queues(self) -> list[QueueInfo]:
+        """What this user may see. An administrator gets what the console remembers, if it is fresh."""
+        access, now = await self.access(), time.monotonic()
+        if access.administrator and now - self.watch.asked_at < OLD_S:
+            await access.client.info()  # the credentials must still be right
+            return self.watch.queues
+        if now - access.queues_at > OWN_OLD_S:
+            access.queues, access.queues_at = await access.client.queues(), now
+        return access.queues
+
+    def changed(self) -> None:
+        """The user has changed something on this manager."""
+        self.watch.ask_now()
+        access = self.session.access.get(self.index)
+        if access is not None:
+            access.queues_at = float("-inf")
+
+    # Answers
+
+    def url(self, page: str, /, **query: object) -> str:
+        """A page of this manager."""
+        given = {name: value for name, value in query.items() if value not in (None, "")}
+        return f"/{self.index}/{page}{'?' if given else ''}{urlencode(given)}"
+
+    def show(self, template: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
+        access = None if self.manager is None else self.session.access.get(self.manager)
+        text = self.templates.get_template(template).render(
+            visit=self,
+            managers=list(enumerate(self.watches)),
+            manager=self.manager,
+            who=None if access is None else access.client.credentials.who,
+            administrator=access is not None and access.administrator,
+            csrf=self.session.csrf,
+            here=self.request.url.path,
+            now=time.time(),
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+    def go(self, url: str) -> Response:
+        """To another page, after a form."""
+        return RedirectResponse(url, HTTPStatus.SEE_OTHER)
+
+    def done(self, sentence: str, url: str) -> Response:
+        """Something was changed: says what, on the next page."""
+        self.session.notify(sentence)
+        if self.manager is not None:
+            self.changed()
+        return self.go(url)
+
+
+def local_path(text: str, default: str = "/") -> str:
+    """A page of the console that a form names; never another site."""
+    return (
+        text if text.startswith("/") and not text.startswith("//") and "\\" not in text.partition("?")[0] else default
+    )

@@ -1,0 +1,179 @@
+"""What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time.
+
+The API has no history, so the console asks for all queues every few seconds. If the answer takes long, it asks less
+often: it waits twenty times as long as the answer took, up to a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from postroad.console.client import Credentials, LoginNeeded, ManagerClient
+from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
+from postroad.values.info import ManagerInfo, QueueInfo
+
+SAMPLE_S = 5.0
+COST = 20  # times as long as the last answer took is the shortest pause
+MAX_PAUSE_S = 60.0
+KEPT = 720  # samples: an hour
+MAX_SERIES = 20_000  # queues with a history
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At one moment: messages, how many ever came, how many ever left, and the age of the oldest."""
+
+    at_s: float
+    messages: int
+    added: int
+    oldest_age_s: float
+
+    @property
+    def removed(self) -> int:
+        return self.added - self.messages
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages a second, and how long a message stays: by Little's law, the mean depth over the rate."""
+
+    at_s: float
+    depth: float
+    into: float
+    out: float
+    latency_s: float | None
+
+
+def rates(samples: Iterable[Sample]) -> list[Rates]:
+    """From each sample to the next, never negative: a manager that restarted counts express messages from 0 again."""
+    found: list[Rates] = []
+    before: Sample | None = None
+    for sample in samples:
+        if before is not None and sample.at_s > before.at_s:
+            seconds = sample.at_s - before.at_s
+            into = max(0, sample.added - before.added) / seconds
+            out = max(0, sample.removed - before.removed) / seconds
+            depth = (sample.messages + before.messages) / 2
+            found.append(Rates(sample.at_s, sample.messages, into, out, depth / out if out else None))
+        before = sample
+    return found
+
+
+class Watch:
+    """One manager. `credentials` are those of the console itself, else of the first administrator who logged in."""
+
+    def __init__(self, url: str, credentials: Credentials) -> None:
+        self.url = url
+        self.name: str | None = None  # once it has answered
+        self.info: ManagerInfo | None = None
+        self.queues: list[QueueInfo] = []
+        self.asked_at = float("-inf")  # monotonic, of `queues`
+        self.down: str | None = None  # why it does not answer
+        self.totals: deque[Sample] = deque(maxlen=KEPT)
+        self._series: dict[str, deque[Sample]] = {}
+        self._own = credentials
+        self._client = ManagerClient(url, credentials)
+        self._asked = asyncio.Event()
+
+    @property
+    def title(self) -> str:
+        return self.name or self.url.partition("//")[2]
+
+    def history(self, path: str) -> list[Sample]:
+        """Of one queue; its last value stands until now."""
+        series = self._series.get(path)
+        if not series:
+            return []
+        last = series[-1]
+        latest = self.totals[-1].at_s if self.totals else last.at_s
+        return (
+            [*series, Sample(latest, last.messages, last.added, last.oldest_age_s)] if latest > last.at_s else [*series]
+        )
+
+    async def lend(self, client: ManagerClient) -> None:
+        """An administrator has logged in: the console may use the same credentials if its own are not enough."""
+        if self.down is None and self.info is None and self._client.credentials != client.credentials:
+            await self._use(client.credentials)
+
+    async def give_back(self, credentials: Credentials) -> None:
+        """Their owner has logged out."""
+        if credentials != self._own and self._client.credentials == credentials:
+            self.info, self.queues = None, []
+            await self._use(self._own)
+
+    async def _use(self, credentials: Credentials) -> None:
+        before, self._client = self._client, ManagerClient(self.url, credentials)
+        await before.close()
+        self.ask_now()
+
+    def ask_now(self) -> None:
+        """Something was changed: what is remembered is old."""
+        self.asked_at = float("-inf")
+        self._asked.set()
+
+    async def run(self) -> None:
+        while True:
+            began = time.monotonic()
+            self._asked.clear()
+            await self._ask()
+            pause = max(SAMPLE_S, min(MAX_PAUSE_S, COST * (time.monotonic() - began)))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._asked.wait()
+                await asyncio.sleep(0.2)  # changes come in groups
+            except TimeoutError:
+                pass
+
+    async def _ask(self) -> None:
+        try:
+            info = await self._client.info()
+            queues = await self._client.queues()
+        except LoginNeeded:
+            self.down = self.info = None
+        except ManagerUnavailable as error:
+            self.down = error.fault
+        except AccessDenied:
+            self.down = None
+        except PostroadError as error:
+            self.down = str(error)
+        else:
+            self.down, self.info, self.name, self.queues = None, info, info.name, queues
+            self.asked_at = time.monotonic()
+            self.record(time.time(), queues)
+
+    def record(self, now: float, queues: list[QueueInfo]) -> None:
+        """Adds a sample of each queue whose numbers changed, and of all together."""
+        oldest = 0.0
+        messages = added = 0
+        for queue in queues:
+            age = 0.0 if queue.oldest_arrived_ms is None else max(0.0, now - queue.oldest_arrived_ms / 1000)
+            if queue.type not in ("journal", "system"):
+                messages, added = messages + queue.messages, added + queue.messages_in
+                oldest = max(oldest, age)
+            series = self._series.get(queue.path)
+            if series is None:
+                if len(self._series) >= MAX_SERIES:
+                    continue
+                series = self._series[queue.path] = deque(maxlen=KEPT)
+            if (
+                series
+                and self.totals
+                and (series[-1].messages, series[-1].added) != (queue.messages, queue.messages_in)
+            ):
+                before = self.totals[-1].at_s
+                if series[-1].at_s < before:  # it stood still until the sample before this one
+                    series.append(Sample(before, series[-1].messages, series[-1].added, series[-1].oldest_age_s))
+            if not series or (series[-1].messages, series[-1].added) != (queue.messages, queue.messages_in):
+                series.append(Sample(now, queue.messages, queue.messages_in, age))
+        self.totals.append(Sample(now, messages, added, oldest))
+        if len(self._series) > len(queues):
+            there = {queue.path for queue in queues}
+            for path in [path for path in self._series if path not in there]:
+                del self._series[path]
+
+    async def close(self) -> None:
+        await self._client.close()

@@ -1,0 +1,151 @@
+"""The web console beside a manager: a child process with a socket that listens already.
+
+The manager never waits for it, and works without it. If it ends, it is started again; if the manager ends, in any way,
+so does the console, because its standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import importlib.util
+import json
+import logging
+import os
+import socket
+import sys
+import time
+
+from postroad.config import WITH_API, Configuration
+from postroad.net import ports
+from postroad.net.endpoints import endpoint
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 60.0
+STABLE_S = 30.0  # a console that ran so long is tried again at once
+BIND_S = 2.0  # the console of a manager that was killed needs a moment to end
+STOP_S = 5.0
+INSTALL = "pip install 'postroad[console]'"
+
+
+class ConsoleProcess:
+    """`start`, then `stop`."""
+
+    def __init__(self, config: Configuration, api_url: str, reachable: bool) -> None:
+        self._config = config
+        self._api_url = api_url
+        self._reachable = reachable
+        self._listener: socket.socket | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def address(self) -> str:
+        assert self._listener is not None
+        host, port = self._listener.getsockname()[:2]
+        return endpoint(host, port)
+
+    @property
+    def url(self) -> str:
+        return f"http{'' if self._config.api.tls_certificate is None else 's'}://{self.address}/"
+
+    async def start(self) -> bool:
+        """Whether it is on. OSError if the port that the configuration sets is not available."""
+        port = self._config.listen.console
+        is_default = port == WITH_API
+        if is_default:
+            port = ports.CONSOLE if self._config.listen.api == ports.API and not self._reachable else None
+        if port is None:
+            return False
+        if sys.platform == "win32":  # a child there cannot take over a socket
+            log.info("the console is off", extra={"do": "run `postroad console`"})
+            return False
+        if importlib.util.find_spec("jinja2") is None:
+            log.info("the console is off", extra={"do": INSTALL})
+            return False
+        if self._config.api.client_ca is not None:
+            log.info("the console is off: the API needs a client certificate", extra={"do": "run `postroad console`"})
+            return False
+        if self._reachable and self._config.api.tls_certificate is None:
+            self._config.fail(
+                "api.tls_certificate",
+                "is missing: other computers can reach the console, and its passwords need TLS; set it and tls_key, "
+                "or set listen.console to false",
+            )
+        try:
+            self._listener = await self._bind(port)
+        except OSError as error:
+            if not is_default:
+                raise
+            log.warning("the console is off", extra={"port": port, "reason": os.strerror(error.errno or 0)})
+            return False
+        self._keeper = asyncio.create_task(self._keep(), name="postroad-console")
+        return True
+
+    async def _bind(self, port: int) -> socket.socket:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            self._config.listen.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, address = found[0]
+        patience = time.monotonic() + BIND_S
+        while True:
+            try:
+                return socket.create_server(address[:2], family=family)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > patience:
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def _keep(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            began = time.monotonic()
+            code = await self._run()
+            if time.monotonic() - began > STABLE_S:
+                retry_s = FIRST_RETRY_S
+            log.warning("the console ended, starting it again", extra={"code": code, "in_s": retry_s})
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+
+    async def _run(self) -> int:
+        """One process, to its end."""
+        assert self._listener is not None
+        config, descriptor = self._config, self._listener.fileno()
+        command = [sys.executable, "-m", "postroad", "console", "--api", self._api_url]
+        command += ["--descriptor", str(descriptor), "--host", config.listen.host, "--name", config.manager.name]
+        environment = dict(os.environ)
+        if config.api.tls_certificate is not None:
+            command += ["--tls-certificate", str(config.api.tls_certificate), "--tls-key", str(config.api.tls_key)]
+            environment.setdefault("SSL_CERT_FILE", str(config.api.tls_certificate))
+        self._process = process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=2,
+            pass_fds=(descriptor,),
+            env=environment,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(f"{json.dumps({'token': config.api.token})}\n".encode())
+            await process.stdin.drain()
+        return await process.wait()
+
+    async def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        if self._listener is not None:
+            self._listener.close()

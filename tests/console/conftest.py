@@ -1,0 +1,54 @@
+"""One manager with a full console, one that wants a login, and a browser, for all tests of the console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.console.sites import BROWSER_FLAGS, CHROMIUM, PATIENCE_S, Site, alpha, fill, guarded
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with alpha(tmp_path_factory.mktemp("alpha")) as running:
+        fill(running)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def login_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with guarded(tmp_path_factory.mktemp("guarded")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as runner:
+        running = runner.chromium.launch(executable_path=CHROMIUM, args=BROWSER_FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in a session of its own. Whatever the browser complains about, such as a script that the policy forbids,
+    fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    opened.set_default_timeout(PATIENCE_S * 1000)
+    complaints: list[str] = []
+    opened.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    title = opened.title()
+    context.close()
+    assert title != "owned"
+    assert [each for each in complaints if "the server responded with a status of" not in each] == []

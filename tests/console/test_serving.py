@@ -1,0 +1,100 @@
+"""The console beside its manager, by plain HTTP: how it starts and ends, and what it refuses."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from tests.commands import serving
+from tests.console.sites import GUARDED, PATIENCE_S, TOKEN, Site, guarded, wait_for
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def ask(
+    site: Site, method: str, path: str, form: dict[str, str] | None = None, **headers: str
+) -> tuple[int, dict[str, str], str]:
+    parts = urlsplit(site.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.request(
+            method, path, urlencode(form) if form else None, sent | ({"Content-Type": FORM} if form else {})
+        )
+        answer = connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, found, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_pages_have_a_strict_policy_and_a_cookie_that_scripts_cannot_read(login_site: Site) -> None:
+    status, headers, text = ask(login_site, "GET", "/login")
+    assert status == 200
+    assert "unsafe" not in headers["content-security-policy"]
+    assert {"httponly", "samesite=strict"} <= {each.strip().lower() for each in headers["set-cookie"].split(";")}
+    assert headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?! src=)|<style| style=| on[a-z]+=", text)
+
+
+def test_a_foreign_host_is_refused(login_site: Site) -> None:
+    assert ask(login_site, "GET", "/login", Host="evil.example")[0] == 403
+    assert ask(login_site, "GET", "/login", Host="guarded")[0] == 200  # the manager's own name
+
+
+def test_a_form_needs_the_secret_of_its_session(login_site: Site) -> None:
+    _, headers, text = ask(login_site, "GET", "/login")
+    cookie = headers["set-cookie"].partition(";")[0]
+    csrf = re.search(r'name="csrf" value="([^"]+)"', text)
+    assert csrf is not None
+    form = {"token": TOKEN, "next": "/0/queues"}
+    status, _, page = ask(login_site, "POST", "/login", form, Cookie=cookie)
+    assert status == 400
+    assert "load the page again" in page
+    other = ask(login_site, "POST", "/login", form | {"csrf": csrf[1]}, Cookie=cookie, Origin="http://evil.example")
+    assert other[0] == 403
+    status, headers, _ = ask(login_site, "POST", "/login", form | {"csrf": csrf[1]}, Cookie=cookie)
+    assert (status, headers["location"]) == (303, "/0/queues")
+    fresh = headers["set-cookie"].partition(";")[0]
+    assert fresh != cookie  # whoever knew the old one does not have the new session
+    assert ask(login_site, "GET", "/0/queues", Cookie=fresh)[0] == 200
+    assert ask(login_site, "GET", "/0/queues", Cookie=cookie)[0] == 303
+
+
+def test_the_console_ends_with_its_manager_and_the_port_is_free_at_once(tmp_path: Path) -> None:
+    with guarded(tmp_path) as first:
+        wait_for(lambda: ask(first, "GET", "/healthz")[0] == 200)
+        port = first.url.rpartition(":")[2]
+        first.server.end(signal.SIGKILL)
+    config = tmp_path / "guarded.toml"
+    config.write_text(GUARDED.replace("console = 0", f"console = {port}"))
+    with serving(config) as server:
+        assert ask(Site(server), "GET", "/healthz")[0] == 200
+        assert server.ready["listen"]["console"] == f"127.0.0.1:{port}"
+        assert server.end()[0] == 0
+
+
+def test_without_the_extra_the_manager_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jinja2'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    config = tmp_path / "alpha.toml"
+    config.write_text(GUARDED)
+    with serving(config) as server:
+        assert "console" not in server.ready["listen"]
+        assert "the console is off" in server.log
+        assert "pip install 'postroad[console]'" in server.log
+
+
+def test_a_console_that_others_can_reach_needs_tls(tmp_path: Path) -> None:
+    config = tmp_path / "open.toml"
+    config.write_text(GUARDED.replace("[listen]\n", '[listen]\nhost = "0.0.0.0"\n'))
+    with (
+        pytest.raises(AssertionError, match=r"api\.tls_certificate: is missing: other computers can reach the console"),
+        serving(config),
+    ):
+        pass

@@ -1,0 +1,38 @@
+"""Bodies for people: the view that fits, and text that stays text."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroad.console.bodies import hex_dump, pretty_xml, shown_body
+
+
+@pytest.mark.parametrize(
+    ("text", "view", "expected"),
+    [
+        ('{"a":[1]}', "", ("json", '{\n  "a": [\n    1\n  ]\n}')),
+        ("{not json", "", ("text", "{not json")),
+        ("{not json", "json", ("json", "(This is not JSON.)\n\n{not json")),
+        ("<a><b>1</b></a>", "", ("xml", "<a>\n  <b>1</b>\n</a>")),
+        ("<a>", "", ("text", "<a>")),
+        ("plain", "", ("text", "plain")),
+        ('{"a":1}', "text", ("text", '{"a":1}')),
+    ],
+)
+def test_the_view_that_fits(text: str, view: str, expected: tuple[str, str]) -> None:
+    assert shown_body(text.encode(), text, view) == expected
+
+
+def test_bytes_are_shown_as_digits() -> None:
+    assert shown_body(b"\x00A", None, "") == ("hex", f"00000000  {'00 41':<47}  .A")
+    assert shown_body(b"\xff", None, "text") == ("text", "\ufffd")
+    assert len(hex_dump(bytes(40)).splitlines()) == 3
+
+
+def test_mixed_content_keeps_its_text() -> None:
+    assert pretty_xml("<p>one <b>two</b> three</p>").split() == ["<p>", "one", "<b>two</b>", "three", "</p>"]
+
+
+def test_a_document_type_is_not_expanded() -> None:
+    bomb = '<!DOCTYPE a [<!ENTITY x "xxxxxxxxxx"><!ENTITY y "&x;&x;&x;">]><a>&y;</a>'
+    assert shown_body(bomb.encode(), bomb, "") == ("text", bomb)

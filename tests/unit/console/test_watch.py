@@ -1,0 +1,82 @@
+"""Depth, rates and latency from samples, and what is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from postroad.console.charts import Line, depth_charts, line_chart, sparkline
+from postroad.console.client import NO_CREDENTIALS
+from postroad.console.rendering import age, count, rate, short, size
+from postroad.console.watch import Sample, Watch, rates
+from postroad.values.info import QueueInfo
+
+QUEUE = QueueInfo(
+    path=r"private$\orders",
+    format_name="",
+    id="",
+    type="private",
+    messages=0,
+    bytes=0,
+    locked=0,
+    readers=0,
+    waiting=0,
+    nearly_full=False,
+    damaged=0,
+    created_at_s=0,
+    oldest_arrived_ms=None,
+)
+
+
+def test_rates_and_latency() -> None:
+    samples = [Sample(0, 10, 100, 0), Sample(10, 30, 200, 0)]
+    (found,) = rates(samples)
+    assert (found.into, found.out) == (10, 8)
+    assert found.latency_s == pytest.approx(20 / 8)
+
+
+def test_a_restart_is_no_negative_rate() -> None:
+    (found,) = rates([Sample(0, 10, 1000, 0), Sample(10, 0, 0, 0)])
+    assert (found.into, found.out, found.latency_s) == (0, 0, None)
+
+
+def test_a_queue_that_stands_still_costs_one_sample() -> None:
+    watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
+    for at in range(100):
+        watch.record(float(at), [replace(QUEUE, messages=5, added=5)])
+    assert watch.history(QUEUE.path) == [Sample(0, 5, 5, 0), Sample(99, 5, 5, 0)]
+    watch.record(100.0, [replace(QUEUE, messages=9, added=9)])
+    assert [(each.at_s, each.messages) for each in watch.history(QUEUE.path)] == [(0, 5), (99, 5), (100, 9)]
+    watch.record(101.0, [])
+    assert watch.history(QUEUE.path) == []
+
+
+def test_charts_escape_their_texts() -> None:
+    line = Line("<b>", "a", [(0.0, 1.0), (60.0, 2.0)])
+    picture = line_chart([line], count)
+    assert "<b>" not in picture
+    assert "&lt;b&gt; 2" in picture
+    assert depth_charts([Sample(0, 1, 1, 0)]) == []
+    assert sparkline([1.0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (count(1234567), "1,234,567"),
+        (size(999), "999 B"),
+        (size(123456), "123 kB"),
+        (size(1 << 20), "1.0 MB"),
+        (age(0.25), "250 ms"),
+        (age(90), "90 s"),
+        (age(3600), "60 min"),
+        (age(86400), "24 h"),
+        (age(10 * 86400), "10 d"),
+        (rate(0.44), "0.4"),
+        (rate(3400), "3,400"),
+        (short("a" * 30 + "b" * 30, 11), "aaaaaa…bbbb"),
+    ],
+)
+def test_numbers_for_people(written: str, expected: str) -> None:
+    assert written == expected
