@@ -128,7 +128,6 @@ OPERATIONS = Operations()
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     needs=Action.SEND,
-    direct=True,
 )
 async def send(call: Call) -> Response:
     queue, query = call.queue, call.query
@@ -265,7 +264,6 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     parameters=(_COUNT, TIMEOUT, _TRANSACTION, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def receive(call: Call) -> Response:
     form = _format(call)
@@ -296,7 +294,6 @@ async def peek(call: Call) -> Response:
     body=Body({JSON: "Settlement"}, required=False),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def lock(call: Call) -> Response:
     """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
@@ -326,7 +323,6 @@ async def lock(call: Call) -> Response:
     body=Body({JSON: "Settlement"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def settle(call: Call) -> Response:
     await call.manager.settle(call.queue, **_settlement(call, await call.json_object()))
