@@ -243,6 +243,42 @@ async def fault_of(client: RpcClient, operation: Operation[Any, Any], request: o
     return caught.value.fault_status
 
 
+class CountedWrites:
+    """A transport that counts what is written."""
+
+    def __init__(self, transport: asyncio.Transport | None) -> None:
+        self._transport = transport
+        self.writes = 0
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self.writes += 1
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def test_calls_that_are_made_together_leave_together_and_so_do_their_replies() -> None:
+    async def run() -> None:
+        async with counter() as it:
+            replies = later_replies(it)
+            client = await client_of(it)
+            (link,) = it.server.links
+            asked = client._link.transport = CountedWrites(client._link.transport)  # type: ignore[assignment]
+            answered = link._transport = CountedWrites(link._transport)  # type: ignore[assignment]
+            calls = [asyncio.create_task(client.call(parcels.WAIT, parcels.Wait(n))) for n in range(1, 51)]
+            await until(lambda: len(replies) == 50)
+            assert asked.writes == 2  # the first call cannot know of others
+            for n, reply in replies.items():
+                reply.give(parcels.Status(n))
+            assert [reply.status for reply in await asyncio.gather(*calls)] == list(range(1, 51))
+            assert answered.writes == 1
+            await client.close()
+
+    asyncio.run(run())
+
+
 def test_no_two_context_handles_are_alike() -> None:
     servers = [RpcServer(), RpcServer()]
     associations = [each.endpoint.associations.join(0, "", each) for each in servers]

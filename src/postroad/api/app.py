@@ -120,8 +120,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         Route(f"{API}{path}", _endpoint(by_method, manager, waits), methods=list(by_method))
         for path, by_method in by_path.items()
     ]
-    direct = frozenset((each.method, f"{API}{each.path}") for each in OPERATIONS if each.direct)
-    return Application(gate, [*calls, *pages], HANDLERS, waits, direct)
+    return Application(gate, [*calls, *pages], HANDLERS, waits)
 
 
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:

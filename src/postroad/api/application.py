@@ -6,7 +6,7 @@ It knows no calls: app.py has them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from postroad.api.access import Gate
-from postroad.api.paths import KNOWN_PATHS, canonical_path
+from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
 from postroad.net.http import answer_whole
 
@@ -26,8 +26,7 @@ ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
 
 
 class Application:
-    """`waits` ends waiting reads. `handlers` are by class of error; an error that none of them names is a bug. `direct`
-    are the methods and paths of routes that run without a task."""
+    """`waits` ends waiting reads. `handlers` are by class of error; an error that none of them names is a bug."""
 
     def __init__(
         self,
@@ -35,7 +34,6 @@ class Application:
         routes: list[BaseRoute],
         handlers: Mapping[type[Exception], ErrorHandler],
         waits: Waits,
-        direct: Collection[tuple[str, str]] = (),
     ) -> None:
         self.waits = waits
         self.routes = routes
@@ -43,13 +41,7 @@ class Application:
         self._handlers = handlers
         self._starlette = Starlette(routes=routes, exception_handlers=dict(handlers))
         self._starlette.router.redirect_slashes = False
-        self._direct = direct
         self._find = lru_cache(KNOWN_PATHS)(self._search)
-
-    def is_direct(self, method: str, raw_path: bytes) -> bool:
-        """Whether a request runs without a task."""
-        found = self._find(method, canonical_path(raw_path.decode("latin-1")))
-        return found is not None and found[2]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -63,7 +55,7 @@ class Application:
                 if found is None:
                     await self._starlette(scope, receive, send)
                     return
-                endpoint, scope["path_params"], _ = found
+                endpoint, scope["path_params"] = found
                 response = await endpoint(request)
         except Exception as error:
             kind = next(each for each in type(error).__mro__ if each in self._handlers)
@@ -77,10 +69,10 @@ class Application:
         if bug is not None:
             raise bug  # the server logs it
 
-    def _search(self, method: str, path: str) -> tuple[Endpoint, dict[str, str], bool] | None:
+    def _search(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
         for route in self.routes:
             if isinstance(route, Route) and method in (route.methods or ()) and method != "HEAD":
                 match = route.path_regex.match(path)
                 if match is not None:
-                    return route.endpoint, match.groupdict(), (method, route.path) in self._direct
+                    return route.endpoint, match.groupdict()
         return None

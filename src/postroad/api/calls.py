@@ -97,7 +97,6 @@ class Operation:
     errors: tuple[HTTPStatus, ...]
     audited: str | None  # the action in the audit log; None if it is not logged there
     needs: Action | Needs  # administrators need nothing
-    direct: bool  # whether it runs without a task (runtime/steps.py): its answer is whole, and it is called often
 
 
 class Operations(list[Operation]):
@@ -113,14 +112,11 @@ class Operations(list[Operation]):
         body: Body | None = None,
         errors: tuple[HTTPStatus, ...] = (),
         audited: str | None = None,
-        direct: bool = False,
     ) -> Callable[[Handler], Handler]:
         method, path = request.split(" ")
 
         def register(handler: Handler) -> Handler:
-            self.append(
-                Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs, direct)
-            )
+            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs))
             return handler
 
         return register

@@ -134,7 +134,6 @@ OPERATIONS = Operations()
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     needs=Action.SEND,
-    direct=True,
 )
 async def send(call: Call) -> Response:
     queue, query = call.queue, call.query
@@ -271,7 +270,6 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def receive(call: Call) -> Response:
     form = _format(call)
@@ -309,7 +307,6 @@ async def peek(call: Call) -> Response:
     body=Body({JSON: "Settlement"}, required=False),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def lock(call: Call) -> Response:
     """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
@@ -339,7 +336,6 @@ async def lock(call: Call) -> Response:
     body=Body({JSON: "Settlement"}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     needs=Action.RECEIVE,
-    direct=True,
 )
 async def settle(call: Call) -> Response:
     await call.manager.settle(call.queue, **_settlement(call, await call.json_object()))

@@ -12,9 +12,7 @@ from starlette.requests import Request
 from postroad.api.problems import HttpFault
 from postroad.errors import OperationCancelled
 from postroad.net.http import has_left, watchers
-from postroad.runtime.steps import Steps
 
-STEPS = "postroad.steps"  # the key in the scope of a request that runs without a task
 T = TypeVar("T")
 
 
@@ -34,7 +32,7 @@ class Waits:
         if self._stopping or has_left(request.scope):
             read.close()
             raise _stopped() if self._stopping else ClientLeft
-        task: Steps | asyncio.Task[Any] | None = request.scope.get(STEPS) or asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
         ended = False  # from here
 

@@ -19,7 +19,6 @@ from postroad.queues.commits import Commits, Done
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.transaction import Transaction
-from postroad.runtime.steps import Promise
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 
@@ -108,7 +107,7 @@ class DurableCore:
             self.store.close()
 
     def _durable(self, *, repeats: bool = False) -> asyncio.Future[None]:
-        promise: Promise[None] = Promise(loop=self._loop)
+        promise: asyncio.Future[None] = self._loop.create_future()
         self._commits.when_durable(lambda error: _settle(promise, error), repeats=repeats)
         return promise
 

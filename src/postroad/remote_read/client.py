@@ -6,7 +6,7 @@ One connection for qmcomm and one for qm2qm serve any number of reads. The users
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -173,18 +173,18 @@ class RemoteReadClient:
         self.open_queues.clear()
         self.pending.clear()
 
-    async def _call(
+    def _call(
         self,
         operation: Operation[In, Out],
         request: In,
         timeout: float | None = ANSWER_TIMEOUT_S,
         late: Callable[[Out | None], None] | None = None,
-    ) -> Out:
+    ) -> Coroutine[Any, Any, Out]:
         """A call of qm2qm on the connection that the handles belong to."""
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
-        return await _called(connection, operation, request, timeout, late)
+        return _called(connection, operation, request, timeout, late)
 
     # Queues
 
@@ -282,7 +282,9 @@ class RemoteReadClient:
         request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
         return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, _parts2, receive)
 
-    async def _read(self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int) -> Received:
+    def _read(
+        self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int
+    ) -> Coroutine[Any, Any, Received]:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
             raise LocalProtocolError("a cursor is required for the next message")
         if not 0 <= timeout_ms <= INFINITE_MS:
@@ -293,9 +295,9 @@ class RemoteReadClient:
         desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
         if self.version.is_old:
             old = structures.StartReceiveIn(desc)
-            return await self._start(opened, entry, qm2qm.START_RECEIVE, old, _parts, receive)
+            return self._start(opened, entry, qm2qm.START_RECEIVE, old, _parts, receive)
         request = structures.StartReceive2In(RemoteReadDesc2(desc))
-        return await self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
+        return self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
         """A request id that no pending read of any queue has."""
@@ -338,13 +340,15 @@ class RemoteReadClient:
 
         A peek whose caller has left is orphaned: the server has no tag to cancel it by (3.1.4.1).
         """
-        late: asyncio.Future[Out | None] = asyncio.get_running_loop().create_future()
+        late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it
         kept = False
 
         def taken(answer: Out) -> Received:
             return self._taken(opened, entry, receive, *parts(answer))
 
         def came(answer: Out | None) -> None:
+            nonlocal late
+            late = late or asyncio.get_running_loop().create_future()
             if not late.done():
                 late.set_result(answer)
             elif answer is not None:  # its caller has left
@@ -359,6 +363,7 @@ class RemoteReadClient:
             return received
         except asyncio.CancelledError:
             if receive:
+                late = late or asyncio.get_running_loop().create_future()
                 await self._withdraw(opened, entry, late, taken)
             raise
         except RemoteProtocolError:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from postroad.errors import (
@@ -43,6 +44,7 @@ class RpcClient:
         self._binding: asyncio.Future[None] | None = None
         self._bind_lock = asyncio.Lock()
         self._error: PostroadError | None = None
+        self._flushing = False  # at the end of this turn of the event loop
 
     @property
     def association(self) -> int:
@@ -91,17 +93,14 @@ class RpcClient:
             layout = self._core.layout(interface)
         self._refuse_closed()
         assert layout is not None
-        stub = operation.request.encode(request, layout)
-        call_id = self._core.call(interface, operation.opnum, stub)
-        answer = self._calls[call_id] = asyncio.get_running_loop().create_future()
-
-        def decoded(octets: bytes, order: str) -> Out:
-            try:
-                return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
-            except RemoteProtocolError as error:
-                raise RpcUnavailable(f"{self._peer} sent an invalid answer to {operation.name}: {error}") from None
-
-        self.flush()
+        call_id = self._core.call(interface, operation.opnum, operation.request.encode(request, layout))
+        loop = asyncio.get_running_loop()
+        answer = self._calls[call_id] = loop.create_future()
+        if len(self._calls) == 1:
+            self.flush()
+        elif not self._flushing:  # further calls may come in this turn: they leave together
+            self._flushing = True
+            loop.call_soon(self._flush_together)
         try:
             if timeout is None:
                 octets, order = await answer
@@ -110,15 +109,22 @@ class RpcClient:
                     octets, order = await answer
         except (TimeoutError, asyncio.CancelledError):
             if late is not None:
-                self._follow(call_id, answer, decoded, late)
+                self._follow(call_id, answer, partial(self._decoded, operation, request, layout), late)
             elif not self.closed:
                 self._core.orphan(call_id)
                 self.flush()
             raise
         finally:
             del self._calls[call_id]
-            self._missed.pop(call_id, None)
-        return decoded(octets, order)
+            if self._missed:
+                self._missed.pop(call_id, None)
+        return self._decoded(operation, request, layout, octets, order)
+
+    def _decoded(self, operation: Operation[In, Out], request: In, layout: Format, octets: bytes, order: str) -> Out:
+        try:
+            return operation.reply.decode(octets, layout, order if layout is Format.NDR else "<", request)
+        except RemoteProtocolError as error:
+            raise RpcUnavailable(f"{self._peer} sent an invalid answer to {operation.name}: {error}") from None
 
     def _follow(
         self,
@@ -162,6 +168,10 @@ class RpcClient:
 
     # Events of the link
 
+    def _flush_together(self) -> None:
+        self._flushing = False
+        self.flush()
+
     def flush(self) -> None:
         transport = self._link.transport
         if transport is None or transport.is_closing():
@@ -194,16 +204,16 @@ class RpcClient:
                 else:
                     assert isinstance(event, Refused)
                     self._binding.set_exception(BindRefused(f"{self._peer}: {event.why}"))
-        self.flush()
+        if self._core.has_data:
+            self.flush()
 
     def lost(self, error: Exception | None) -> None:
         words = f": {_words(error)}" if isinstance(error, OSError) else ""
         self._fail(RpcUnavailable(f"{self._peer} closed the connection{words}"))
 
     def _settle(self, call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
-        late = self._late.pop(call_id, None)
-        if late is not None:
-            late(answer)
+        if self._late and call_id in self._late:
+            self._late.pop(call_id)(answer)
             return
         future = self._calls.get(call_id)
         if future is None:

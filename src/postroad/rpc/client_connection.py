@@ -70,7 +70,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call whose answer is not complete."""
+    """An answer that is not complete."""
 
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -90,7 +90,7 @@ class ClientConnection:
         self.state = State.FRESH
         self.association = association
         self.keeps_orphans = False  # the connection outlives an orphaned call
-        self.waiting: dict[int, _Waiting] = {}
+        self.waiting: dict[int, _Waiting | None] = {}  # by call id; None while there is no part of the answer
         self._security = security
         self._header_sign = security is not None and security.signs
         self._layouts = layouts
@@ -103,9 +103,14 @@ class ClientConnection:
         self._next_call = 1
         self._max_xmit = MUST_RECEIVE_FRAGMENT
 
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._out)
+
     def data_to_send(self) -> bytes:
         out, self._out = self._out, []
-        return b"".join(out)
+        return out[0] if len(out) == 1 else b"".join(out)
 
     @property
     def closed(self) -> bool:
@@ -168,7 +173,7 @@ class ClientConnection:
         self._out += fragments(
             PacketType.REQUEST, call_id, (context_id, opnum), stub, self._max_xmit, self._security, self._header_sign
         )
-        self.waiting[call_id] = _Waiting()
+        self.waiting[call_id] = None
         return call_id
 
     def cancel(self, call_id: int) -> None:
@@ -178,7 +183,8 @@ class ClientConnection:
 
     def orphan(self, call_id: int) -> None:
         """Abandons the call. [MS-RPCE] 3.3.1.5.10: unless the server keeps it, the connection is closed too."""
-        if self.waiting.pop(call_id, None) is not None:
+        if call_id in self.waiting:
+            del self.waiting[call_id]
             self._out.append(pdus.Orphaned(call_id=call_id).encode())
             if not self.keeps_orphans:
                 self.state = State.CLOSED
@@ -245,14 +251,19 @@ class ClientConnection:
         return None if accepted else Refused(f"the server does not offer the interface: {why}")
 
     def _response(self, pdu: pdus.Response) -> Event | None:
-        waiting = self.waiting.get(pdu.call_id)
         stub = pdu.stub
         if self._security is not None and self._security.signs:
             stub = self._security.unprotect(pdu, header_sign=self._header_sign)
         elif pdu.trailer is not None:
             stub = stub[: len(stub) - min(pdu.trailer.pad_length, len(stub))]
-        if waiting is None:
+        if pdu.call_id not in self.waiting:
             return None  # for an orphaned call
+        waiting = self.waiting[pdu.call_id]
+        if waiting is None and pdu.last:
+            del self.waiting[pdu.call_id]
+            return Replied(pdu.call_id, stub, pdu.order)
+        if waiting is None:
+            waiting = self.waiting[pdu.call_id] = _Waiting()
         waiting.parts.append(stub)
         waiting.size += len(stub)
         if waiting.size > MAX_REPLY:
@@ -266,8 +277,9 @@ class ClientConnection:
         if self.state is State.BINDING and pdu.call_id not in self.waiting:
             self.state = State.CLOSED
             return Refused(f"the server refused the bind with the fault 0x{pdu.status:08X}")
-        if self.waiting.pop(pdu.call_id, None) is None:
+        if pdu.call_id not in self.waiting:
             return None
+        del self.waiting[pdu.call_id]
         return Faulted(pdu.call_id, pdu.status)
 
 

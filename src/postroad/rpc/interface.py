@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError
-from postroad.rpc.ndr import ContextHandle, Format, Handle, Reader, Scope, Writer, members_of, read, write
+from postroad.rpc.ndr import ContextHandle, Format, Reader, Scope, Writer, members_of, read, write
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -31,6 +31,7 @@ class Parameters(Generic[Value]):
     def __init__(self, kind: type[Value]) -> None:
         self.kind = kind
         self.members = members_of(kind)
+        # The context handles among the parameters, each with its type.
         self.handles = tuple((name, member) for name, member in self.members if isinstance(member, ContextHandle))
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
@@ -56,10 +57,6 @@ class Parameters(Generic[Value]):
         if scope.checks:
             scope.settle(reader.offset)
         return self.kind(*states.values())
-
-    def context_handles(self, value: Value) -> list[tuple[ContextHandle, Handle]]:
-        """The context handles among the parameters, each with its type."""
-        return [(member, getattr(value, name)) for name, member in self.handles]
 
 
 class Operation(Generic[In, Out]):

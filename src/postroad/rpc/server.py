@@ -162,6 +162,7 @@ class _Link(asyncio.Protocol):
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._later: set[Call] = set()  # without a task
+        self._flushing = False  # in the next turn of the event loop
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
         self._reading: ReadWatch | None = None
@@ -196,7 +197,7 @@ class _Link(asyncio.Protocol):
             return
         try:
             events = connection.receive(data, self.server.clock())
-            if not connection.half_open and self in self.server.half_open:
+            if self in self.server.half_open and not connection.half_open:
                 del self.server.half_open[self]
                 self.admission.busy()
             self.admission.hold(connection.unfinished)
@@ -321,10 +322,19 @@ class _Link(asyncio.Protocol):
         self._flush()
 
     def _came(self, call: Call, reply: object) -> None:
-        if call in self._later:  # else the client wants no reply, or is gone
-            self._later.discard(call)
-            self._reply(call, reply)
+        if call not in self._later:  # the client wants no reply, or is gone
+            return
+        self._later.discard(call)
+        self._reply(call, reply)
+        if not self._later:
             self._flush()
+        elif not self._flushing:  # one commit may be what several calls wait for: their replies leave together
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush_together)
+
+    def _flush_together(self) -> None:
+        self._flushing = False
+        self._flush()
 
     def _reply(self, call: Call, reply: object) -> None:
         assert self.connection is not None

@@ -361,8 +361,8 @@ class ServerConnection:
         if reader.remaining > 0:
             self._verify(stub[reader.offset :], pdu, presentation)
         assert self.association is not None
-        for expected, handle in operation.request.context_handles(request):
-            self.association.check(expected, handle, caller)
+        for name, expected in operation.request.handles:
+            self.association.check(expected, getattr(request, name), caller)
         return Call(self, pdu.call_id, pdu.context_id, operation, request, layout, security, caller)
 
     def _verify(self, rest: bytes, pdu: Request, presentation: Presentation) -> None:

@@ -1,15 +1,13 @@
-"""Frequent calls run without a task, in the callback that has read them: however their bytes come, they are served."""
+"""The bytes of requests: in pieces, large, several at a time, or cut off."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from postroad.api.protocol import ApiProtocol
 from tests.served import API, ORDERS, PATIENCE_S, Served, served
 
 
@@ -18,20 +16,6 @@ def api() -> Iterator[Served]:
     with served() as running:
         running.create()
         yield running
-
-
-@pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of requests that had a task."""
-    found: list[str] = []
-    start = ApiProtocol.__base__._start_asgi_task  # type: ignore[union-attr]
-
-    def note(self: ApiProtocol, cycle: Any, app: Any) -> None:
-        found.append(cycle.scope["path"])
-        start(self, cycle, app)
-
-    monkeypatch.setattr(ApiProtocol.__base__, "_start_asgi_task", note)
-    return found
 
 
 def post(path: str, body: bytes = b"", *headers: str) -> bytes:
@@ -67,24 +51,7 @@ def bodies(api: Served) -> list[object]:
     return [each.body for each in api.run(api.manager.peek(r"private$\orders", 100, timeout=0))]
 
 
-def test_sending_receiving_and_settling_have_no_task_and_other_calls_do(api: Served, tasks: list[str]) -> None:
-    peer = Peer(api)
-    peer.send(post(f"{ORDERS}/messages", b"one"))
-    assert peer.answer()[0] == 201
-    peer.send(post(f"{ORDERS}/lock?timeout=0"))
-    assert peer.answer()[0] == 200
-    peer.send(post(f"{ORDERS}/settle", b'{"lookup_ids": [], "delete": true}'))
-    assert peer.answer()[0] == 204
-    peer.send(post(f"{ORDERS}/receive?timeout=0"))
-    assert peer.answer()[0] == 204
-    assert tasks == []
-    peer.send(post(f"{ORDERS}/purge"))
-    assert peer.answer()[0] == 200
-    assert tasks == [r"/api/v1/queues/private$/orders/purge"]
-    peer.close()
-
-
-def test_a_request_that_comes_in_pieces_is_served_when_it_is_complete(api: Served, tasks: list[str]) -> None:
+def test_a_request_that_comes_in_pieces_is_served_when_it_is_complete(api: Served) -> None:
     peer = Peer(api)
     request = post(f"{ORDERS}/messages", b"in pieces")
     for at in range(len(request)):
@@ -92,19 +59,19 @@ def test_a_request_that_comes_in_pieces_is_served_when_it_is_complete(api: Serve
         if at % 20 == 0:
             api.run(asyncio.sleep(0))
     assert peer.answer()[0] == 201
-    assert (bodies(api), tasks) == ([b"in pieces"], [])
+    assert bodies(api) == [b"in pieces"]
     peer.close()
 
 
-def test_a_large_body_is_read_by_a_task(api: Served, tasks: list[str]) -> None:
+def test_a_large_body_and_a_small_one_after_it(api: Served) -> None:
     peer = Peer(api)
     large = bytes(300_000)
     peer.send(post(f"{ORDERS}/messages", large))
     assert peer.answer()[0] == 201
-    assert (bodies(api), len(tasks)) == ([large], 1)
+    assert bodies(api) == [large]
     peer.send(post(f"{ORDERS}/messages", b"small"))
     assert peer.answer()[0] == 201
-    assert (bodies(api)[1:], len(tasks)) == ([b"small"], 1)
+    assert bodies(api)[1:] == [b"small"]
     peer.close()
 
 
