@@ -10,7 +10,7 @@ KILLS ?= 50
 SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
 
-# More workers than cores, because many tests wait. Not as many where each worker may start a Java runtime.
+# More workers than cores, because many tests wait. Not as many where one of them has a Java runtime beside it.
 PYTEST := pytest --dist loadfile --no-loadscope-reorder
 FAST := -n 4 -m "not slow"
 ALL := -n 3 --conformance-check=docs/conformance.md
@@ -28,7 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Postroad needs Python 3.11 or later; set PYTHON=python3.x"; exit 2; }
 	@echo "Installing into $(VENV): about two minutes, most of them for Spark."
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+		-e ".[$(EXTRAS)]"
 	@touch $@
 
 run: install
