@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Three sets of packages, each with the one before it: to run a manager, for `make test`, and everything with Spark.
 RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
@@ -16,7 +16,7 @@ KILLS ?= 50
 SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
 
-# More workers than cores, because many tests wait. Not as many where each worker may start a Java runtime.
+# More workers than cores, because many tests wait. Not as many where one of them has a Java runtime beside it.
 PYTEST := pytest --dist loadfile --no-loadscope-reorder
 FAST := -n 4 -m "not slow"
 ALL := -n 3 --conformance-check=docs/conformance.md

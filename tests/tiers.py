@@ -1,4 +1,5 @@
-"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`.
+"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`. And what
+the workers of a parallel run share out: the longest files first, and all that use the Spark session to one of them.
 
 A test file belongs here if it takes more than ten seconds of processor time and a quicker file makes the same promise
 in short. What `make test` keeps of the processes: serving, sending and receiving in `acceptance/test_serve.py`, three
@@ -11,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
 
@@ -49,6 +52,16 @@ SLOW = {
     "packaging": "checkers of other projects, builds of packages, and servers; a minute",
 }
 
+# The work that takes longest, the longest first: in the place that their names give them, some files would run at the
+# end, beside workers that have nothing left to do. The first one stands for all that share the Spark session.
+LONGEST = (
+    "spark/test_incremental_gold.py",
+    "integration/test_simulation_soap.py",
+    "acceptance/test_demo.py",
+    "spark/test_cluster.py",
+    "acceptance/test_commands.py",
+)
+
 # Files that import Spark: not collected where it is not installed. `make test` does not install it.
 SPARK = ("spark", "unit/spark/test_queues.py", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
 HAS_SPARK = find_spec("pyspark") is not None
@@ -67,7 +80,35 @@ def is_slow(path: Path) -> bool:
     return any(str(each) in SLOW for each in (name, *name.parents))
 
 
+def order(path: Path) -> int:
+    """The place of a file among those that start first; the others stay in the order of their names."""
+    name = str(path.relative_to(TESTS)) if TESTS in path.parents else ""
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: order(item.path))
     for item in items:
         if TESTS in item.path.parents and is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file goes to one worker; the files that use the Spark session go to one together. Each worker that runs one
+    starts a Java runtime: its start and its first pipeline run cost more than two later runs."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope(super()._split_scope(nodeid))
+
+
+def scope(file: str) -> str:
+    """What a worker takes as a whole, by a file's path from the root of the project."""
+    path = TESTS.parent / file
+    if path.parent == TESTS / "spark" and "spark: SparkSession" in path.read_text(encoding="utf-8"):
+        return "the Spark session"
+    return file
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist, which may be switched off
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

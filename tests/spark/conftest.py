@@ -18,13 +18,23 @@ HERE = Path(__file__).parent
 MASTER = "local[2,3]"
 FAST = {
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
+    # Tables of some hundred rows: a second task for each step costs more than it saves.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    # They do not earn back code that is compiled for each query either. `postroad pipeline` sets the same for them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
     "spark.log.level": "OFF",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+# What Spark does by default, where tables are large.
+LARGE = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 
 
@@ -52,6 +62,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for query in running.streams.active:
         query.stop()
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def as_if_large(spark: SparkSession) -> Iterator[None]:
+    """For the tests of a file: code is compiled for each query, and the rows of each step are in two parts."""
+    for key, value in LARGE.items():
+        spark.conf.set(key, value)
+    yield
+    for key in LARGE:
+        spark.conf.set(key, FAST[key])
 
 
 @pytest.fixture

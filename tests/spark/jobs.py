@@ -26,6 +26,8 @@ from postroad.spark import session
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",

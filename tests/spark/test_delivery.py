@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from postroad.directory.snapshot import Directory
 
 ADMIN = rf"PRIVATE={LONDON}\2"
+pytestmark = pytest.mark.usefixtures("as_if_large")
 JOURNAL, QUEUE = r"private$\orders;journal", r"private$\orders"
 ASKED: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": ADMIN}
 
@@ -102,7 +103,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession) -> Iterator[Told]:
+def told(spark: SparkSession, as_if_large: None) -> Iterator[Told]:
     decoded = silver.decode(bronze(spark, COPIES)).persist()
     where = locations(spark, [KnownManager(str(guid), name) for guid, name in NAMES.items()], enterprise())
     called = queue_names(spark, {ORDERS: r"rome: private$\orders"})

@@ -89,12 +89,8 @@ class Reported:
 
 @pytest.fixture(scope="module")
 def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reported:
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    try:
-        sent = history(COUNT)
-        lake = made_lake(spark, tmp_path_factory.mktemp("ledger"), sent)
-    finally:
-        spark.conf.unset("spark.sql.codegen.wholeStage")
+    sent = history(COUNT)
+    lake = made_lake(spark, tmp_path_factory.mktemp("ledger"), sent)
     facts = gather(Lake(None, lake.path), [service_level(rf"private$\orders={LIMIT_S}s")])
     page = Tables(render(facts, datetime.fromtimestamp(END_S, UTC)))
     return Reported(sent, facts, advice(facts), page, lake)

@@ -84,7 +84,7 @@ def test_packet_files_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_job_with_a_name_sends_its_rows_once(spark: SparkSession, alpha: Served) -> None:
     alpha.create(r"private$\copies")
-    frame = spark.range(40).selectExpr("cast(id as string) body", "'x' label", "cast(id % 8 as int) priority")
+    frame = spark.range(0, 40, 1, 2).selectExpr("cast(id as string) body", "'x' label", "cast(id % 8 as int) priority")
     for _ in range(2):
         given = options(alpha, queue=r"private$\copies", name="nightly")
         frame.write.format("postroad").options(**given).mode("append").save()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import tiers
-from tests.tiers import SLOW, SPARK, TESTS, is_slow
+from tests.tiers import LONGEST, SLOW, SPARK, TESTS, is_slow, order, scope
 
 DAILY = ("acceptance/test_serve.py", "acceptance/test_network.py", "integration/test_kill.py", "unit/test_tiers.py")
 
@@ -25,6 +25,35 @@ def test_a_directory_stands_for_its_files() -> None:
 def test_the_promises_of_processes_are_checked_daily(name: str) -> None:
     assert (TESTS / name).exists()
     assert not is_slow(TESTS / name)
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_the_longest_files_start_first(name: str) -> None:
+    assert is_slow(TESTS / name)
+    assert order(TESTS / name) < order(TESTS / "acceptance" / "test_api.py") == order(TESTS.parent / "test_other.py")
+
+
+def test_files_that_use_the_spark_session_go_to_one_worker() -> None:
+    assert scope("tests/spark/test_session.py") == scope("tests/spark/test_pipeline.py")
+    alone = ("tests/spark/test_cluster.py", "tests/spark/test_report.py", "tests/unit/test_tiers.py")
+    assert [scope(file) for file in alone] == list(alone)
+
+
+def test_a_parallel_run_asks_for_the_scopes(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        import pytest
+        pytest_plugins = ["tests.tiers"]
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_xdist_make_scheduler():
+            made = yield
+            print(made._split_scope("tests/spark/test_session.py::test_a"))
+            return made
+    """)
+    pytester.makepyfile("def test_a() -> None: ...")
+    run = pytester.runpytest_inprocess("-n", "1", "--dist", "loadfile", "-s")
+    run.assert_outcomes(passed=1)
+    run.stdout.fnmatch_lines([scope("tests/spark/test_session.py")])
 
 
 def test_a_slow_test_carries_the_mark(pytestconfig: pytest.Config) -> None:
