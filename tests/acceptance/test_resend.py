@@ -157,7 +157,6 @@ def test_messages_that_others_have_locked_stay(server: ServerProcess) -> None:
 def test_a_dead_letter_is_listed_with_its_reason_and_destination(server: ServerProcess) -> None:
     make_dead_letters(server)
     head, first, *_ = run(server, "browse", ";deadletter").lines
-    assert head.split("  ")[0] == "lookup id"
     assert "reason" in head
     assert "destination" in head
     assert "nack-q-purged" in first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
@@ -66,10 +67,13 @@ class Rescue(DurableCore):
         chosen = list(dict.fromkeys(lookup_ids))
         for start in range(0, len(chosen), RESEND_BATCH):
             batch = chosen[start : start + RESEND_BATCH]
-            outcomes += await self.durably(
-                lambda some=batch: [self._resend(queue, each, to, stays, token) for each in some]
-            )
+            outcomes += await self.durably(partial(self._resend_all, queue, batch, to, stays, token))
         return outcomes
+
+    def _resend_all(
+        self, queue: Queue, lookup_ids: Sequence[int], to: str | None, stays: bool, token: Token
+    ) -> list[Resent]:
+        return [self._resend(queue, each, to, stays, token) for each in lookup_ids]
 
     def _resend(self, queue: Queue, lookup_id: int, to: str | None, stays: bool, token: Token) -> Resent:
         destination = to

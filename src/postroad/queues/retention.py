@@ -1,6 +1,6 @@
 """How long journals keep messages: copies of received and sent messages leave after some days.
 
-Dead letters stay: each is a message that nobody has received.
+Dead letters stay: each is a message without a receiver.
 """
 
 from __future__ import annotations

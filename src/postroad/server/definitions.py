@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from postroad.config import SID, ConfiguredQueue
@@ -17,6 +17,7 @@ from postroad.fields.kinds import SWITCH, items, line
 from postroad.fields.queue import QUEUE_PROPERTIES
 from postroad.fields.tables import required, setting, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.security.rights import QUEUE_MAPPING
 from postroad.security.sddl import format_sddl, parse_sddl
 from postroad.security.sid import Sid
 
@@ -53,8 +54,12 @@ def acl_of(queue: ConfiguredQueue) -> str | None:
     return None if queue.acl is None else format_sddl(queue.acl)
 
 
-def same_acl(one: str, other: str) -> bool:
-    return format_sddl(parse_sddl(one)) == format_sddl(parse_sddl(other))
+def same_acl(wanted: str, current: str) -> bool:
+    """Whether setting the wanted list would change nothing. The owner stays if the list names none."""
+    new, old = parse_sddl(wanted).mapped(QUEUE_MAPPING), parse_sddl(current)
+    if new.owner is None:
+        new = replace(new, owner=old.owner)
+    return format_sddl(new) == format_sddl(old)
 
 
 def comparable(name: str, value: object) -> object:
