@@ -160,7 +160,7 @@ def test_several_managers_and_one_that_is_down(site: Site, browser: Browser, tmp
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.goto(url)
-        page.locator("section[aria-label=alpha]").get_by_text("messages", exact=True).first.wait_for()
+        page.locator("section[aria-label=alpha] .tile", has_text="messages").wait_for()
         page.get_by_text("The manager wants a login.").wait_for()
         other.server.end(signal.SIGKILL)
         page.goto(url)

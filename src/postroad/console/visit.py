@@ -84,7 +84,6 @@ class Visit:
             if size > MAX_FORM_BYTES:
                 raise BadRequest(f"a form must have at most {MAX_FORM_BYTES} bytes")
             chunks.append(chunk)
-        # Browsers write line ends of text areas as CR LF.
         text = b"".join(chunks).decode("utf-8", "replace")
         try:
             return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
