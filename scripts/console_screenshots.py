@@ -18,6 +18,7 @@ from tests.console.sites import BROWSER_FLAGS, CHROMIUM, Site, alpha, fill
 
 DOCS = Path(__file__).parents[1] / "docs" / "images"
 NAME = "name=private%24%5Corders"
+BUSY = "name=private%24%5Cshop"
 # The picture's name, its page, its width, and whether it is dark.
 PICTURES = (
     ("overview", "/", 1280, False),
@@ -25,7 +26,7 @@ PICTURES = (
     ("overview-narrow", "/", 390, False),
     ("queues", "/0/queues", 1280, False),
     ("queues-narrow", "/0/queues", 390, True),
-    ("queue", f"/0/queue?{NAME}", 1280, False),
+    ("queue", f"/0/queue?{BUSY}", 1280, False),
     ("messages", f"/0/messages?{NAME}", 1280, False),
     ("messages-narrow", f"/0/messages?{NAME}", 390, False),
     ("message", f"/0/message?{NAME}&id=0&place=first", 1280, False),
@@ -47,7 +48,7 @@ MAX_BYTES = 150_000
 def traffic(site: Site, stop: threading.Event) -> None:
     """Messages come faster than they are received, for a while."""
     with site.connect() as manager:
-        queue, turn = manager.queue(r"private$\orders"), 0
+        queue, turn = manager.create_queue(r"private$\shop", label="The web shop"), 0
         while not stop.wait(0.25):
             turn += 1
             queue.send([Message(f'{{"order": {turn}}}', label=f"order {turn}")] * (8 + turn % 5 * 6))
@@ -81,7 +82,7 @@ def main(directory: Path, names: tuple[str, ...]) -> None:
         for name, path, width, dark in PICTURES:
             if name in names:
                 file = take(browser, site, directory, name, path, width, dark)
-                assert file.stat().st_size < MAX_BYTES, f"{file} is too large: {file.stat().st_size} bytes"
+                assert directory != DOCS or file.stat().st_size < MAX_BYTES, f"{file} is too large"
         stop.set()
         sender.join()
         browser.close()

@@ -6,7 +6,6 @@ there and its message is sent: the same could be sent twice, but nothing is lost
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from postroad.console.client import ManagerClient
@@ -126,10 +125,3 @@ async def resend_group(client: ManagerClient, job: Job, reason: str, destination
 
 def sorted_groups(groups: dict[tuple[str, str, str], Group]) -> list[Group]:
     return sorted(groups.values(), key=lambda group: -group.count)
-
-
-def totals(groups: dict[tuple[str, str, str], Group]) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for group in groups.values():
-        found[group.queue] += group.count
-    return dict(found)

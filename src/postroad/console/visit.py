@@ -20,8 +20,7 @@ from postroad.errors import PostroadError
 from postroad.values.info import QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
-OLD_S = 15.0  # how old a list of queues may be
-OWN_OLD_S = 2.0
+OLD_S = 2.0  # how old a user's own list of queues may be
 
 
 class PageNotFound(PostroadError):
@@ -84,7 +83,6 @@ class Visit:
             if size > MAX_FORM_BYTES:
                 raise BadRequest(f"a form must have at most {MAX_FORM_BYTES} bytes")
             chunks.append(chunk)
-        # Browsers write line ends of text areas as CR LF.
         text = b"".join(chunks).decode("utf-8", "replace")
         try:
             return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
@@ -115,10 +113,9 @@ class Visit:
     async def queues(self) -> list[QueueInfo]:
         """What this user may see. An administrator gets what the console remembers, if it is fresh."""
         access, now = await self.access(), time.monotonic()
-        if access.administrator and now - self.watch.asked_at < OLD_S:
-            await access.client.info()  # the credentials must still be right
+        if access.administrator and self.watch.is_fresh and await access.client.is_administrator():
             return self.watch.queues
-        if now - access.queues_at > OWN_OLD_S:
+        if now - access.queues_at > OLD_S:
             access.queues, access.queues_at = await access.client.queues(), now
         return access.queues
 

@@ -1,7 +1,7 @@
 """What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time.
 
 The API has no history, so the console asks for all queues every few seconds. If the answer takes long, it asks less
-often: it waits twenty times as long as the answer took, up to a minute.
+often: it waits twenty times as long as the answer took, up to half a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from postroad.values.info import ManagerInfo, QueueInfo
 
 SAMPLE_S = 5.0
 COST = 20  # times as long as the last answer took is the shortest pause
-MAX_PAUSE_S = 60.0
+MAX_PAUSE_S = 30.0
 KEPT = 720  # samples: an hour
 MAX_SERIES = 20_000  # queues with a history
 
@@ -71,7 +71,7 @@ class Watch:
         self.name: str | None = None  # once it has answered
         self.info: ManagerInfo | None = None
         self.queues: list[QueueInfo] = []
-        self.asked_at = float("-inf")  # monotonic, of `queues`
+        self._fresh_until = float("-inf")  # monotonic, of `queues`
         self.down: str | None = None  # why it does not answer
         self.totals: deque[Sample] = deque(maxlen=KEPT)
         self._series: dict[str, deque[Sample]] = {}
@@ -110,17 +110,25 @@ class Watch:
         await before.close()
         self.ask_now()
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether `queues` is what the last answer said, and the next one is not overdue."""
+        return time.monotonic() < self._fresh_until
+
     def ask_now(self) -> None:
         """Something was changed: what is remembered is old."""
-        self.asked_at = float("-inf")
+        self._fresh_until = float("-inf")
         self._asked.set()
 
     async def run(self) -> None:
         while True:
             began = time.monotonic()
             self._asked.clear()
-            await self._ask()
-            pause = max(SAMPLE_S, min(MAX_PAUSE_S, COST * (time.monotonic() - began)))
+            answered = await self._ask()
+            took = time.monotonic() - began
+            pause = max(SAMPLE_S, min(MAX_PAUSE_S, COST * took))
+            if answered and not self._asked.is_set():
+                self._fresh_until = time.monotonic() + pause + 2 * took + SAMPLE_S
             try:
                 async with asyncio.timeout(pause):
                     await self._asked.wait()
@@ -128,7 +136,8 @@ class Watch:
             except TimeoutError:
                 pass
 
-    async def _ask(self) -> None:
+    async def _ask(self) -> bool:
+        """Whether there was an answer."""
         try:
             info = await self._client.info()
             queues = await self._client.queues()
@@ -142,8 +151,10 @@ class Watch:
             self.down = str(error)
         else:
             self.down, self.info, self.name, self.queues = None, info, info.name, queues
-            self.asked_at = time.monotonic()
             self.record(time.time(), queues)
+            return True
+        self._fresh_until = float("-inf")
+        return False
 
     def record(self, now: float, queues: list[QueueInfo]) -> None:
         """Adds a sample of each queue whose numbers changed, and of all together."""

@@ -88,7 +88,7 @@ async def show_one(visit: Visit) -> Response:
         "message.html",
         name=name,
         message=message,
-        fields={key: value for key, value in fields.items() if key not in HIDDEN and value is not None},
+        fields={key: _words(value) for key, value in fields.items() if key not in HIDDEN and value is not None},
         label=fields.get("label", ""),
         identifier=fields.get("id", ""),
         fault=fault,
@@ -101,6 +101,10 @@ async def show_one(visit: Visit) -> Response:
         is_dead=bool(message.reason),
         targets=await _targets(visit, name),
     )
+
+
+def _words(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
 
 
 # Search

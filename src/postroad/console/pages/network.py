@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from postroad.console.pictures import hop_picture, hops, site_map
@@ -19,7 +21,11 @@ async def show(visit: Visit) -> Response:
     sessions = await client.sessions()
     outgoing = [queue for queue in await visit.queues() if queue.type == "outgoing"]
     outgoing.sort(key=lambda queue: (not queue.stuck, -queue.messages))
-    live = {"sessions": sessions, "outgoing": outgoing[:MOST_QUEUES], "more": len(outgoing) - MOST_QUEUES}
+    live: dict[str, Any] = {
+        "sessions": sessions,
+        "outgoing": outgoing[:MOST_QUEUES],
+        "more": len(outgoing) - MOST_QUEUES,
+    }
     if visit.request.headers.get("x-fragment"):
         return visit.show("network_live.html", **live)
     query = visit.query

@@ -38,7 +38,7 @@ async def show(visit: Visit) -> Response:
     pages = max(1, -(-len(found) // PAGE))
     page = min(query.number("page", 1, 1), pages)
     shown = found[(page - 1) * PAGE : page * PAGE]
-    values = {
+    values: dict[str, Any] = {
         "queues": shown,
         "sparks": {queue.path: _spark(visit, queue) for queue in shown},
         "names": {queue.path: queue_name(queue) for queue in shown},

@@ -81,7 +81,7 @@ async def _is_transactional(visit: Visit, name: str) -> bool:
 
 def _message(form: Form) -> Message:
     body_type = form.number("body_type", 0, 0, 0xFFFF)
-    text = form.raw("body").replace("\r\n", "\n")
+    text = form.raw("body").replace("\r\n", "\n")  # browsers write line ends of text areas as CR LF
     body: str | bytes = text
     if form.text("encoding") == HEX:
         try:

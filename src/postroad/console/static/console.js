@@ -107,3 +107,4 @@ all("[data-go]").forEach((each) => each.addEventListener("change", () => (locati
 all("[data-upload]").forEach((each) => each.addEventListener("change", () => upload(each)));
 all("[data-live]").forEach(keepLive);
 prepare(document);
+document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
