@@ -45,14 +45,7 @@ class Place:
         segment.start_bridge()
 
     def run(self, command: Sequence[str], rate: int, packets: int) -> Figures:
-        """One sender and one receiver of the same kind. The processor time of an idle run is taken off."""
-        sender_us, receiver_us, _, _ = self._measure(command, rate, 1)
-        sender, receiver, seconds, lost = self._measure(command, rate, packets)
-        return Figures(
-            (packets - 1) / seconds, (sender - sender_us) / packets, (receiver - receiver_us) / packets, lost
-        )
-
-    def _measure(self, command: Sequence[str], rate: int, packets: int) -> tuple[float, float, float, int]:
+        """One sender and one receiver of the same kind."""
         variables = os.environ | {"PGM_PEER_UNHASHED": "1"}
         (near, here), (far, there) = self._members
         receiver = PeerProcess(command, far, "receive", there, GROUP, PORT, rate, packets, 0, env=variables)
@@ -68,7 +61,12 @@ class Place:
         receiver.close()
         sender.close()
         seconds = times[-1] - times[0] if len(times) > 1 else 0.0
-        return sender.cpu_us, receiver.cpu_us, max(seconds, 1e-6), packets - len(times)
+        return Figures(
+            (len(times) - 1) / max(seconds, 1e-6),
+            sender.cpu_us / packets,
+            receiver.cpu_us / packets,
+            packets - len(times),
+        )
 
 
 def main() -> int:
