@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import sys
 import time
 from random import random
@@ -56,11 +55,11 @@ class Peer:
         assert self.transport.open(), self.transport.error
         assert self.transport.join(self.group) is None
         loop.add_reader(0, self._input)
+        before = time.process_time()
         print("ready", flush=True)
         self._work()
         await self.over.wait()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        print(f"cpu {int((usage.ru_utime + usage.ru_stime) * 1e6)}", flush=True)
+        print(f"cpu {int((time.process_time() - before) * 1e6)}", flush=True)
         self.transport.close()
 
     def _input(self) -> None:

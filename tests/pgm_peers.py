@@ -5,8 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, Queue
 
 from tests.namespaces import Namespace
 
@@ -49,14 +53,29 @@ class PeerProcess:
             env=env,
         )
         self.cpu_us = 0
-        assert self.line() == "ready"
+        self._lines: Queue[tuple[float, str]] = Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        assert self.line()[1] == "ready"
 
-    def line(self) -> str:
+    def _read(self) -> None:
         assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        for line in self._process.stdout:
+            if line.startswith("cpu "):
+                self.cpu_us = int(line.split()[1])
+            else:
+                self._lines.put((time.monotonic(), line.strip()))
+        self._lines.put((time.monotonic(), ""))
+
+    def line(self, patience_s: float | None = None) -> tuple[float, str]:
+        """The next one, and when it was printed; an empty one at the end, or if nothing comes."""
+        try:
+            return self._lines.get(timeout=patience_s)
+        except Empty:
+            return time.monotonic(), ""
 
     def lines(self, count: int) -> list[str]:
-        return [self.line() for _ in range(count)]
+        return [self.line()[1] for _ in range(count)]
 
     def go(self) -> None:
         assert self._process.stdin is not None
@@ -65,7 +84,9 @@ class PeerProcess:
 
     def close(self) -> None:
         assert self._process.stdin is not None
-        if not self._process.stdin.closed:
-            rest, _ = self._process.communicate()
-            found = [line for line in rest.splitlines() if line.startswith("cpu ")]
-            self.cpu_us = int(found[-1].split()[1]) if found else 0
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
