@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -126,31 +127,37 @@ class Driver:
                 start_new_session=True,
                 text=True,
             )
+        assert self._process.stdout is not None
+        self._out = self._process.stdout
 
     @property
     def ended(self) -> bool:
         return self._process.poll() is not None
 
     def wait_started(self) -> None:
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
+        if not self._out.readline():
             raise AssertionError(f"the driver did not start:\n{self._log.read_text()[-4000:]}")
 
     def kill(self) -> None:
+        self._signal()
+        self._process.wait()
+        self._out.close()
+
+    def _signal(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
 
     def finish(self) -> str | None:
         """Waits for its own end; the sentence if it was refused."""
-        try:
-            out, _ = self._process.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"the driver did not end:\n{self._log.read_text()[-4000:]}") from None
-        if self._process.returncode == REFUSED:
-            return out.partition("refused:")[2].strip().splitlines()[0]
-        assert self._process.returncode == 0, self._log.read_text()[-4000:]
+        patience = threading.Timer(PATIENCE_S, self._signal)
+        patience.start()
+        out = self._out.read()
+        code = self._process.wait()
+        patience.cancel()
+        self._out.close()
+        if code == REFUSED:
+            return out.partition("refused:")[2].strip()
+        assert code == 0, f"the driver ended with {code}:\n{self._log.read_text()[-4000:]}"
         return None
 
 
