@@ -41,9 +41,9 @@ class WatchedStore(LayeredStore):
     """Remembers who committed."""
 
     def __init__(self, directory: Path) -> None:
-        self.disk = Disk(directory)
+        self.journal_disk = Disk(directory)
         self.threads: list[threading.Thread] = []
-        super().__init__(directory, files=self.disk)
+        super().__init__(directory, files=self.journal_disk)
 
     def commit(self, batches: Iterable[Batch]) -> None:
         self.threads.append(threading.current_thread())
@@ -87,7 +87,7 @@ def test_a_disk_that_fails_a_commit_of_the_event_loop_fails_that_one(monkeypatch
         await manager.create_queue(QUEUE)
         await manager.send(QUEUE, [message(b"a")])
         store.threads.clear()
-        store.disk.fails = True
+        store.journal_disk.fails = True
         with pytest.raises(StorageError, match="the disk reported an error"):
             await manager.send(QUEUE, [message(b"b")])
         assert store.threads == [threading.current_thread()]

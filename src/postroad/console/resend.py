@@ -76,7 +76,7 @@ def again(message: ReceivedMessage) -> Message:
         recoverable=message.delivery != "express",
         body_type=message.body_type,
         app_tag=message.app_tag,
-        correlation_id=message.correlation_id if any(message.correlation_id) else None,
+        correlation_id=message.correlation_id,
         response_queue=message.response_queue,
         admin_queue=message.admin_queue,
         ack=view.ack_flags,

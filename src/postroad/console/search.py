@@ -39,7 +39,7 @@ class Row:
 
 def row(message: ReceivedMessage) -> Row:
     try:
-        text = message.text
+        text = message.text_or_none
         return Row(
             lookup_id=message.lookup_id,
             id=str(message.id),
@@ -76,12 +76,14 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
         wanted_text, wanted_bytes = body.casefold(), body.encode()
         tests.append(
             lambda message: (
-                wanted_text in text.casefold() if (text := message.text) is not None else wanted_bytes in message.body
+                wanted_text in text.casefold()
+                if (text := message.text_or_none) is not None
+                else wanted_bytes in message.body
             )
         )
     if where:
         predicate = parse_where(where)
-        tests.append(lambda message: predicate(message.json()))
+        tests.append(lambda message: predicate(message.describe()))
 
     def match(message: ReceivedMessage) -> bool:
         try:

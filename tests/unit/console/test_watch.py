@@ -44,9 +44,9 @@ def test_a_restart_is_no_negative_rate() -> None:
 def test_a_queue_that_stands_still_costs_one_sample() -> None:
     watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
     for at in range(100):
-        watch.record(float(at), [replace(QUEUE, messages=5, added=5)])
+        watch.record(float(at), [replace(QUEUE, messages=5, messages_in=5)])
     assert watch.history(QUEUE.path) == [Sample(0, 5, 5, 0), Sample(99, 5, 5, 0)]
-    watch.record(100.0, [replace(QUEUE, messages=9, added=9)])
+    watch.record(100.0, [replace(QUEUE, messages=9, messages_in=9)])
     assert [(each.at_s, each.messages) for each in watch.history(QUEUE.path)] == [(0, 5), (99, 5), (100, 9)]
     watch.record(101.0, [])
     assert watch.history(QUEUE.path) == []

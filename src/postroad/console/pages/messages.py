@@ -77,7 +77,7 @@ async def show_one(visit: Visit) -> Response:
             visit.url("message", name=name, id=lookup_id) if lookup_id else visit.url("messages", name=name)
         )
     try:
-        fields, fault = message.json(), ""
+        fields, fault = message.describe(), ""
         view, text = shown_body(message.body, message.text, query.text("view"))
         size = len(message.body)
     except PostroadError as error:

@@ -39,8 +39,8 @@ async def show(visit: Visit) -> Response:
             "response_queue": [message.response_queue or ""],
             "admin_queue": [message.admin_queue or ""],
         }
-        if any(message.correlation_id):
-            fields["correlation_id"] = [str(message.json()["correlation_id"])]
+        if message.correlation_id is not None:
+            fields["correlation_id"] = [message.correlation_id]
     return await _page(visit, Form(fields))
 
 
