@@ -109,7 +109,10 @@ def test_the_spans_of_a_manager() -> None:
     mine, exact, lost = by_name["send"]
     got, purged = by_name["receive"]
     assert not by_name["transfer"]  # nothing went to another manager
-    assert mine.parent is not None and got.parent is not None and got.attributes and mine.attributes
+    assert mine.parent is not None
+    assert got.parent is not None
+    assert got.attributes is not None
+    assert mine.attributes is not None
     assert mine.parent.span_id == work.context.span_id
     assert got.context.trace_id == mine.context.trace_id == work.context.trace_id
     assert got.parent.span_id == mine.context.span_id
