@@ -218,7 +218,7 @@ def test_a_damaged_or_foreign_file_is_refused_before_anything_is_made(file: Path
     if damage == "flipped":
         content[-500] ^= 1
     changed = {"cut": content[:-10], "flipped": content, "foreign": b"[manager]\n" * 100, "empty": b""}[damage]
-    file.write_bytes(changed)
+    file.write_bytes(bytes(changed))
     run = postroad("restore", str(file), "--data", str(tmp_path / "new"))
     assert run.code == 1
     assert run.last_error.startswith(f"postroad: {file}: ")

@@ -82,7 +82,8 @@ def import_definitions(
     definitions = read_definitions(file)
     with context.connect() as manager, context.calls() as api:
         existing = _queues(manager)
-        changes, faults = [], []
+        changes: list[Change] = []
+        faults: list[str] = []
         for wanted in definitions.queues:
             change = _change(manager, wanted, existing, faults)
             if change is not None:
