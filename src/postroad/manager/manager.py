@@ -209,7 +209,7 @@ class Manager(Reads, Rescue, AccessLists):
             directory_error=None if self.watch is None else self.watch.last_error,
             limits={each.name: each.figures for each in self.limits.all},
             multicast=None if self.multicast is None else self.multicast.info(),
-            disk=dict(self.store.disk()),
+            disk=dict(self.store.disk_use()),
         )
 
     def outlook(self) -> Outlook:

@@ -185,7 +185,7 @@ class ExpressStore:
         in_order = (map(runs[rank].records.__getitem__, runs[rank].after(after, last)) for rank in sorted(runs))
         return chain.from_iterable(in_order)
 
-    def disk(self) -> Mapping[str, int]:
+    def disk_use(self) -> Mapping[str, int]:
         return {}
 
     def snapshot(self) -> MemorySnapshot:

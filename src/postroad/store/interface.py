@@ -152,7 +152,7 @@ class Store(Protocol):
     def damaged(self) -> Mapping[Key | str, str]:
         """Damaged records (by key) and state values (by name) that were found, with the reason."""
 
-    def disk(self) -> Mapping[str, int]:
+    def disk_use(self) -> Mapping[str, int]:
         """Bytes on the disk: of the `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
         `total` on the file system. Empty for a store in memory. Any thread may call this."""
 

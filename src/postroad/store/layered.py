@@ -217,7 +217,7 @@ class LayeredStore:
     def no_room(self) -> str | None:
         return self._database.no_room()
 
-    def disk(self) -> Mapping[str, int]:
+    def disk_use(self) -> Mapping[str, int]:
         return disk_use(self._database.file)
 
     def tidy(self, *, busy: bool = False) -> bool:
