@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Literal
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -57,8 +56,7 @@ def traffic(site: Site, stop: threading.Event) -> None:
 
 
 def take(browser: Browser, site: Site, directory: Path, name: str, path: str, width: int, dark: bool) -> Path:
-    scheme: Literal["dark", "light"] = "dark" if dark else "light"
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
     page = context.new_page()
     page.goto(site.url + path)
     file = directory / f"console-{name}.png"
