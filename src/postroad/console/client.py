@@ -16,6 +16,7 @@ from postroad.errors import AccessDenied
 from postroad.values.directory import DirectoryInfo
 from postroad.values.info import UserInfo
 from postroad.values.plain import from_json
+from postroad.values.resending import Resent
 from postroad.values.routes import Route
 
 PACKETS_AT_ONCE = 1000
@@ -89,6 +90,11 @@ class ManagerClient(HttpBackend):
         """The route if these links (`A-B`) were closed."""
         query = {"to": destination, "from": source, "without": ",".join(closed) or None}
         return from_json(Route, await self._calls.json("GET", "/route", query=query))
+
+    async def resend(self, name: str, lookup_ids: Sequence[int], to: str | None) -> list[Resent]:
+        order: dict[str, object] = {"lookup_ids": list(lookup_ids)} | ({} if to is None else {"to": to})
+        answer = await self._calls.json("POST", queue_path(name, "resend"), order, member="resent")
+        return [from_json(Resent, each) for each in answer]
 
     async def users(self) -> list[UserInfo]:
         return [from_json(UserInfo, each) for each in await self._calls.json("GET", "/users", member="users")]

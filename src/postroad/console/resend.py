@@ -1,7 +1,6 @@
 """Dead letters: in groups by reason and destination, and sent again.
 
-A letter leaves the dead-letter queue once its new message is durable. If the console stops in between, the letter is
-there and its message is sent: the same could be sent twice, but nothing is lost.
+The manager removes a letter in the commit that has its new message. If the console stops in between, the rest stays.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from dataclasses import dataclass, field
 from postroad.console.client import ManagerClient
 from postroad.console.jobs import Job
 from postroad.console.search import Row, row, scan
-from postroad.errors import MessageAlreadyReceived, MessageNotFound, PostroadError
-from postroad.message import Message
+from postroad.errors import PostroadError
 from postroad.received import ReceivedMessage
-from postroad.values.reading import SeekAction
 from postroad.values.trace import class_words
 
 SAMPLES = 3
 MAX_ERRORS = 20
+AT_ONCE = 100  # messages of one call
 
 
 @dataclass(slots=True)
@@ -66,32 +64,6 @@ def _count(groups: dict[tuple[str, str, str], Group], queue: str, message: Recei
         group.samples.append(row(message))
 
 
-def again(message: ReceivedMessage) -> Message:
-    """The same message, with a new id and its full time again."""
-    view = message.view
-    return Message(
-        message.body,
-        label=message.label,
-        priority=message.priority,
-        recoverable=message.delivery != "express",
-        body_type=message.body_type,
-        app_tag=message.app_tag,
-        correlation_id=message.correlation_id,
-        response_queue=message.response_queue,
-        admin_queue=message.admin_queue,
-        ack=view.ack_flags,
-        dead_letter=True,
-        extension=message.extension,
-    )
-
-
-async def send_again(client: ManagerClient, message: ReceivedMessage, to: str) -> None:
-    if message.delivery == "transactional":
-        await client.send_transactional(to, [again(message)])
-    else:
-        await client.send(to, [again(message)], None)
-
-
 async def resend_group(client: ManagerClient, job: Job, reason: str, destination: str, to: str, dry_run: bool) -> None:
     """Only letters that are there at the start: those that die again are not sent in circles."""
     chosen: list[int] = []
@@ -108,19 +80,14 @@ async def resend_group(client: ManagerClient, job: Job, reason: str, destination
     job.done = len(chosen) if dry_run else 0
     if dry_run:
         return
-    for lookup_id in chosen:
-        job.done += 1
-        try:
-            message = await client.lookup(job.queue, lookup_id, SeekAction.CURRENT, False, None)
-            await send_again(client, message, to or destination)
-            await client.lookup(job.queue, lookup_id, SeekAction.CURRENT, True, None)
-        except (MessageNotFound, MessageAlreadyReceived):
-            continue  # an operator was faster
-        except PostroadError as error:
-            if len(job.errors) < MAX_ERRORS:
-                job.errors.append(f"{lookup_id}: {error}")
-        else:
-            job.add(row(message))
+    for start in range(0, len(chosen), AT_ONCE):
+        batch = chosen[start : start + AT_ONCE]
+        for outcome in await client.resend(job.queue, batch, to or None):
+            if outcome.id is not None:
+                job.found += 1
+            elif len(job.errors) < MAX_ERRORS:
+                job.errors.append(f"{outcome.lookup_id}: {outcome.why}")
+        job.done += len(batch)
 
 
 def sorted_groups(groups: dict[tuple[str, str, str], Group]) -> list[Group]:
