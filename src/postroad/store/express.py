@@ -58,10 +58,27 @@ class _Run:
             while start < end and ids[start] not in records:
                 start += 1
             self.start = start
-        if end > 2 * len(records) + _SPARE:
-            self.ids = [each for each in islice(ids, start, None) if each in records]
-            self.start = 0
+        self._shrink()
         return record
+
+    def pop_first(self, lookup_ids: list[int]) -> bool:
+        """Removes the records with the lookup ids, if those are the first ones; else it changes nothing."""
+        records, ids = self.records, self.ids
+        start = self.start + len(lookup_ids)
+        if ids[self.start : start] != lookup_ids or not all(map(records.__contains__, lookup_ids)):
+            return False
+        for lookup_id in lookup_ids:
+            del records[lookup_id]
+        while ids[start] not in records:  # there is one more
+            start += 1
+        self.start = start
+        self._shrink()
+        return True
+
+    def _shrink(self) -> None:
+        if len(self.ids) > 2 * len(self.records) + _SPARE:
+            self.ids = [each for each in islice(self.ids, self.start, None) if each in self.records]
+            self.start = 0
 
     def after(self, after: int, last: int | None = None) -> Iterator[int]:
         """The lookup ids above `after`, up to and including `last`, ascending."""
@@ -128,11 +145,24 @@ class ExpressStore:
         with self._lock:
             self._delete(*key)
 
-    def delete_all(self, records: Iterable[Record]) -> None:
+    def delete_all(self, records: Sequence[Record]) -> None:
         """Removes those of the records that are there."""
         with self._lock:
-            for record in records:
-                self._delete(record.queue, record.lookup_id)
+            if not self._delete_first(records):
+                for record in records:
+                    self._delete(record.queue, record.lookup_id)
+
+    def _delete_first(self, records: Sequence[Record]) -> bool:
+        """Removes them if they are the first ones of a run, but not all of it, and never expire: as readers take
+        them."""
+        queue, lookup_id = records[0][:2] if records else (-1, 0)
+        run = self._queues.get(queue, {}).get(lookup_id >> PRIORITY_SHIFT)
+        if run is None or len(records) >= len(run.records):
+            return False
+        for record in records:
+            if record.queue != queue or record.expires_s:
+                return False
+        return run.pop_first([record.lookup_id for record in records])
 
     def set_state(self, name: str, value: bytes | None) -> None:
         """Sets a state value; None removes it."""

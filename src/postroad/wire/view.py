@@ -46,11 +46,33 @@ _TRAILERS = _MQ | _HH
 _Trailers = tuple[DebugHeader | None, SoapHeader | None, MultiQueueFormatHeader | None]
 _NO_TRAILERS: _Trailers = (None, None, None)
 
+# UserHeader.Flags and the names of the last packet that was read, and where those names are.
+_LAST_NAMES: list[tuple[bytes, tuple[int, int, int, int]]] = [(b"", (64, 64, 64, 64))]
+_LONG_NAMES = 1024  # bytes from the packet's start on: longer ones are not kept
+
 
 def has_expired(time_to_reach_queue: int, sent_time: int, now: float) -> bool:
     """[MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock ahead of ours does not make a message expire
     sooner."""
     return time_to_reach_queue != INFINITE and int(now) - sent_time > time_to_reach_queue
+
+
+def _names_of(data: bytes, flags: int, end: int) -> tuple[int, int, int, int]:
+    """Where DestinationQueue, AdminQueue and ResponseQueue begin, and where the last one ends."""
+    code = flags >> 10 & 7
+    if code not in DESTINATION_CODES:
+        raise RemoteProtocolError(f"destination queue type {code} is not defined", 60)
+    admin_at = direct_name_end(data, 64, end, "DestinationQueue") if code == 7 else 64 + QUEUE_CODE_SIZES[code]
+    code = flags >> 13 & 7
+    if code not in ADMIN_CODES:
+        raise RemoteProtocolError(f"administration queue type {code} is not defined", 60)
+    response_at = direct_name_end(data, admin_at, end, "AdminQueue") if code == 7 else admin_at + QUEUE_CODE_SIZES[code]
+    code = flags >> 16 & 7
+    if code == 7:
+        names_end = direct_name_end(data, response_at, end, "ResponseQueue")
+    else:
+        names_end = response_at + QUEUE_CODE_SIZES[code]
+    return 64, admin_at, response_at, names_end
 
 
 class MessageView:
@@ -104,23 +126,13 @@ class MessageView:
         if flags & _TH and not delivery:
             raise RemoteProtocolError("a transactional message must be recoverable", 60)
 
-        code = flags >> 10 & 7
-        if code not in DESTINATION_CODES:
-            raise RemoteProtocolError(f"destination queue type {code} is not defined", 60)
-        admin_at = direct_name_end(data, 64, end, "DestinationQueue") if code == 7 else 64 + QUEUE_CODE_SIZES[code]
-        code = flags >> 13 & 7
-        if code not in ADMIN_CODES:
-            raise RemoteProtocolError(f"administration queue type {code} is not defined", 60)
-        if code == 7:
-            response_at = direct_name_end(data, admin_at, end, "AdminQueue")
-        else:
-            response_at = admin_at + QUEUE_CODE_SIZES[code]
-        code = flags >> 16 & 7
-        if code == 7:
-            offset = direct_name_end(data, response_at, end, "ResponseQueue")
-        else:
-            offset = response_at + QUEUE_CODE_SIZES[code]
-        self._names = (64, admin_at, response_at, offset)
+        known, names = _LAST_NAMES[0]
+        if data[60 : names[3]] != known or names[3] > end:  # else they are checked: those of a queue's messages repeat
+            names = _names_of(data, flags, end)
+            if names[3] <= _LONG_NAMES:
+                _LAST_NAMES[0] = (data[60 : names[3]], names)
+        self._names = names
+        offset = names[3]
         if flags & _CQ:
             offset += 16
 

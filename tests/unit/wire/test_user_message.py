@@ -239,3 +239,26 @@ def test_the_message_of_v1() -> None:
     assert view.ack_flags == 0x05
     assert not view.recoverable
     assert not view.transactional
+
+
+def to_direct(name: str) -> bytes:
+    destination = QueueField(QueueCode.DIRECT, direct_name=name)
+    return replace(PLAIN, user=replace(PLAIN.user, destination_queue=destination)).encode()
+
+
+def test_packets_to_several_queues_in_turn_keep_their_own_names() -> None:
+    names = ["OS:a\\private$\\one", "OS:a\\private$\\two", "OS:a\\private$\\three", "OS:" + "long" * 300]
+    for name in (*names, *names, names[0], names[0]):
+        assert MessageView(to_direct(name)).destination_queue.direct_name == name
+
+
+def test_a_name_that_the_last_packet_had_still_has_to_fit_its_own_packet() -> None:
+    whole = to_direct("OS:a\\private$\\orders")
+    MessageView(whole)
+    end = 66 + len("OS:a\\private$\\orders\0") * 2
+    end += -end % 4
+    cut = bytearray(whole[:end])
+    cut[2] |= 0x10  # a SessionHeader of 16 bytes follows, where the name is
+    cut[8:12] = (end - 16).to_bytes(4, "little")
+    with pytest.raises(RemoteProtocolError, match="longer than its packet"):
+        MessageView(bytes(cut))
