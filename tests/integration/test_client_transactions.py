@@ -135,7 +135,7 @@ def test_a_transaction_of_its_own(qm: postroad.QueueManager, orders: postroad.Qu
     found = orders.receive_many(3, 0)
     assert [str(message.id) for message in found] == [alone, *several]
     marks = [
-        (shown["first_in_transaction"], shown["last_in_transaction"]) for shown in map(ReceivedMessage.json, found)
+        (shown["first_in_transaction"], shown["last_in_transaction"]) for shown in map(ReceivedMessage.describe, found)
     ]
     assert marks == [(True, True), (True, False), (False, True)]
 

@@ -44,7 +44,7 @@ def one_by_one(packet: bytes | None, reason: int) -> dict[str, object]:
         described = message.describe()
     except RemoteProtocolError as fault:
         return nothing | {ERROR: str(fault)}
-    text = message.text
+    text = message.text_or_none
     described |= {
         "body": message.body,
         "body_text": None if text is None else whole_text(text),
