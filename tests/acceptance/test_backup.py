@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import stat
@@ -160,6 +159,7 @@ def test_a_backup_is_private_and_replaces_nothing_by_accident(server: ServerProc
     again = postroad("backup", str(file), api=server.api)
     assert (again.code, file.read_bytes()) == (2, before)
     assert "exists already; --force replaces it" in again.last_error
+    postroad("send", ORDERS, "--body", "new", "--recoverable", api=server.api)
     assert postroad("backup", str(file), "--force", api=server.api).code == 0
     assert file.read_bytes() != before
     assert [path.name for path in file.parent.glob(".*")] == []
@@ -187,7 +187,8 @@ def test_an_interrupted_backup_leaves_no_file(server: ServerProcess, tmp_path: P
     directory = tmp_path / "backups"
     directory.mkdir()
     postroad("send", ORDERS, "--body", "x" * 100_000, "--recoverable", "--count", "500", api=server.api)
-    with subprocess.Popen([*POSTROAD, "--api", server.api, "backup", str(directory / "b")]) as process:
+    command = ["env", "--default-signal=INT", *POSTROAD, "--api", server.api, "backup", str(directory / "b")]
+    with subprocess.Popen(command) as process:
         deadline = time.monotonic() + PATIENCE_S
         while not list(directory.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -315,10 +316,7 @@ def test_a_store_that_was_closed_needs_its_database_alone(server: ServerProcess,
         assert second.ready["id"] == server.ready["id"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_file_that_may_not_be_read_is_named(file: Path, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    command = [*POSTROAD, "restore", str(file), "--data", str(tmp_path / "new")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, user=65534, cwd="/")
-    assert run.returncode == 1
-    assert "Permission denied" in run.stderr
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run = postroad("restore", str(tmp_path), "--data", str(tmp_path / "new"))
+    assert run.code == 1
+    assert run.last_error.startswith(f"postroad: {tmp_path}: ")

@@ -126,5 +126,5 @@ def test_status_shows_the_algorithms(server: ServerProcess) -> None:
     assert status["manager"]["messages_refused"] == {}
     assert (
         "security: accepts sha512, sha256 and aes256, aes192, aes128; encrypts with aes256"
-        in postroad("status", api=server.api).lines
+        in postroad("status", "--all", api=server.api).lines
     )

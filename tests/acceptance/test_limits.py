@@ -110,7 +110,7 @@ def test_one_address_cannot_take_all_connections(tmp_path: Path) -> None:
         assert all(is_closed(connection) for connection in opened[:40])
         assert all(is_open(connection) for connection in opened[40:])
         everybody_is_served(server)
-        shown = postroad("status", api=server.api).text
+        shown = postroad("status", "--all", api=server.api).text
         assert "connections_per_address 20 of 20" in shown
         assert "the limit connections_per_address of 20 was reached 40 times" in shown
 

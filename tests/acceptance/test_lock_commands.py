@@ -56,7 +56,7 @@ def test_who_has_locked_messages(alpha: Commands) -> None:
     assert told["lookup_ids"] == [message.lookup_id for message in locked]
     assert told["age_s"] >= 0
     assert told in [{**each, "age_s": told["age_s"], "silent_s": told["silent_s"]} for each in _locks(alpha)]
-    for command in (("lock", "list"), ("lock", "list", queue.name), ("status",)):
+    for command in (("lock", "list"), ("lock", "list", queue.name), ("status", "--all")):
         (line,) = [each for each in alpha.done(*command).lines if each.startswith(queue.name) and ME in each]
         assert str(locked[0].lookup_id) in line
     queue.settle(locked, delete=False)
@@ -99,7 +99,7 @@ def test_transactions_are_listed_and_aborted(alpha: Commands) -> None:
     assert told["owner"].endswith(ME)
     (status,) = alpha.done("status", "--json").objects
     assert [each["id"] for each in status["transactions"]] == [str(tx.id)]
-    assert any(line.startswith(str(tx.id)) and ME in line for line in alpha.done("status").lines)
+    assert any(line.startswith(str(tx.id)) and ME in line for line in alpha.done("status", "--all").lines)
     (held,) = alpha.done("lock", "list", queue.name, "--json").objects
     assert (held["kind"], held["transaction"]) == ("transaction", str(tx.id))
     kept = alpha.run("lock", "release", queue.name)

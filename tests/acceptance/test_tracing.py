@@ -11,8 +11,8 @@ import pytest
 import postroad
 from tests.commands import PATIENCE_S, ServerProcess, serving
 
-HOSTS = {"alpha": "127.0.0.51", "beta": "127.0.0.52"}
-PORT = 11851
+HOSTS = {"alpha": "127.0.0.61", "beta": "127.0.0.62"}
+PORT = 11861
 CONFIGURATION = r"""
 [manager]
 name = "{name}"
@@ -25,8 +25,8 @@ ping = false
 rpc = false
 api = 0
 [peers]
-"127.0.0.51" = {{ binary = {port} }}
-"127.0.0.52" = {{ binary = {port} }}
+"127.0.0.61" = {{ binary = {port} }}
+"127.0.0.62" = {{ binary = {port} }}
 [[queue]]
 path = 'private$\orders'
 [tracing]

@@ -67,7 +67,7 @@ COMMANDS = {
     "log-level": Source(
         "log_level",
         "log_level",
-        "Show how much a running manager logs, or change it until it stops or reads its configuration again.",
+        "Show how much a running manager logs, or change it until the manager stops or reads its configuration again.",
     ),
     "lock": Source("lock", "app", "List and release messages that clients have locked."),
     "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),

@@ -65,7 +65,8 @@ class Search:
     def trace(self) -> Trace:
         found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].kind]))
         findings = [finding for _, finding in found]
-        findings += self._left()
+        if not findings:
+            findings += self._left()
         if (passed := self._passed()) is not None:
             findings.insert(0, passed)
         if self._sent is not None:
@@ -116,7 +117,7 @@ class Search:
         return Finding(at, FindingKind.SENT.value, sentence, manager=str(view.source_queue_manager))
 
     def _left(self) -> Iterator[Finding]:
-        """What has left this manager is known for a while."""
+        """What has left this manager is known for a while. A copy or an acknowledgment says more."""
         for departure in self.core.departures.find(self._identifier):
             if departure.reason is None:
                 sentence = f"delivered: the next hop on the way to {departure.queue} has taken it"

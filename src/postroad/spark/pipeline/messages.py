@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ _BYTES = ("body", "correlation_id", "extension")
 def message_json(message: Message) -> dict[str, Any]:
     """The message as JSON-ready values. `read_message` is the inverse."""
     found: dict[str, Any] = {}
-    for name in Message.__dataclass_fields__:
+    for name in (each.name for each in fields(Message)):
         value = getattr(message, name)
         if isinstance(value, bytes):
             value = {"base64": b64encode(value).decode()}
