@@ -41,7 +41,7 @@ class MessageSource(DataSource):
             )
         return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
 
-    @without_traceback
+    # With its traceback: if this fails, Spark fails as well, and its message has our error in the traceback only.
     def streamReader(self, schema: StructType) -> StreamReader | RemoteStreamReader:  # noqa: N802
         options = stream_options(self.options)
         if options.rpc is None:
