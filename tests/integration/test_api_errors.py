@@ -232,7 +232,7 @@ def test_the_table_knows_every_error_by_itself_or_by_its_base() -> None:
     assert set(STATUSES) <= set(kinds)
     told_by_base = {each.__name__ for each in kinds if each not in STATUSES and status_of(each) != 400}
     clients_own = {"CannotSign", "ManagerUnavailable", "MessagesGone", "PipelineError"}  # no server raises them
-    clients_own |= {"SparkUnavailable"}
+    clients_own |= {"SparkUnavailable", "UnreadableBody"}
     clients_own |= {
         "AuthenticationFailed",
         "BindRefused",
