@@ -73,6 +73,12 @@ Master = Annotated[
         "--master", metavar="URL", help="Spark's master: local[4], spark://host:7077 ... This machine if absent."
     ),
 ]
+Down = Annotated[
+    list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
+]
+Cost = Annotated[
+    list[str] | None, typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now.")
+]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")]
 EnterpriseFile = Annotated[
     Path | None,
@@ -255,13 +261,8 @@ def retain(
 @app.command()
 def routes(
     enterprise: Annotated[Path, typer.Argument(metavar="ENTERPRISE", help="The directory's file.")],
-    down: Annotated[
-        list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
-    ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
-    ] = None,
+    down: Down = None,
+    cost: Cost = None,
     lake: Annotated[
         str | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
     ] = None,
@@ -293,13 +294,8 @@ def what_if(
     changed: Annotated[
         Path | None, typer.Argument(metavar="CHANGED", help="The file as it would be; else use --down and --cost.")
     ] = None,
-    down: Annotated[
-        list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
-    ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now."),
-    ] = None,
+    down: Down = None,
+    cost: Cost = None,
     lake: Annotated[
         str | None, typer.Option("--lake", metavar="DIR", help="Tables with the traffic; all pairs of sites if absent.")
     ] = None,

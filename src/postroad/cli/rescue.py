@@ -35,22 +35,21 @@ Where = Annotated[
     typer.Option("--where", metavar="EXPR", help="Messages that match, such as 'label == \"x\" and priority > 3'."),
 ]
 
+Lookups = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="The message with this lookup id; repeat it for more."
+    ),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every message.")]
+
 
 def move(
     context: Context,
     queue: QueueName,
     to: Annotated[str, typer.Argument(metavar="TO", help="The local queue that they move to.")],
-    lookup: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--lookup",
-            metavar="ID",
-            min=0,
-            max=MAX_LOOKUP_ID,
-            help="The message with this lookup id; repeat it for more.",
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
+    lookup: Lookups = None,
+    everything: Everything = False,
     where: Where = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which messages would move.")] = False,
 ) -> None:

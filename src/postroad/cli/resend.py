@@ -11,11 +11,11 @@ import typer
 
 from postroad.cli.context import Context
 from postroad.cli.lock import report_locked
-from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
+from postroad.cli.options import QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import count_text, print_json, print_line, print_table
 from postroad.cli.progress import Bar
-from postroad.cli.rescue import Where
+from postroad.cli.rescue import Everything, Lookups, Where
 
 if TYPE_CHECKING:
     from postroad import ReceivedMessage
@@ -31,17 +31,8 @@ def resend(
         str | None,
         typer.Option("--to", metavar="NAME", help="The new destination; without it, where each message was sent."),
     ] = None,
-    lookup: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--lookup",
-            metavar="ID",
-            min=0,
-            max=MAX_LOOKUP_ID,
-            help="The message with this lookup id; repeat it for more.",
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False,
+    lookup: Lookups = None,
+    everything: Everything = False,
     where: Where = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent where.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="The old messages stay.")] = False,

@@ -5,7 +5,7 @@ A carrier attaches itself to the core. The queues know no carrier by name, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,4 +100,4 @@ class Watcher:
 
     follow_up_failed: Callable[[str | None, Exception], None] = _ignore  # with the message's id, if it is about one
     withheld: Callable[[FormatName, str | None], None] = _ignore  # to a name, for a stranger at an address
-    removed: Callable[[Queue, Record, int, float], None] = _ignore
+    removed: Callable[[Queue, Sequence[Record], int, float], None] = _ignore  # all that leave at once

@@ -273,6 +273,8 @@ class Delivery:
         self.atomic.then(self._taken, queue, records, reason, now)
 
     def _taken(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        if not records:
+            return
         for record in records:
             packet = record.packet
             # The end of a dead letter was reported when it died.
@@ -281,8 +283,8 @@ class Delivery:
             if queue.is_outgoing or is_transactional(packet) or arrived_by_http(packet):
                 for carrier in self.queues.carriers:
                     self.try_after(packet, carrier.removed, queue, record, reason, now)
-            for watcher in self.watchers:
-                self.try_after(packet, watcher.removed, queue, record, reason, now)
+        for watcher in self.watchers:
+            self.try_after(records[0].packet, watcher.removed, queue, records, reason, now)
 
     def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """A reader has the messages. Those on their way to another manager have been deleted before they arrived."""

@@ -36,9 +36,9 @@ class Departures:
         """The next hop has taken them."""
         self._note(Departure(self.now, queue.name, None), [record.packet[_BOTH] for record in records])
 
-    def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """A message was received, or has left for another reason."""
-        self._note(Departure(now, queue.name, reason), [record.packet[_BOTH]])
+    def removed(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        """Messages were received, or have left for another reason."""
+        self._note(Departure(now, queue.name, reason), [record.packet[_BOTH] for record in records])
 
     def find(self, identifier: bytes) -> list[Departure]:
         """What is known of a message, by the bytes of its id: the source and the ordinal."""

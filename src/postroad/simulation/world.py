@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -132,9 +133,10 @@ class World:
         """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
         ledger = self.stage.ledger
 
-        def removed(queue: Queue, record: Record, reason: int, now: float) -> None:
+        def removed(queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
             if queue.properties.queue_type in (QueueType.OUTGOING, QueueType.PRIVATE, QueueType.SUBQUEUE):
-                ledger.ended(record.packet, reason)
+                for record in records:
+                    ledger.ended(record.packet, reason)
 
         node.core.watch(Watcher(removed=removed))
 

@@ -122,10 +122,13 @@ class TracedManager(Manager):
         with self._tracing.sending(str(destination), messages, self.clock()) as sending:
             return sending.sent(await super().send_transactional(destination, sending.messages, token))
 
-    def _removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
+    def _removed(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        if queue.properties.queue_type not in COPIES:
+            for record in records:
+                self._ended(queue, record, reason, now)
+
+    def _ended(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A reader has the message, or it died here: its way to this queue is a span, and its time in it is another."""
-        if queue.properties.queue_type in COPIES:
-            return
         view = MessageView(record.packet)
         carried = carried_by(view.extension, view.label)
         if carried is None:

@@ -36,7 +36,7 @@ def test_only_the_newest_are_remembered(harness: Harness, monkeypatch: pytest.Mo
     harness.send(ORDERS, *(Message(b"") for _ in range(4)))
     records = harness.queue(ORDERS).available(4)
     for record in records:
-        harness.manager.departures.removed(harness.queue(ORDERS), record, MessageClass.ACK_RECEIVE, harness.now)
+        harness.manager.departures.removed(harness.queue(ORDERS), [record], MessageClass.ACK_RECEIVE, harness.now)
     found = [harness.manager.departures.find(identifier(record.packet)) for record in records]
     assert [len(each) for each in found] == [0, 1, 1, 1]
     assert found[1] == [Departure(harness.now, ORDERS, MessageClass.ACK_RECEIVE)]

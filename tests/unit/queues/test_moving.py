@@ -45,7 +45,7 @@ def test_a_move_is_reported_to_nobody(harness: Harness) -> None:
     harness.send(ORDERS, Message(label="a", recoverable=True, admin_queue=ACKS, ack="full", dead_letter=True))
     acknowledged = harness.classes(ACKS)
     deleted: list[int] = []
-    harness.manager.watch(Watcher(removed=lambda queue, record, reason, now: deleted.append(reason)))
+    harness.manager.watch(Watcher(removed=lambda queue, records, reason, now: deleted.append(reason)))
     move(harness, ORDERS, OTHER)
     harness.tick()
     assert (harness.classes(ACKS), harness.labels(DEADLETTER), deleted) == (acknowledged, [], [])

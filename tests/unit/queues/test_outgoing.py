@@ -206,7 +206,7 @@ def test_hardening_counts_from_the_start_after_it(harness: Harness) -> None:
 def test_a_message_that_an_administrator_takes_was_deleted_before_it_arrived(harness: Harness) -> None:
     harness.send(ELSEWHERE, "a")
     reasons: list[int] = []
-    harness.manager.watch(Watcher(removed=lambda queue, record, reason, now: reasons.append(reason)))
+    harness.manager.watch(Watcher(removed=lambda queue, records, reason, now: reasons.extend([reason] * len(records))))
     harness.read(harness.open(ELSEWHERE, QueueAccess.RECEIVE_ADMIN))
     assert reasons == [0x8001]
     assert harness.queue(ELSEWHERE).count == 0

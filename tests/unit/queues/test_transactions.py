@@ -123,7 +123,7 @@ def test_nothing_happens_in_a_transaction_that_has_ended(harness: Harness, trans
 def test_what_is_received_is_gone_after_the_commit(harness: Harness, transaction: Transaction) -> None:
     harness.send_transactional(LEDGER, Message(label="a", admin_queue=ACKS, ack="receive"))
     reasons: list[int] = []
-    harness.manager.watch(Watcher(removed=lambda queue, record, reason, now: reasons.append(reason)))
+    harness.manager.watch(Watcher(removed=lambda queue, records, reason, now: reasons.extend([reason] * len(records))))
     harness.read(LEDGER, transaction=transaction)
     assert (reasons, harness.classes(ACKS), harness.queue(LEDGER).count) == ([], [], 1)
     commit(harness, transaction)
@@ -160,7 +160,7 @@ def test_what_is_moved_is_in_the_other_queue_after_the_commit(harness: Harness, 
 def test_everything_happens_in_the_order_of_the_calls(harness: Harness, transaction: Transaction) -> None:
     harness.send_transactional(LEDGER, "x", "y")
     taken: list[str] = []
-    harness.manager.watch(Watcher(removed=lambda queue, record, reason, now: taken.extend(labels([record]))))
+    harness.manager.watch(Watcher(removed=lambda queue, records, reason, now: taken.extend(labels(records))))
     harness.send(BOOKS, "1", transaction=transaction)
     harness.read(LEDGER, transaction=transaction)
     harness.send(BOOKS, "2", "3", transaction=transaction)
