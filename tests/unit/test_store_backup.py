@@ -96,7 +96,10 @@ def test_every_snapshot_under_load_is_one_whole_number_of_commits(tmp_path: Path
     writer = threading.Thread(target=commit)
     writer.start()
     try:
-        for _ in range(150):
+        taken = step = 0
+        while taken < 150 or step < 60:
+            taken += 1
+            assert writer.is_alive()
             snapshot = store.snapshot()
             step = int(snapshot.state().get("step", b"0"))
             numbers = sorted(each.lookup_id for page in snapshot.pages() for each in page)
@@ -106,7 +109,6 @@ def test_every_snapshot_under_load_is_one_whole_number_of_commits(tmp_path: Path
         stopping.set()
         writer.join()
         store.close()
-    assert step > 5
 
 
 def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
