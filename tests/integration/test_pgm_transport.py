@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 
 import pytest
 
@@ -113,6 +114,28 @@ def test_garbage_is_counted() -> None:
         await settle()
         assert (end.got, end.transport.malformed) == ([], 2)
         end.transport.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts them")
+def test_packets_that_find_a_full_buffer_are_counted_also_after_the_group_is_left() -> None:
+    async def run() -> None:
+        end = End(1, UDP)
+        assert end.transport.join(GROUP) is None
+        sender = End(2, UDP)
+        sent, large = 0, Outgoing(Kind.ODATA, bytes(60_000))
+        while not end.transport.overflowed and sent < 1000:  # nobody reads in between
+            sender.transport.send(GROUP, large)
+            sent += 1
+        assert 0 < end.transport.overflowed < sent
+        overflowed = end.transport.overflowed
+        end.transport.leave(GROUP)
+        assert end.transport.overflowed == overflowed
+        assert end.transport.join(GROUP) is None
+        assert end.transport.overflowed == overflowed
+        end.transport.close()
+        sender.transport.close()
 
     asyncio.run(run())
 

@@ -202,19 +202,21 @@ def flow(small: int, large: int, loss: float, rate_kb_s: int, directory: Path | 
         seconds = time.monotonic() - started
         dropped = stage.segment.stop_relay()
         wanted = [message.label for message in messages]
-        repaired = lost = 0
+        repaired = lost = overflowed = 0
         for member in receivers:
             result.judge(member, member.messages(), wanted)
             status = member.status()
             repaired += status["repaired"]
             lost += status["lost"] + status["unconfirmed"]
+            overflowed += status["overflowed"]
         if lost:
             result.contradictions.append(f"{lost} packets were lost")
         if loss and not repaired:
             result.contradictions.append("no packet was repaired")
         result.lines.append(
             f"loss {loss:.0%}: {small} x {SMALL} and {large} x {LARGE} bytes to {len(receivers)} receivers in "
-            f"{seconds:.0f} s; packets dropped {dropped}, repaired {repaired}, lost {lost}"
+            f"{seconds:.0f} s; packets dropped {dropped}, by full buffers {overflowed}, repaired {repaired}, "
+            f"lost {lost}"
         )
     return result
 
@@ -317,7 +319,8 @@ def forged(count: int, packets: int, loss: float, rate_kb_s: int, directory: Pat
             result.lines.append(
                 f"{member.name} beside {packets} forged packets: {memory_mb:.0f} MB before, "
                 f"{member.server.most_memory_mb:.0f} MB at the most, {member.server.memory_mb:.0f} MB after; lost "
-                f"{status['lost']}, claimed by forged sources {status['unconfirmed']}, repaired {status['repaired']}"
+                f"{status['lost']}, claimed by forged sources {status['unconfirmed']}, repaired {status['repaired']}, "
+                f"dropped by full buffers {status['overflowed']}"
             )
     return result
 

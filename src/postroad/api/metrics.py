@@ -138,6 +138,8 @@ def _multicast_metrics(info: MulticastInfo) -> Sequence[tuple[str, str, float]]:
         ("postroad_multicast_messages_refused_total", "Multicast messages that were not taken.", info.refused),
         ("postroad_multicast_packets_received_total", "Data packets received by multicast.", info.packets),
         ("postroad_multicast_packets_repaired_total", "Missed packets that came again.", info.repaired),
+        ("postroad_multicast_packets_malformed_total", "Packets that could not be read.", info.malformed),
+        ("postroad_multicast_packets_overflowed_total", "Packets that found a full receive buffer.", info.overflowed),
         ("postroad_multicast_packets_lost_total", "Missed packets that no source repaired.", info.lost),
         ("postroad_multicast_packets_unconfirmed", "Packets missing from sources without a message.", info.unconfirmed),
         ("postroad_multicast_naks_sent_total", "Requests for missed packets.", info.naks),

@@ -146,9 +146,10 @@ def _multicast_line(found: dict[str, Any]) -> str:
     if found["error"] is not None:
         return f"multicast: not available: {found['error']}"
     groups = ", ".join(each["address"] for each in found["groups"]) or "none"
+    full = f", {found['overflowed']} found the receive buffer full" if found["overflowed"] else ""
     return (
         f"multicast: from {found['address']}, groups {groups}, {count_text(found['sources'], 'source')}, "
-        f"{found['received']} received, {found['repaired']} repaired, {found['lost']} lost"
+        f"{found['received']} received, {found['repaired']} repaired, {found['lost']} lost{full}"
     )
 
 

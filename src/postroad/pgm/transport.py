@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from postroad.pgm.packet import Kind, MalformedPgm, Packet, decode
@@ -30,6 +31,8 @@ _IP_RETOPTS = 7  # Linux
 _ROUTER_ALERT = b"\x94\x04\0\0"  # [RFC 2113]
 _ALERTED = frozenset({Kind.SPM, Kind.NCF, Kind.RDATA})  # [RFC 3208] 8
 _SIOCGIFADDR = 0x8915
+_SO_RCVBUFFORCE = 33  # Linux: beyond net.core.rmem_max, with the capability NET_ADMIN
+_SO_MEMINFO, _DROPS = 55, 8  # Linux: an array of 32-bit counts, and where the dropped packets are in it
 _LINUX = sys.platform == "linux"
 
 # A packet, the address that it came from, and the group that it was sent to; None for one that was sent to us alone.
@@ -68,6 +71,7 @@ class PgmTransport:
         self.error: str | None = None
         self.malformed = 0
         self.unsent = 0
+        self._overflowed = 0  # of groups that were left
 
     @property
     def address(self) -> str | None:
@@ -112,7 +116,10 @@ class PgmTransport:
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-        if _LINUX:  # or it gets the packets of every group that anybody on this computer has joined
+        if _LINUX:
+            with suppress(PermissionError):
+                opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            # Or it gets the packets of every group that anybody on this computer has joined.
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         return opened
 
@@ -138,7 +145,13 @@ class PgmTransport:
         opened = self._groups.pop(group, None)
         if opened is not None:
             asyncio.get_running_loop().remove_reader(opened)
+            self._overflowed += _dropped(opened)
             opened.close()
+
+    @property
+    def overflowed(self) -> int:
+        """Packets that came while a receive buffer was full; 0 where the system does not say."""
+        return self._overflowed + sum(map(_dropped, self._groups.values()))
 
     # In
 
@@ -185,6 +198,13 @@ class PgmTransport:
     def _set_hops(self, hops: int) -> None:
         assert self._sender is not None
         self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, hops)
+
+
+def _dropped(opened: socket.socket) -> int:
+    if not _LINUX:
+        return 0
+    counts = opened.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * (_DROPS + 1))
+    return int(struct.unpack_from("=I", counts, 4 * _DROPS)[0])
 
 
 def _without_ip_header(data: bytes) -> bytes:

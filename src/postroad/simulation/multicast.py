@@ -47,6 +47,7 @@ class Host:
         self.cut_until = 0.0  # nothing gets to it or from it before
         self.address: str | None = f"10.9.0.{number}"
         self.error: str | None = None
+        self.malformed = self.overflowed = 0
         self.notices: list[tuple[str, Mapping[str, object]]] = []
         self.lost_before = self.unconfirmed_before = 0  # packets lost before it was started again
         self.restarts = 0

@@ -56,6 +56,14 @@ class Driver(Protocol):
     def error(self) -> str | None:
         """Why nothing can be sent, and what to do."""
 
+    @property
+    def malformed(self) -> int:
+        """Packets that cannot be read."""
+
+    @property
+    def overflowed(self) -> int:
+        """Packets that came while a receive buffer was full."""
+
     def send(self, group: str, out: Outgoing) -> None: ...
 
     def send_nak(self, group: str, nak: OutgoingNak) -> None: ...
@@ -420,6 +428,8 @@ class MulticastService:
             lost=counts.lost,
             unconfirmed=counts.unconfirmed,
             repaired=counts.repaired,
+            malformed=self.driver.malformed,
+            overflowed=self.driver.overflowed,
             naks=counts.naks,
             repairs_sent=self._repairs_sent + sum(each.counts.repairs for each in streams),
             forced=self._forced + sum(each.counts.forced for each in streams),

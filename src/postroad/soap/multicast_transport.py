@@ -76,6 +76,10 @@ class MulticastTransport:
     def malformed(self) -> int:
         return self._pgm.malformed
 
+    @property
+    def overflowed(self) -> int:
+        return self._pgm.overflowed
+
     def send(self, group: str, out: Outgoing) -> None:
         self._pgm.send(group, out)
 

@@ -182,7 +182,8 @@ class GroupInfo:
 class MulticastInfo:
     """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
     messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as
-    in GroupInfo; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
+    in GroupInfo; `malformed` cannot be read; `overflowed` came while the receive buffer was full, whether they were
+    repaired or not; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
     early."""
 
     address: str | None
@@ -196,6 +197,8 @@ class MulticastInfo:
     lost: int = 0
     unconfirmed: int = 0
     repaired: int = 0
+    malformed: int = 0
+    overflowed: int = 0
     naks: int = 0
     repairs_sent: int = 0
     forced: int = 0
