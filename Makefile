@@ -26,7 +26,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast bench-console
 .PHONY: test-s3 torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
@@ -180,6 +180,10 @@ torture-multicast: install
 # PGM beside libpgm, if it is installed (libpgm-dev on Debian). Needs root for network namespaces.
 bench-multicast: install
 	$(BIN)/python -m benchmarks.multicast
+
+# The console with 2,000 queues and a million messages, and the manager's rate beside it.
+bench-console: install
+	$(BIN)/python -m benchmarks.console
 
 # Spark jobs against a ledger while drivers and the manager are killed, on one machine and on a cluster. Takes long.
 torture-pipeline: install

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from postroad.console.client import ManagerClient
 from postroad.console.jobs import Job
-from postroad.console.search import Row, row, scan
+from postroad.console.search import Reader, Row, row, scan
 from postroad.errors import PostroadError
 from postroad.received import ReceivedMessage
 from postroad.values.trace import class_words
@@ -39,11 +38,11 @@ def group_key(message: ReceivedMessage) -> tuple[str, str]:
     return message.class_name, message.destination_queue or ""
 
 
-async def count_groups(client: ManagerClient, job: Job, queue: str, groups: dict[tuple[str, str, str], Group]) -> None:
+async def count_groups(reader: Reader, job: Job, queue: str, groups: dict[tuple[str, str, str], Group]) -> None:
     """Adds the groups of one dead-letter queue while it reads; `groups` can be shown meanwhile."""
     inner = Job("count", "", job.manager, queue)
     try:
-        await scan(client, inner, lambda message: True, lambda message: _count(groups, queue, message, job))
+        await scan(reader, inner, lambda message: True, lambda message: _count(groups, queue, message, job))
     finally:
         job.total = (job.total or 0) + inner.done
 
@@ -64,7 +63,7 @@ def _count(groups: dict[tuple[str, str, str], Group], queue: str, message: Recei
         group.samples.append(row(message))
 
 
-async def resend_group(client: ManagerClient, job: Job, reason: str, destination: str, to: str, dry_run: bool) -> None:
+async def resend_group(reader: Reader, job: Job, reason: str, destination: str, to: str, dry_run: bool) -> None:
     """Only letters that are there at the start: those that die again are not sent in circles."""
     chosen: list[int] = []
     counted = Job("count", "", job.manager, job.queue)
@@ -75,14 +74,14 @@ async def resend_group(client: ManagerClient, job: Job, reason: str, destination
             job.add(row(message))
         job.done = counted.done
 
-    await scan(client, counted, lambda message: group_key(message) == (reason, destination), choose)
+    await scan(reader, counted, lambda message: group_key(message) == (reason, destination), choose)
     job.total = len(chosen)
     job.done = len(chosen) if dry_run else 0
     if dry_run:
         return
     for start in range(0, len(chosen), AT_ONCE):
         batch = chosen[start : start + AT_ONCE]
-        for outcome in await client.resend(job.queue, batch, to or None):
+        for outcome in await reader.client.resend(job.queue, batch, to or None):
             if outcome.id is not None:
                 job.found += 1
             elif len(job.errors) < MAX_ERRORS:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroad.console.client import ManagerClient
+from postroad.console.search import Reader
 from postroad.console.sessions import Access, Session
 from postroad.console.watch import Watch
 from postroad.errors import PostroadError
@@ -109,6 +110,9 @@ class Visit:
 
     async def client(self) -> ManagerClient:
         return (await self.access()).client
+
+    async def reader(self) -> Reader:
+        return Reader(await self.client(), self.watch.is_busy)
 
     async def queues(self) -> list[QueueInfo]:
         """What this user may see. An administrator gets what the console remembers, if it is fresh."""

@@ -19,6 +19,7 @@ from postroad.values.info import ManagerInfo, QueueInfo
 SAMPLE_S = 5.0
 COST = 20  # times as long as the last answer took is the shortest pause
 MAX_PAUSE_S = 30.0
+BUSY_PER_S = 100.0  # messages that come and go: from here on the manager's own work comes first
 KEPT = 720  # samples: an hour
 MAX_SERIES = 20_000  # queues with a history
 
@@ -78,6 +79,11 @@ class Watch:
         self._own = credentials
         self._client = ManagerClient(url, credentials)
         self._asked = asyncio.Event()
+
+    def is_busy(self) -> bool:
+        """Whether many messages came or left between the last two samples. So long as nobody knows, it is."""
+        latest = rates([*self.totals][-2:])
+        return not latest or latest[0].into + latest[0].out > BUSY_PER_S
 
     @property
     def title(self) -> str:

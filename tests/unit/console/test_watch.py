@@ -80,3 +80,12 @@ def test_charts_escape_their_texts() -> None:
 )
 def test_numbers_for_people(written: str, expected: str) -> None:
     assert written == expected
+
+
+def test_a_manager_is_busy_while_messages_come_or_go_and_until_one_knows() -> None:
+    watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
+    found = [watch.is_busy()]
+    for at, messages, added in ((0, 0, 0), (10, 0, 0), (20, 2000, 2000), (30, 0, 2000), (40, 0, 2010)):
+        watch.record(float(at), [replace(QUEUE, messages=messages, messages_in=added)])
+        found.append(watch.is_busy())
+    assert found == [True, True, False, True, True, False]

@@ -18,7 +18,7 @@ async def show(visit: Visit) -> Response:
     """Each load counts anew; a refresh of the page shows the count that runs."""
     job = visit.session.jobs.get(visit.query.text("job"))
     is_fragment = bool(visit.request.headers.get("x-fragment"))
-    client = await visit.client()
+    reader = await visit.reader()
     if job is None or job.kind != "groups":
         queues = {each.path: each for each in await visit.queues() if each.path in DEAD_LETTERS}
         groups: dict[tuple[str, str, str], Group] = {}
@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Response:
 
         async def work(job: Job) -> None:
             for name in queues:
-                await count_groups(client, job, name, groups)
+                await count_groups(reader, job, name, groups)
 
         visit.session.jobs.start(job, work)
         assert job.task is not None
@@ -42,13 +42,13 @@ async def resend(visit: Visit, form: Form) -> Response:
     if queue not in DEAD_LETTERS:
         raise BadRequest(f"queue: must be {' or '.join(DEAD_LETTERS)}, got {queue!r}")
     to, dry_run = form.text("to"), form.text("how") != "send"
-    client = await visit.client()
+    reader = await visit.reader()
     what = "Dry run: what would be sent again" if dry_run else "Send again"
     job = Job("dry-run" if dry_run else "resend", f"{what} from {queue.removeprefix('system$')}", visit.index, queue)
     job.facts = {"reason": reason, "destination": destination, "to": to or destination}
 
     async def work(job: Job) -> None:
-        await resend_group(client, job, reason, destination, to, dry_run)
+        await resend_group(reader, job, reason, destination, to, dry_run)
         visit.changed()
 
     visit.session.jobs.start(job, work)

@@ -128,7 +128,7 @@ async def search(visit: Visit, form: Form) -> Response:
         match = matcher(*conditions.values())
     except IllegalExpression as error:
         return await _search_page(visit, form, str(error))
-    client = await visit.client()
+    reader = await visit.reader()
     name = form.text("name")
     job = Job("search", f"Search in {name}", visit.index, name)
     job.facts = {key: value for key, value in conditions.items() if value}
@@ -138,7 +138,7 @@ async def search(visit: Visit, form: Form) -> Response:
             job.ids.append(message.lookup_id)
             job.add(row(message))
 
-        await scan(client, job, match, found)
+        await scan(reader, job, match, found)
 
     visit.session.jobs.start(job, work)
     return visit.go(visit.url("job", id=job.id))

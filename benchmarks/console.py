@@ -1,0 +1,263 @@
+"""The console with many queues and a million messages: how fast its pages are, how long a search takes, and what both
+cost the manager, whose rate is measured in turns with and without them. Run by `make bench-console`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from urllib.parse import quote, urlencode
+
+import postroad
+from benchmarks.harness import print_table, process_cpu_s
+
+BACKLOG, TRAFFIC = r"private$\backlog", r"private$\traffic"
+BATCH = 100
+FILLED_AT_ONCE = 1000
+TURN_S = 5.0
+TURNS = 4
+PAGES_EVERY_S = 5.0  # as the live parts of an open page
+CONFIGURATION = """
+[manager]
+name = "bench"
+data = "data"
+[listen]
+host = "127.0.0.1"
+binary = false
+ping = false
+http = false
+rpc = false
+api = 0
+console = 0
+"""
+
+
+class Browser:
+    """One session of the console, without a screen."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._cookie = ""
+
+    def get(self, path: str) -> str:
+        return self._ask("GET", path)[1]
+
+    def post(self, path: str, form: dict[str, str], page: str) -> str:
+        """Where the console goes on to; `page` has the form."""
+        found = re.search(r'name="csrf"[^>]*?(?:value|content)="([^"]+)"', page)
+        assert found is not None
+        return self._ask("POST", path, urlencode(form | {"csrf": found[1]}))[0]
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[str, str]:
+        connection = http.client.HTTPConnection(self._address, timeout=600)
+        headers = {"Cookie": self._cookie, "Content-Type": "application/x-www-form-urlencoded"}
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status < 400, (method, path, answer.status, text[:500])
+        if cookie := answer.getheader("set-cookie"):
+            self._cookie = cookie.partition(";")[0]
+        return answer.getheader("location", ""), text
+
+
+class Search:
+    """A search through the whole backlog that finds a hundredth of it."""
+
+    def __init__(self, browser: Browser, messages: int) -> None:
+        self._browser = browser
+        self._messages = messages
+        name = quote(BACKLOG)
+        page = browser.get(f"/0/search?name={name}")
+        form = {"name": BACKLOG, "label": "", "id": "", "class": "", "body": "number 77 ", "where": ""}
+        self.address = browser.post("/0/search", form, page)
+        self.began = time.perf_counter()
+
+    def look(self) -> str:
+        return self._browser.get(self.address)
+
+    @property
+    def is_running(self) -> bool:
+        return "data-done" not in self.look()
+
+    def wait(self) -> float:
+        while self.is_running:
+            time.sleep(0.5)
+        assert f"{self._messages // 100:,}" in self.look(), self.look()
+        return time.perf_counter() - self.began
+
+    def cancel(self) -> float:
+        began = time.perf_counter()
+        page = self.look()
+        found = re.search(r'action="([^"]*cancel[^"]*)"', page)
+        assert found is not None, page
+        self._browser.post(found[1], {"id": self.address.partition("id=")[2]}, page)
+        assert not self.is_running
+        return time.perf_counter() - began
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[tuple[int, str, str]]:
+    """The process id of a manager, the address of its API, and that of its console."""
+    file = directory / "bench.toml"
+    file.write_text(CONFIGURATION)
+    command = [sys.executable, "-m", "postroad", "serve", "-c", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        listen = json.loads(server.stdout.readline())["listen"]
+        try:
+            yield server.pid, listen["api"], listen["console"]
+        finally:
+            server.terminate()
+
+
+def fill(api: str, queues: int, messages: int) -> None:
+    with postroad.connect(f"http://{api}") as manager:
+        manager.create_queue(TRAFFIC)
+        manager.create_queue(BACKLOG)
+        for number in range(queues - 2):
+            manager.create_queue(rf"private$\queue{number:05}")
+        backlog = manager.queue(BACKLOG)
+        for first in range(0, messages, FILLED_AT_ONCE):
+            backlog.send(
+                [
+                    postroad.Message(f"number {n % 100} {'x' * 180}", label=f"order {n}", recoverable=True)
+                    for n in range(first, min(first + FILLED_AT_ONCE, messages))
+                ]
+            )
+
+
+def measure_traffic() -> None:
+    """A client that sends and receives in batches: for every line, the rate of the seconds that it names."""
+    with postroad.connect(f"http://{sys.argv[2]}") as manager:
+        queue = manager.queue(TRAFFIC)
+        batch = [postroad.Message(b"x" * 1024, recoverable=True) for _ in range(BATCH)]
+        print("ready", flush=True)
+        for line in sys.stdin:
+            began, done, seconds = time.perf_counter(), 0, float(line)
+            while time.perf_counter() - began < seconds:
+                queue.send(batch)
+                done += len(queue.receive_many(BATCH))
+            print(done / (time.perf_counter() - began), flush=True)
+
+
+class Traffic:
+    def __init__(self, api: str, pid: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.console", "--traffic", api]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._pid = pid
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def rate(self, seconds: float) -> tuple[float, float]:
+        """Messages a second, and microseconds of the manager's processor time for each."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        used = process_cpu_s(self._pid)
+        print(seconds, file=self._process.stdin, flush=True)
+        rate = float(self._process.stdout.readline())
+        return rate, (process_cpu_s(self._pid) - used) / (rate * seconds) * 1e6
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@contextmanager
+def repeated(step: Callable[[], object], pause_s: float) -> Iterator[None]:
+    """In the background, until the end."""
+    end = threading.Event()
+
+    def run() -> None:
+        while not end.is_set():
+            step()
+            end.wait(pause_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    end.set()
+    thread.join()
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--traffic"]:
+        measure_traffic()
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queues", type=int, default=2000)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch)) as (pid, api, console):
+        fill(api, arguments.queues, arguments.messages)
+        browser = Browser(console)
+        pages = {
+            "overview": "/",
+            "queues": "/0/queues",
+            "messages of the long queue": f"/0/messages?name={quote(BACKLOG)}",
+        }
+        rows = []
+        for name, path in pages.items():
+            times = [timed(lambda path=path: browser.get(path)) for _ in range(6)]  # type: ignore[misc]
+            rows.append((f"{name}: first, then", f"{times[0]:.2f} s, {median(times[1:]):.2f} s"))
+        search = Search(browser, arguments.messages)
+        rows.append(("search without other work", f"{search.wait():.0f} s"))
+        search = Search(browser, arguments.messages)
+        time.sleep(0.2)
+        rows.append(("cancel of a search", f"{search.cancel():.2f} s"))
+        rows += beside(Traffic(api, pid), browser, arguments.messages)
+    print_table(
+        f"The console with {arguments.queues:,} queues and {arguments.messages:,} messages",
+        ("", "figure"),
+        rows,
+        "Rates are the best of their turns; without, with open pages, and with a search take turns.",
+    )
+
+
+def beside(traffic: Traffic, browser: Browser, messages: int) -> list[tuple[str, str]]:
+    """What the manager does beside the console."""
+    found: dict[str, list[tuple[float, float]]] = {"without": [], "open pages": [], "a search": []}
+
+    def look() -> None:
+        browser.get("/")
+        browser.get("/0/queues")
+
+    traffic.rate(2 * TURN_S)  # the console has seen that the manager is busy
+    for _ in range(TURNS):
+        found["without"].append(traffic.rate(TURN_S))
+        with repeated(look, PAGES_EVERY_S):
+            found["open pages"].append(traffic.rate(TURN_S))
+        search = Search(browser, messages)
+        found["a search"].append(traffic.rate(TURN_S))
+        if search.is_running:
+            search.cancel()
+    search = Search(browser, messages)
+    with repeated(lambda: traffic.rate(1), 0):
+        whole = search.wait()
+    traffic.close()
+    best = {name: (max(rate for rate, _ in each), min(us for _, us in each)) for name, each in found.items()}
+    rows = [
+        (f"messages/s, {name}", f"{rate:,.0f}: {rate / best['without'][0]:.2f}; CPU {us:.0f} us")
+        for name, (rate, us) in best.items()
+    ]
+    return [*rows, ("search beside it", f"{whole:.0f} s")]
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
