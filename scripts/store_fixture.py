@@ -280,9 +280,9 @@ def make(directory: Path, stack: ExitStack) -> dict[str, Any]:
 
 
 def fill_queues(alpha: Served) -> None:
-    attributes = {"journal": True, "quota_kb": 4096, "journal_quota_kb": 2048, "label": "Orders", "privacy": "body"}
+    attributes = {"journal": True, "quota_kb": 4096, "journal_quota_kb": 2048, "label": "Orders"}
     alpha.call("POST", "queues", {"path": ORDERS, "abort_limit": 5, **attributes})
-    alpha.call("POST", "queues", {"path": r"private$\signed", "authenticate": True, "transactional": True})
+    alpha.call("POST", "queues", {"path": r"private$\sealed", "privacy": "body", "authenticate": True})
     alpha.send(ORDERS, *(message(f"taken {number}") for number in range(2)))
     alpha.call("POST", f"queues/{in_url(ORDERS)}/receive?count=2&timeout=0")  # to the queue's journal
     alpha.send(ORDERS, *(message(f"priority {priority}", priority=priority) for priority in range(8)))

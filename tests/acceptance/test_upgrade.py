@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from postroad.store import open_store
 from scripts import store_fixture
 from scripts.store_fixture import CARRIED, DELIVERIES, HOLDER, LEDGER, ORDERS, Served, batch_labels, describe, in_url
 
@@ -70,9 +70,9 @@ def assert_holds(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def test_the_store_has_something_of_everything(directory: Path, expected: dict[str, Any]) -> None:
-    with sqlite3.connect(directory / "alpha" / "store.sqlite") as database:
-        states = [name for (name,) in database.execute("SELECT name FROM state")]
-    database.close()
+    store = open_store(directory / "alpha")
+    states = store.state()
+    store.close()
     assert {each for each in STATES if not any(name.startswith(each) for name in states)} == set()
     queues = expected["alpha"]["queues"].values()
     filled = {each["type"] for each in queues if each["messages"]}
