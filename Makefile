@@ -67,6 +67,7 @@ test: $(TEST_STAMP)
 
 # Everything: simulation seeds, Spark, tutorial, demo. Also checks docs/conformance.md.
 test-all: install
+	$(BIN)/python -m scripts.spark_archive
 	$(BIN)/python -m $(PYTEST) $(ALL)
 
 # Lines and branches of the rooms with a threshold.
@@ -81,6 +82,7 @@ coverage: install
 test-ci: PASSED := --conformance-passed=build/passed.txt
 test-ci: install
 	rm -f build/passed.txt
+	$(BIN)/python -m scripts.spark_archive
 	$(MAKE) coverage PASSED=$(PASSED)
 	$(BIN)/python -m $(PYTEST) $(COVERED:%=--deselect=%) $(PASSED) $(ALL)
 

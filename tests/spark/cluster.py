@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from postroad.spark.java import cache_directory, java_home, spark_home
+from postroad.spark.java import archive_options, cache_directory, java_home, spark_home
 
 PATIENCE_S = 120
 HOST = "127.0.30.1"
@@ -43,6 +43,9 @@ class Daemon:
 
     def __init__(self, log: Path, kind: str, *arguments: str, hidden: Path | None = None) -> None:
         variables = environment()
+        options = archive_options(cache_directory(), variables, Path(pyspark.__file__).parent)
+        if "SharedArchiveFile" in options:  # for the executors of workers too; daemons are killed, and write none
+            variables["JAVA_TOOL_OPTIONS"] = options
         program = Path(variables["SPARK_HOME"], "bin", "spark-class")
         command = [str(program), f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0", *arguments]
         if hidden is not None:  # in its place, the process sees an empty disk of its own

@@ -33,8 +33,8 @@ SMALL = 100_000  # new packets, up to which QUICK pays
 SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
+QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -441,22 +441,26 @@ def _levels(given: list[str] | None) -> list[ServiceLevel]:
 
 
 def _session(name: str, master: str | None, given: dict[str, str], *, small: bool = False) -> SparkSession:
-    from postroad.spark import session
+    from postroad.spark.session import JAVA_OPTIONS, session
 
-    _quiet()
     settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    options = _quiet()
     if small and (master is None or master.startswith("local")):
         settings |= QUICK
-    return session(f"postroad {name}", master, settings=settings | given)
+        options += QUICK_JAVA
+    options.append(given.get(JAVA_OPTIONS, ""))
+    return session(f"postroad {name}", master, settings=settings | given | {JAVA_OPTIONS: " ".join(options).strip()})
 
 
-def _quiet() -> None:
-    """Spark logs at its start, before a setting of the session can prevent it."""
+def _quiet() -> list[str]:
+    """Options of Java: Spark logs at its start, before a setting of the session can prevent it."""
     import os
     from importlib.resources import files
 
     if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
-        os.environ["SPARK_CONF_DIR"] = str(files("postroad.spark.pipeline").joinpath("conf"))
+        file = files("postroad.spark.pipeline").joinpath("conf", "log4j2.properties")
+        return [f"-Dlog4j2.configurationFile={quote(str(file))}"]
+    return []
 
 
 def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:

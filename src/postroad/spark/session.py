@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from postroad.errors import SparkUnavailable
-from postroad.spark.java import cache_directory, java_home, spark_home
+from postroad.spark.java import archive_options, cache_directory, java_home, spark_home
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -27,6 +27,7 @@ _LOCAL_SETTINGS = {
     ),
 }
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DROPPED: WeakKeyDictionary[SparkContext, Accumulator[int]] = WeakKeyDictionary()
 
 
@@ -39,10 +40,14 @@ def session(name: str, master: str | None = None, *, settings: Mapping[str, str]
     require_pyspark()
     local = (master or LOCAL).startswith("local")
     prepare(local=local)
+    import pyspark
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master or LOCAL)
-    for key, value in {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **(settings or {})}.items():
+    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **(settings or {})}
+    archive = archive_options(cache_directory(), os.environ, Path(pyspark.__file__).parent)
+    chosen[JAVA_OPTIONS] = f"{archive} {chosen.get(JAVA_OPTIONS, '')}".strip()
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())
 
