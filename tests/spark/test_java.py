@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -127,3 +128,57 @@ def test_without_pyspark_the_sentence_says_what_to_install() -> None:
         "try:\n    s.session('x')\nexcept Exception as fault:\n    print(type(fault).__name__, fault)\n"
     )
     assert ran(program).strip() == "SparkUnavailable pyspark is not installed; run pip install 'postroad[spark]'"
+
+
+@pytest.fixture
+def archive_environment(tmp_path: Path) -> dict[str, str]:
+    """With a Java, and the SPARK_HOME in the cache."""
+    home = runtime(tmp_path / "java")
+    (tmp_path / "pyspark" / "jars").mkdir(parents=True)
+    spark = java.spark_home(tmp_path / "cache", tmp_path / "pyspark")
+    return {"JAVA_HOME": str(home), "SPARK_HOME": str(spark)}
+
+
+def archive_option(tmp_path: Path, environment: dict[str, str]) -> list[str]:
+    return shlex.split(java.archive_options(tmp_path / "cache", environment, tmp_path / "pyspark"))
+
+
+def test_the_first_session_writes_an_archive_of_classes_and_later_ones_use_it(
+    tmp_path: Path, archive_environment: dict[str, str]
+) -> None:
+    _, writes = archive_option(tmp_path, archive_environment)
+    name, _, file = writes.partition("=")
+    assert (name, Path(file).parent) == ("-XX:ArchiveClassesAtExit", tmp_path / "cache")
+    Path(file).write_bytes(b"\xa8\xba\x0b\xf0 classes")
+    assert archive_option(tmp_path, archive_environment)[1] == f"-XX:SharedArchiveFile={file}"
+    os.utime(tmp_path / "pyspark" / "jars", (1, 1))
+    assert archive_option(tmp_path, archive_environment)[1] != f"-XX:SharedArchiveFile={file}", "other jars"
+
+
+def test_an_archive_that_is_being_written_is_left_alone_and_one_that_was_cut_off_is_written_again(
+    tmp_path: Path, archive_environment: dict[str, str]
+) -> None:
+    _, writes = archive_option(tmp_path, archive_environment)
+    file = Path(writes.partition("=")[2])
+    file.write_bytes(bytes(100))
+    assert archive_option(tmp_path, archive_environment) == []
+    os.utime(file, (1, 1))
+    assert archive_option(tmp_path, archive_environment)[1] == writes
+
+
+def test_archives_that_nobody_used_for_long_go(tmp_path: Path, archive_environment: dict[str, str]) -> None:
+    old, new = tmp_path / "cache" / "classes-1.jsa", tmp_path / "cache" / "classes-2.jsa"
+    for each in (old, new):
+        each.write_bytes(b"x")
+    os.utime(old, (1, 1))
+    archive_option(tmp_path, archive_environment)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "given", [{"SPARK_CONF_DIR": "/etc/spark"}, {"SPARK_HOME": "/opt/spark"}, {"JAVA_HOME": "/no"}]
+)
+def test_there_is_no_archive_where_the_user_has_set_what_is_on_the_class_path(
+    tmp_path: Path, archive_environment: dict[str, str], given: dict[str, str]
+) -> None:
+    assert archive_option(tmp_path, archive_environment | given) == []

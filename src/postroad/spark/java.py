@@ -83,7 +83,7 @@ def archive_options(cache: Path, environment: Mapping[str, str], pyspark: Path) 
     try:
         jars, java = pyspark / "jars", program.resolve()
         stamps = [f"{each} {each.stat().st_mtime_ns}" for each in (java, jars)]
-        archive = cache / _ARCHIVE.replace("*", _mark(Path(*stamps, str(home))))
+        archive = cache / _ARCHIVE.replace("*", _mark(f"{home} {stamps}"))
         option = _archive_option(archive)
         return f"{_NO_NOTES} {shlex.quote(option)}" if option else ""
     except OSError:
@@ -178,8 +178,8 @@ def _write_links(place: Path, pyspark: Path) -> None:
         (place / name).symlink_to(pyspark / name)
 
 
-def _mark(path: Path) -> str:
-    return sha256(str(path).encode()).hexdigest()[:16]
+def _mark(what: Path | str) -> str:
+    return sha256(str(what).encode()).hexdigest()[:16]
 
 
 def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
