@@ -160,7 +160,7 @@ def test_a_local_lake_that_the_workers_do_not_see_is_refused(manager: Manager, t
         pipeline = Pipeline(here, manager.api, on_cluster())
         refused = pipeline("run", "--lake", str(here / "lake"), "--master", master)
     assert refused.code == 1
-    assert f"{here}/lake is not on every worker of {master}" in refused.last_error
+    assert f"{here}/lake is not on every worker of {master}" in refused.errors
     assert not list((here / "lake").glob("bronze/**/*.parquet"))
     with client.connect(manager.api) as connected:
         assert connected.queue(r"private$\orders").info().messages == MESSAGES
