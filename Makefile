@@ -19,7 +19,7 @@ HOSTILE_SECONDS ?= 1800
 # More workers than cores, because many tests wait. Not as many where one of them has a Java runtime beside it.
 PYTEST := pytest --dist loadfile --no-loadscope-reorder
 FAST := -n 4 -m "not slow"
-ALL := -n 3 --conformance-check=docs/conformance.md
+ALL := -n 3 -m "not long" --durations=20 --conformance-check=docs/conformance.md
 # What measures the rooms with a threshold: their own tests. Tracing doubles the time of a test, so the others go without.
 COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messages api_ranges api_rights \
 	binary_ports client_transactions manager_waits queue_model queue_properties server_keys slow_peers \
@@ -189,6 +189,7 @@ bench-console: install
 
 # Spark jobs against a ledger while drivers and the manager are killed, on one machine and on a cluster. Takes long.
 torture-pipeline: install
+	$(BIN)/python -m pytest -m long tests/spark
 	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5
 	$(BIN)/python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5 --workers 3
 

@@ -1,5 +1,6 @@
-"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`. And what
-the workers of a parallel run share out: the longest files first, and all that use the Spark session to one of them.
+"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`. Which ones
+`make test-all` leaves to `make torture-pipeline`: the tests of another table, marked `long`. And what the workers of a
+parallel run share out: the longest files first, and all that use the Spark session to one of them.
 
 A test file belongs here if it takes more than ten seconds of processor time and a quicker file makes the same promise
 in short. What `make test` keeps of the processes: serving, sending and receiving in `acceptance/test_serve.py`, three
@@ -52,6 +53,11 @@ SLOW = {
     "packaging": "checkers of other projects, builds of packages, and servers; a minute",
 }
 
+LONG = {
+    "spark/test_incremental_gold.py::test_pieces_and_kills_make_the_same_tables_as_one_rebuild": "many runs; 110 s",
+    "spark/test_remote_killed.py::test_the_server_and_the_driver_are_killed_once": "sessions of Spark that die; 70 s",
+}
+
 # The work that takes longest, the longest first: in the place that their names give them, some files would run at the
 # end, beside workers that have nothing left to do. The first one stands for all that share the Spark session.
 LONGEST = (
@@ -91,6 +97,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if TESTS in item.path.parents and is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+            if f"{item.path.relative_to(TESTS)}::{item.name.partition('[')[0]}" in LONG:
+                item.add_marker(pytest.mark.long)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]

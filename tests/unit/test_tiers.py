@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import tiers
-from tests.tiers import LONGEST, SLOW, SPARK, TESTS, is_slow, order, scope
+from tests.tiers import LONG, LONGEST, SLOW, SPARK, TESTS, is_slow, order, scope
 
 DAILY = ("acceptance/test_serve.py", "acceptance/test_network.py", "integration/test_kill.py", "unit/test_tiers.py")
 
@@ -15,6 +15,13 @@ def test_every_line_of_the_table_names_tests_and_says_why(name: str) -> None:
     assert (TESTS / name).exists()
     assert SLOW[name]
     assert is_slow(TESTS / name)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_long_test_is_there(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert f"def {function}(" in (TESTS / file).read_text(encoding="utf-8")
+    assert LONG[name]
 
 
 def test_a_directory_stands_for_its_files() -> None:
