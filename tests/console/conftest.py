@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # tests of a file change what is there
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with alpha(tmp_path_factory.mktemp("alpha")) as running:
         fill(running)
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # tests of a file change what is there
 def login_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with guarded(tmp_path_factory.mktemp("guarded")) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs until it ends: other files need one of their own
 def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
     if CHROMIUM is None:

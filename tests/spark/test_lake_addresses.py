@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,13 +108,51 @@ def test_a_run_that_has_lost_its_lease_publishes_nothing(
     table = ParquetTable(spark, files, BRONZE)
     with files.lock():
         table.append(rows(spark, 1), 1)
-        files._overwrite("_lock", "another run")
-        while not files._lease_is_lost:
+        while not files._lease_is_lost:  # a renewal that was under way may have written over it
+            files._overwrite("_lock", "another run")
             time.sleep(0.01)
         with pytest.raises(PipelineError, match="has taken"):
             table.append(rows(spark, 2), 2)
     assert numbers(table) == [1]
     assert files.read_text("_lock") == "another run"
+
+
+def test_a_lease_survives_a_fault_and_is_lost_by_faults_that_last(
+    spark: SparkSession, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
+    monkeypatch.setattr(hadoop, "RENEW_S", 0.01)
+    files = open_files(f"{mounted}/five", spark)
+    assert isinstance(files, HadoopFiles)
+    renewals, faults, faulty = [0], [0], Event()
+    overwrite, read_text = files._overwrite, files.read_text
+
+    def renew(path: str, text: str) -> None:
+        overwrite(path, text)
+        renewals[0] += 1
+
+    def read(path: str) -> str | None:
+        if faulty.is_set():
+            faults[0] += 1
+            raise PipelineError("the network is down")
+        return read_text(path)
+
+    def wait_for(condition: Callable[[], bool]) -> None:
+        while not condition():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(files, "_overwrite", renew)
+    monkeypatch.setattr(files, "read_text", read)
+    with files.lock():
+        faulty.set()
+        wait_for(lambda: faults[0] > 1)
+        faulty.clear()
+        before = renewals[0]
+        wait_for(lambda: renewals[0] > before)
+        assert not files._lease_is_lost
+        monkeypatch.setattr(hadoop, "LEASE_S", 0.0)
+        faulty.set()
+        wait_for(lambda: files._lease_is_lost)
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,19 @@ class HadoopFiles(Files):
                 self.delete(_LOCK)
 
     def _renew(self, holder: str, ended: Event) -> None:
+        """A fault is not the end: the next turn tries again, as long as no other run may take the lease."""
+        renewed = time.monotonic()
         while not ended.wait(RENEW_S):
-            if self.read_text(_LOCK) != holder:
-                self._lease_is_lost = True
-                return
-            self._overwrite(_LOCK, holder)
+            try:
+                if self.read_text(_LOCK) == holder:
+                    self._overwrite(_LOCK, holder)
+                    renewed = time.monotonic()
+                    continue
+            except PipelineError:
+                if time.monotonic() - renewed < LEASE_S - RENEW_S:
+                    continue
+            self._lease_is_lost = True
+            return
 
     def _taken(self) -> PipelineError:
         return PipelineError(
