@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import get_ident
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from postroad.binary.service import BinaryService
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
@@ -44,7 +44,7 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.retention import Retention
 from postroad.queues.transacting import MOST_APART
-from postroad.remote_read.server import RemoteReaders
+from postroad.remote_read.readers import RemoteReaders
 from postroad.routing import Router
 from postroad.runtime.logs import RateLimitedLog, place_of
 from postroad.runtime.supervision import Running, Supervisor
@@ -54,8 +54,6 @@ from postroad.security.audit import AuditLog
 from postroad.security.protection import Protection
 from postroad.security.sddl import format_sddl
 from postroad.security.sid import Sid
-from postroad.soap.multicast import MulticastService
-from postroad.soap.service import SoapService
 from postroad.status.report import Outlook
 from postroad.status.search import Search
 from postroad.store.interface import Store
@@ -63,6 +61,11 @@ from postroad.store.memory import MemoryStore
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
 from postroad.values.resolution import Destination, Resolution
 from postroad.values.trace import Trace
+
+if TYPE_CHECKING:
+    from postroad.binary.service import BinaryService
+    from postroad.soap.multicast import MulticastService
+    from postroad.soap.service import SoapService
 
 log = logging.getLogger(__name__)
 

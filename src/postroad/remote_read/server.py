@@ -14,6 +14,7 @@ from postroad.net.endpoints import endpoint
 from postroad.remote_read.handlers import Handlers, Host
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.readers import RemoteReaders
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.structures import MAX_BUFFER
 from postroad.remote_read.values import Ports
@@ -29,22 +30,6 @@ from postroad.values.info import LockInfo, ReaderInfo
 # A request contains no message, but one with an lpBuffer of the largest size is valid.
 MAX_REQUEST = MAX_BUFFER + 4096
 ANNOTATION = "Message Queuing - QMRT V1"
-
-
-class RemoteReaders:
-    """The remote readers; none if there is no listener."""
-
-    def readers(self) -> list[ReaderInfo]:
-        return []
-
-    def locks(self, now: float) -> list[LockInfo]:
-        """Messages that readers have locked and not acknowledged."""
-        return []
-
-    @property
-    def settled(self) -> tuple[int, int]:
-        """Messages that readers have acknowledged, and messages that went back."""
-        return 0, 0
 
 
 class RemoteReadServer(RemoteReaders):

@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
 from postroad.api.server import ApiServer, TlsFiles
@@ -48,12 +48,9 @@ from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, is_loopback
 from postroad.net.limits import Limits, usable_descriptors
-from postroad.pgm.settings import PgmSettings
-from postroad.pgm.transport import TransportOptions
 from postroad.queues.answers import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
 from postroad.remote_read.admission import readers_log_in
-from postroad.remote_read.server import RemoteReadServer
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
@@ -69,9 +66,6 @@ from postroad.server.restore import refuse_unfinished
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.server.tracing import manager_class
 from postroad.soap.listener import Listener
-from postroad.soap.multicast import MulticastService, MulticastSettings
-from postroad.soap.multicast_receiver import ReceiptSettings
-from postroad.soap.multicast_transport import MulticastTransport
 from postroad.soap.outgoing import Outgoing
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
@@ -79,6 +73,10 @@ from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
 from postroad.store import open_store
 from postroad.values.info import ListenerInfo
+
+if TYPE_CHECKING:  # what a configuration can leave out is imported where it starts
+    from postroad.remote_read.server import RemoteReadServer
+    from postroad.soap.multicast_transport import MulticastTransport
 
 log = logging.getLogger(__name__)
 
@@ -454,6 +452,12 @@ class Server:
 
     def _start_multicast(self, manager: Manager) -> None:
         """Works without an HTTP listener too."""
+        from postroad.pgm.settings import PgmSettings
+        from postroad.pgm.transport import TransportOptions
+        from postroad.soap.multicast import MulticastService, MulticastSettings
+        from postroad.soap.multicast_receiver import ReceiptSettings
+        from postroad.soap.multicast_transport import MulticastTransport
+
         config = self._config.multicast
         udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
         options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
@@ -495,6 +499,8 @@ class Server:
         return responder
 
     async def _start_remote_read(self, manager: Manager, port: int, authenticate: bool) -> None:
+        from postroad.remote_read.server import RemoteReadServer
+
         config = self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
