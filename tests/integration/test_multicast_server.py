@@ -1,0 +1,93 @@
+"""Servers with multicast in this process: one message to several queues, and queues that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from postroad.config import load_configuration
+from postroad.manager import Manager
+from postroad.message import Message
+from postroad.server.server import Server
+
+PATIENCE_S = 20
+GROUP = "239.50.2.7"
+NAME = f"MULTICAST={GROUP}:8001"
+NEWS = r"private$\news"
+CONFIGURATION = """
+[manager]
+name = "{name}"
+[listen]
+host = "127.0.62.{number}"
+binary = false
+ping = false
+http = false
+rpc = false
+api = false
+[multicast]
+enabled = true
+interfaces = ["{interface}"]
+encapsulation = "udp"
+port_udp = 13156
+rate_kb_s = 2000
+"""
+
+
+@asynccontextmanager
+async def running(directory: Path, name: str, number: int, interface: str | None = None) -> AsyncIterator[Manager]:
+    file = directory / f"{name}.toml"
+    interface = interface or f"127.0.62.{number}"
+    file.write_text(CONFIGURATION.format(name=name, number=number, interface=interface))
+    server = Server(load_configuration(file))
+    await server.start()
+    assert server._manager is not None
+    try:
+        yield server._manager
+    finally:
+        await server.stop()
+
+
+async def wait_until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def test_one_message_reaches_every_queue_that_listens_at_that_time(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            names = enumerate(("alpha", "beta", "gamma"), 1)
+            alpha, *receivers = [await stack.enter_async_context(running(tmp_path, name, n)) for n, name in names]
+            beta, gamma = receivers
+            for each in receivers:
+                await each.create_queue(NEWS, multicast_address=f"{GROUP}:8001")
+            await alpha.send(NAME, [Message("first", label="first")])
+            await wait_until(lambda: all(each.core.queues.get(NEWS).count == 1 for each in receivers))
+            await gamma.delete_queue(NEWS)
+            await alpha.send(NAME, [Message(bytes(60_000), label="second"), Message("third", label="third")])
+            await wait_until(lambda: beta.core.queues.get(NEWS).count == 3)
+            assert gamma.multicast is not None
+            assert beta.multicast is not None
+            assert alpha.multicast is not None
+            assert (beta.multicast.info().received, gamma.multicast.info().received) == (3, 1)
+            assert alpha.multicast.info().sent == 3
+
+    asyncio.run(run())
+
+
+def test_a_server_without_such_an_interface_starts_and_says_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path, "alpha", 1, "nothing0") as alpha:
+            assert alpha.multicast is not None
+            info = alpha.multicast.info()
+            assert info.address is None
+            assert info.error is not None
+            assert "there is no interface nothing0" in info.error
+            await alpha.send(NAME, [Message("waits")])
+            (queue,) = [each for each in await alpha.all_queues() if each.type == "outgoing"]
+            assert queue.why is not None
+            assert "there is no interface nothing0" in queue.why
+
+    asyncio.run(run())
