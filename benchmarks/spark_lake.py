@@ -319,8 +319,12 @@ def usage(root: int) -> tuple[int, float]:
             pid = parents.get(pid, 0)
         return pid == root
 
+    def is_copy(pid: int) -> bool:
+        """Whether it still shows the memory of its parent, which has just started it."""
+        return abs(pages[pid] - pages.get(parents[pid], 0)) < pages[pid] / 100
+
     ours = [pid for pid in parents if belongs(pid)]
-    resident = sum(pages[pid] for pid in ours) * os.sysconf("SC_PAGE_SIZE")
+    resident = sum(pages[pid] for pid in ours if not is_copy(pid)) * os.sysconf("SC_PAGE_SIZE")
     return resident, sum(ticks[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
