@@ -26,7 +26,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-hostile bench-multicast bench-console
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console
 .PHONY: test-s3 torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
@@ -154,6 +154,10 @@ bench-rpc: install
 # MESSAGES=N for fewer than a million.
 bench-spark: install
 	$(BIN)/python -m benchmarks.spark $(if $(MESSAGES),--messages $(MESSAGES))
+
+# The pipeline on a generated lake: MESSAGES="100000 1000000" for two sizes, which are the default.
+bench-lake: install
+	$(BIN)/python -m benchmarks.spark_lake $(if $(MESSAGES),--messages $(MESSAGES))
 
 # A lake on a server that speaks S3, on this machine and on a cluster without a shared disk. Fetches 200 MB once.
 test-s3: install

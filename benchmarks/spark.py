@@ -1,8 +1,8 @@
 """Messages into Spark, beside Spark's own readers on the same rows in the same run. `make bench-spark`.
 
 A real manager in a separate process has the messages in its store; Spark reads them from a queue, from Parquet, and
-from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come messages by
-remote read, and next hops.
+from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come the sizes of the
+partitions, messages by remote read, and next hops.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -41,6 +42,8 @@ BODY_BYTES = 1024
 SEND_BATCH = 2000
 PARTITIONS = 4
 QUEUE = r"private$\bench"
+NEWER = r"private$\newer"  # arrival numbers belong to the manager: those of the other queue end before these
+NEWER_SHARE = 20  # one message for so many in the other queue
 CONFIGURATION = '[manager]\nname = "bench"\ndata = "data"\n[listen]\nhost = "127.0.0.1"\napi = 0\n' + "".join(
     f"{name} = false\n" for name in ("binary", "ping", "http", "rpc")
 )
@@ -63,6 +66,7 @@ def main() -> None:
         filled_s = asyncio.run(fill(directory / "data", arguments.messages))
         spark = session("benchmark", arguments.master, settings=settings)
         with manager(directory) as api:
+            measure_balance(spark, api)
             measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
         spark_remote.measure(spark)
         spark_routing.measure(spark)
@@ -76,7 +80,8 @@ async def fill(data: Path, messages: int) -> float:
     """Puts the messages into a store, and says how long it took."""
     running = Manager("bench", open_store(data))
     await running.start()
-    await running.create_queue(QUEUE)
+    for queue in (QUEUE, NEWER):
+        await running.create_queue(queue)
     began = time.perf_counter()
     chance = Random(1)  # equal bodies would take nearly no space in Parquet
     for first in range(0, messages, SEND_BATCH):
@@ -88,8 +93,12 @@ async def fill(data: Path, messages: int) -> float:
                 for number in numbers
             ],
         )
+    took = time.perf_counter() - began
+    for first in range(0, messages // NEWER_SHARE, SEND_BATCH):
+        few = min(SEND_BATCH, messages // NEWER_SHARE - first)
+        await running.send(NEWER, [Message(b"x", label=f"note {first + n}", recoverable=True) for n in range(few)])
     await running.stop()
-    return time.perf_counter() - began
+    return took
 
 
 @contextmanager
@@ -187,6 +196,20 @@ def measure(spark: SparkSession, api: str, directory: Path, messages: int, round
         f"best of {rounds} rounds on {os.cpu_count()} cores, the manager's process among them; "
         f"they were sent at {messages / filled_s:,.0f} a second",
     )
+
+
+def measure_balance(spark: SparkSession, api: str) -> None:
+    """How many rows each partition has."""
+    rows = []
+    for queue in (QUEUE, NEWER, f"{QUEUE},{NEWER}"):
+        given = {"api": api, "queue": queue, "partitions": str(PARTITIONS), "columns": "arrival"}
+        frame = spark.read.format("postroad").options(**given).load()
+        counts = [row[1] for row in frame.groupBy(f.spark_partition_id()).count().collect()]
+        mean = sum(counts) / max(frame.rdd.getNumPartitions(), len(counts))
+        sizes = " ".join(f"{count:,}" for count in sorted(counts, reverse=True))
+        rows.append((queue, sizes, f"{max(counts) / mean:.2f}"))
+    title = f"Rows of each partition, {PARTITIONS} asked for"
+    print_table(title, ("queue", "rows", "largest to mean"), rows, "aim: at most 1.20")
 
 
 def seconds(work: Callable[[], None]) -> float:

@@ -5,9 +5,10 @@ The ledger is plain Python. The lake has real packets, and Spark makes its other
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,17 @@ END_S = START_S + HOURS * 3600
 NUMBERS = {"orders": 1, "invoices": 2, "audit": 3, "questions": 4, "replies": 5, "unread": 6}
 APIS = {LONDON: "http://127.0.0.1:8180", ROME: "http://127.0.0.2:8180"}
 REASONS = (MessageClass.NACK_Q_EXCEED_QUOTA, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
-BURST_HOUR = 40  # in which audit gets many times its usual messages
+BURST_HOURS = 8  # before the end: an hour in which audit gets many times its usual messages
+BURST_HOUR = HOURS - BURST_HOURS
 STOP_S = 3600 * 3  # before the end: the receiver of invoices stops
+_ARROW_TYPES = {
+    "bigint": pyarrow.int64(),
+    "int": pyarrow.int32(),
+    "string": pyarrow.string(),
+    "binary": pyarrow.binary(),
+    "timestamp": pyarrow.timestamp("us", "UTC"),
+    "date": pyarrow.date32(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +88,42 @@ class Sent:
         if self.answer_to is not None:
             more["correlation_id"] = LONDON.bytes_le + self.answer_to.to_bytes(4, "little")
         message = Message(f"body of {self.number}", label=self.label, priority=self.priority, **more)
-        composer = Composer(LONDON, parse_name(rf"PRIVATE={ROME}\{NUMBERS[self.queue]}"))  # type: ignore[arg-type]
-        return composer.compose(message, self.number, self.sent_s)
+        return _composer(self.queue).compose(message, self.number, self.sent_s)
+
+
+@cache
+def _composer(queue: str) -> Composer:
+    return Composer(LONDON, parse_name(rf"PRIVATE={ROME}\{NUMBERS[queue]}"))  # type: ignore[arg-type]
 
 
 def called(queue: str) -> str:
     return rf"rome: private$\{queue}"
 
 
-def history(count: int, seed: int = 1) -> list[Sent]:
-    """About `count` messages; the same for the same seed."""
+def history(
+    count: int, seed: int = 1, *, first: int = 1, start_s: int = START_S, hours: int = HOURS, end_s: int = END_S
+) -> list[Sent]:
+    """About `count` messages, less than twice as many; the same for the same seed. `first` is the number of the first
+    one, so several histories can be one. The receiver of invoices stops before `end_s`."""
     chance = Random(seed)
     made: list[Sent] = []
+    burst_hour = max(hours - BURST_HOURS, 0)
 
     def add(queue: str, sent_s: int, **more: Any) -> None:
-        fate, after_s, reason = _fate(queue, sent_s, chance)
+        fate, after_s, reason = _fate(queue, sent_s, end_s, chance)
+        number = first + len(made)
         given: dict[str, Any] = {
             "fate": fate,
             "after_s": after_s,
             "reason": reason,
             "priority": chance.choice((3, 3, 3, 7)),
         } | more
-        made.append(Sent(len(made) + 1, queue, sent_s, label=f"{queue} {len(made) + 1}", **given))
+        made.append(Sent(number, queue, sent_s, label=f"{queue} {number}", **given))
 
-    for number in range(count):
+    for place in range(count):
         queue = chance.choices(("orders", "invoices", "audit", "questions", "unread"), (40, 15, 15, 10, 20))[0]
-        hour = BURST_HOUR if queue == "audit" and chance.random() < 0.3 else number % HOURS
-        sent_s = START_S + hour * 3600 + chance.randrange(3600)
+        hour = burst_hour if queue == "audit" and chance.random() < 0.3 else place % hours
+        sent_s = start_s + hour * 3600 + chance.randrange(3600)
         add(queue, sent_s)
         if queue == "questions" and made[-1].fate == "received" and chance.random() < 0.8:
             asked = made[-1]
@@ -113,10 +132,10 @@ def history(count: int, seed: int = 1) -> list[Sent]:
     return made
 
 
-def _fate(queue: str, sent_s: int, chance: Random) -> tuple[str, int, MessageClass | None]:
+def _fate(queue: str, sent_s: int, end_s: int, chance: Random) -> tuple[str, int, MessageClass | None]:
     if queue == "unread":
         return "waiting", 1, None
-    if queue == "invoices" and sent_s > END_S - STOP_S:
+    if queue == "invoices" and sent_s > end_s - STOP_S:
         return "waiting", 1, None
     kind = chance.choices(("received", "dead", "left", "unexplained", "outgoing"), (85, 6, 4, 3, 2))[0]
     if kind == "dead":
@@ -145,28 +164,51 @@ def depth(sent: Sequence[Sent], queue: str, until_s: int) -> list[Sent]:
     return [each for each in sent if each.queue == queue and each.fate == "waiting" and each.sent_s < until_s]
 
 
+def bronze_batch(rows: Sequence[tuple[Any, ...]]) -> pyarrow.RecordBatch:
+    """Bronze rows as columns, with the types of the table."""
+    fields = [column.split() for column in BRONZE_COLUMNS.split(", ")]
+    columns = [
+        pyarrow.array([row[place] for row in rows], _ARROW_TYPES[kind]) for place, (_, kind) in enumerate(fields)
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, [name for name, _ in fields])
+
+
+def bronze_facts() -> dict[str, Any]:
+    """Both managers, and the queues of rome by name."""
+    managers = [{"id": str(each), "name": NAMES[each], "address": None, "api": APIS[each]} for each in NAMES]
+    queues = {rf"PRIVATE={ROME}\{number}": called(queue) for queue, number in NUMBERS.items()}
+    return {"offsets": {}, "managers": managers, "queues": queues}
+
+
+def look(lake: Lake, number: int, at_s: int, waiting: Mapping[str, tuple[int, int | None]], floor: int) -> None:
+    """A look at the queues of rome: how many messages wait in each, and when the first of them arrived."""
+    at = datetime.fromtimestamp(at_s, UTC)
+    seen = []
+    for queue, (count, first_s) in waiting.items():
+        oldest = None if first_s is None else datetime.fromtimestamp(first_s, UTC)
+        ends = (number, at, "rome", str(ROME), rf"private$\{queue}", called(queue), silver.QUEUED)
+        seen.append((*ends, count, 100 * count, 0, oldest, False, None, at.date()))
+    floors = {rf"{ROME}|private$\{queue}": floor for queue in waiting}
+    lake.table(DEPTHS).append(lake.session.createDataFrame(seen, DEPTH_COLUMNS), number, {"floors": floors})
+
+
 def made_lake(spark: SparkSession, path: Path, sent: Sequence[Sent]) -> Lake:
     """A lake of this history, with two looks at the queues: an hour before the end, and at the end."""
     lake = Lake(spark, path)
-    rows = list(copies(sent))
-    names = [column.split()[0] for column in BRONZE_COLUMNS.split(", ")]
-    columns = [pyarrow.array([row[place] for row in rows]) for place in range(len(names))]
-    columns[9] = columns[9].cast(pyarrow.int32())
-    frame = spark.createDataFrame(pyarrow.Table.from_arrays(columns, names))
-    typed = [frame[column.split()[0]].cast(column.split()[1]) for column in BRONZE_COLUMNS.split(", ")]
-    managers = [{"id": str(each), "name": NAMES[each], "address": None, "api": APIS[each]} for each in NAMES]
-    queues = {rf"PRIVATE={ROME}\{number}": called(queue) for queue, number in NUMBERS.items()}
-    lake.table(BRONZE).append(frame.select(*typed), 1, {"offsets": {}, "managers": managers, "queues": queues})
-    for look, until_s in ((1, END_S - 3600), (2, END_S)):
-        at = datetime.fromtimestamp(until_s, UTC)
-        seen = []
-        for queue in NUMBERS:
-            waiting = depth(sent, queue, until_s)
-            first = min((each.sent_s + each.after_s for each in waiting), default=None)
-            oldest = None if first is None else datetime.fromtimestamp(first, UTC)
-            ends = (look, at, "rome", str(ROME), rf"private$\{queue}", called(queue), silver.QUEUED)
-            seen.append((*ends, len(waiting), 100 * len(waiting), 0, oldest, False, None, at.date()))
-        lowest = {rf"{ROME}|private$\{queue}": 1 + sum(each.fate == "left" for each in sent) for queue in NUMBERS}
-        lake.table(DEPTHS).append(spark.createDataFrame(seen, DEPTH_COLUMNS), look, {"floors": lowest})
+    frame = spark.createDataFrame(pyarrow.Table.from_batches([bronze_batch(list(copies(sent)))]))
+    lake.table(BRONZE).append(frame, 1, bronze_facts())
+    left = sum(each.fate == "left" for each in sent)
+    for number, until_s in ((1, END_S - 3600), (2, END_S)):
+        waiting = {queue: depth(sent, queue, until_s) for queue in NUMBERS}
+        look(
+            lake,
+            number,
+            until_s,
+            {
+                queue: (len(some), min((each.sent_s + each.after_s for each in some), default=None))
+                for queue, some in waiting.items()
+            },
+            1 + left,
+        )
     run(lake, [])
     return lake

@@ -36,7 +36,7 @@ from tests.spark.packets import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from postroad.directory.snapshot import Directory
 
@@ -257,10 +257,39 @@ def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
     assert (now["receive_p90_s"], rows["now", "route"]["value"]) == (None, "london -> rome")
 
 
+def test_a_queue_without_messages_in_both_periods_is_not_compared(told: Told) -> None:
+    """Messages of the day before: a period is six hours long."""
+    day = f.expr("interval 1 day")
+    events = {name: f.col(name) - day for name in ("sent_at", "reached_at", "received_at", "dead_at")}
+    rows = trend(told.gold.union(told.gold.withColumns(events | {"queue": f.lit("quiet")}))).collect()
+    assert {row["value"] for row in rows if row["by"] == "queue"} == {r"rome: private$\orders"}
+    sent = {row["period"]: row["sent"] for row in rows if row["by"] == "all"}
+    assert sent == {"now": sum(row["sent_at"] is not None for row in told.rows.values()), "before": 0}
+
+
+@pytest.mark.parametrize(
+    ("answers", "chain"),
+    [
+        ({1: None, 2: None}, None),
+        ({1: None, 2: 1}, ("1", 1, 1)),
+        ({n: n - 1 or None for n in range(1, 18)}, ("1", 16, 16)),
+    ],
+)
+def test_chains_end_where_no_answer_has_one(
+    spark: SparkSession, answers: dict[int, int | None], chain: tuple[str, int, int] | None
+) -> None:
+    assert [(row["id"], row["steps"], row["followers"]) for row in _chains(spark, answers)] == [chain] * bool(chain)
+
+
+def _chains(spark: SparkSession, answers: dict[int, int | None]) -> list[Row]:
+    """Of messages that answer another."""
+    rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
+    frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
+    return chains(frame.withColumn("sent_at", f.timestamp_seconds("at"))).collect()
+
+
 def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
     """1 is answered by 2 and 3, 3 by 4, 4 by 5; 6 answers a message that nothing is known of, 7 answers itself."""
     answers = {1: None, 2: 1, 3: 1, 4: 3, 5: 4, 6: 99, 7: 7}
-    rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
-    frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
-    found = chains(frame.withColumn("sent_at", f.timestamp_seconds("at"))).collect()
+    found = _chains(spark, answers)
     assert [(row["id"], row["steps"], row["followers"], row["seconds"]) for row in found] == [("1", 3, 4, 4.0)]

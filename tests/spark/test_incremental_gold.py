@@ -39,6 +39,7 @@ from tests.spark.packets import (
 )
 
 if TYPE_CHECKING:
+    from pyspark import SparkJobInfo
     from pyspark.sql import SparkSession
 
 MESSAGES_SENT = 60
@@ -225,6 +226,31 @@ def test_a_message_that_nothing_was_known_of_rewrites_no_file(lake: Lake) -> Non
     finish(lake)
     assert before < {file.path for file in lake.table(DELIVERY).files()}
     assert len(lake.rows(DELIVERY)) == 5
+
+
+def test_few_messages_take_few_tasks(lake: Lake) -> None:
+    """With the settings of a large lake: steps of a plan have many tasks, unless Spark sees that there are few rows."""
+    large = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "100"}
+    context, conf = lake.session.sparkContext, lake.session.conf
+    before = {key: str(conf.get(key)) for key in large}
+    arrive(lake, [Copy(ROME, JOURNAL, silver.RECEIVED, sent(9, at_s=DAY_S), DAY_S + 5.0, batch=2)], 5)
+    for key, value in large.items():
+        conf.set(key, value)
+    context.setJobGroup("few", "gold of one message")
+    try:
+        finish(lake)
+    finally:
+        context.setJobGroup("", "")
+        for key, value in before.items():
+            conf.set(key, value)
+    tracker = context.statusTracker()
+    stages = [stage for job in tracker.getJobIdsForGroup("few") for stage in _stages(tracker.getJobInfo(job))]
+    tasks = sum(info.numCompletedTasks for stage in set(stages) if (info := tracker.getStageInfo(stage)) is not None)
+    assert 0 < tasks < 100
+
+
+def _stages(job: SparkJobInfo | None) -> Sequence[int]:
+    return () if job is None else job.stageIds
 
 
 def test_a_message_that_has_left_its_queue_without_a_packet_is_seen(lake: Lake, tmp_path: Path) -> None:

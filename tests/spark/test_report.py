@@ -251,6 +251,12 @@ def test_of_many_queues_the_largest_are_shown_and_the_others_counted() -> None:
     assert "and 3 more queues with fewer messages" in text
 
 
+@pytest.mark.parametrize(("left", "words"), [(1, "1 is no longer in it"), (2, "2 are no longer in it")])
+def test_messages_that_left_their_queue_without_a_trace_are_counted(left: int, words: str) -> None:
+    facts = replace(NOTHING, states=[state("reached", 3, left_queue=left)])
+    assert words in Reader(render(facts, NOON)).text
+
+
 def test_summary_of_one_message() -> None:
     assert summary(replace(NOTHING, states=[state("dead", 1)])) == "Of 1 message, 1 died."
 

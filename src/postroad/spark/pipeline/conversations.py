@@ -6,6 +6,7 @@ acknowledgment of a manager is none. Times are those of the senders' clocks, in 
 
 from __future__ import annotations
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -64,25 +65,37 @@ def pairs(requests: DataFrame) -> DataFrame:
 def chains(delivered: DataFrame) -> DataFrame:
     """The longest chains of answers to answers: the first message of each, how many follow, and how long it took.
 
-    By plain joins: in each round, every message takes the root of its root.
+    By plain joins: in each round, every message takes the root of its root, until none has one.
     """
     known = delivered.select("id", "label", "source", "sent_at")
     links = delivered.where("correlation_id is not null and correlation_id <> id")
-    roots = links.select("id", f.col("correlation_id").alias("root"), f.lit(1).alias("steps"))
+    roots = links.select("id", f.col("correlation_id").alias("root"), f.lit(1).alias("steps"), "sent_at")
     roots = roots.join(known.select(f.col("id").alias("root")), "root", "left_semi")  # of known messages only
-    for _ in range(_ROUNDS):
-        above = roots.select(f.col("id").alias("root"), f.col("root").alias("above"), f.col("steps").alias("more"))
-        steps = f.col("steps") + f.coalesce("more", f.lit(0))
-        roots = roots.join(above, "root", "left").select(
-            "id", f.coalesce("above", "root").alias("root"), steps.alias("steps")
+    kept = [roots.persist(StorageLevel.DISK_ONLY)]
+    try:
+        for _ in range(_ROUNDS):
+            roots = kept[-1]
+            above = roots.select(f.col("id").alias("root"), f.col("root").alias("above"), f.col("steps").alias("more"))
+            if roots.join(above, "root", "left_semi").isEmpty():
+                break
+            steps = f.col("steps") + f.coalesce("more", f.lit(0))
+            longer = roots.join(above, "root", "left").select(
+                "id", f.coalesce("above", "root").alias("root"), steps.alias("steps"), "sent_at"
+            )
+            kept.append(longer.persist(StorageLevel.DISK_ONLY))
+        grouped = (
+            kept[-1]
+            .groupBy(f.col("root").alias("id"))
+            .agg(f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("sent_at").alias("last_at"))
         )
-    ends = roots.join(known.select("id", f.col("sent_at").alias("end_at")), "id")
-    grouped = ends.groupBy(f.col("root").alias("id")).agg(
-        f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("end_at").alias("last_at")
-    )
-    took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
-    found = grouped.join(known, "id").withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0)))
-    return found.orderBy(f.desc("steps"), f.desc("followers"), "id").limit(LONGEST)
+        order = (f.desc("steps"), f.desc("followers"), "id")
+        took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
+        found = f.broadcast(grouped.orderBy(*order).limit(LONGEST)).join(known, "id")
+        found = found.withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0))).orderBy(*order)
+        return delivered.sparkSession.createDataFrame(found.collect(), found.schema)
+    finally:
+        for each in kept:
+            each.unpersist()
 
 
 def top(delivered: DataFrame) -> DataFrame:

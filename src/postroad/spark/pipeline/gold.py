@@ -60,9 +60,11 @@ from postroad.spark.pipeline.trends import trend
 
 VERSION = 4  # of the gold tables: a change makes all of them again
 _REMEMBERED = 32  # changes of gold/delivery; a summary that has missed more is made again as a whole
-_FEW = 100_000  # messages that one task writes
+_FEW = 100_000  # messages that one task writes, and whose ids every task can have
 _ALL = (1 << 63) - 1  # above every arrival number
 _AT_ONCE = 4
+# Spark may join the small tasks of a frame that it keeps. Otherwise a few rows take 200 tasks in every step of a plan.
+_SMALL_TASKS = ("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
 _BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     STATES: summaries.states,
     SPANS: spans,
@@ -105,6 +107,7 @@ class _Inputs:
 
 def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
     """Brings every gold table up to date with silver."""
+    lake.session.conf.set(*_SMALL_TASKS)
     managers = sorted((each["id"], each["name"]) for each in bronze.facts["managers"])
     basis = {"version": VERSION, "directory": _fingerprint(directory), "managers": digest(managers)}
     given = _Inputs(lake, bronze, looks, directory, basis, fingerprint(lake.replays))
@@ -162,40 +165,51 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
     table = lake.table(DELIVERY)
     batch = before.batch + 1
     touched = _touched(given, before.facts).persist()
-    rows: DataFrame | None = None
+    kept = [touched]
     try:
+        count = touched.count()
         only_floors = all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues"))
-        if only_floors and touched.isEmpty():  # floors rise without messages too
+        if only_floors and not count:  # floors rise without messages too
             return
-        known = lake.read(DELIVERY).join(touched, "id", "left_semi")
+        # Spark does not see that these are few. Without a hint it sorts all that the lake has, to find them.
+        small = f.broadcast if count < _FEW else _unchanged
+        ids = small(touched)
+        known = lake.read(DELIVERY).join(ids, "id", "left_semi")
         days = sorted(str(row[0]) for row in known.select(DAY).distinct().collect())
         silver = {name: lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
         if days or "retained_from" in given.bronze.facts:
-            messages = silver[MESSAGES].join(touched, "id", "left_semi")
-            about = touched.withColumnRenamed("id", "about")
+            messages = silver[MESSAGES].join(ids, "id", "left_semi")
+            about = small(touched.withColumnRenamed("id", "about"))
             acknowledgments = silver[ACKNOWLEDGMENTS].join(about, "about", "left_semi")
         else:  # nothing was known of these messages, so all that silver has about them is new
             messages, acknowledgments = (
                 silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
             )
-        wanted = in_sequence(messages).select(*SEQUENCE).distinct()
+        if count < _FEW:
+            messages = messages.drop("body", "body_text").persist()  # it is read three times
+            kept.append(messages)
+        wanted = small(in_sequence(messages).select(*SEQUENCE).distinct())
         sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
-        keys = touched.select(report_key(f.col("id")).alias("about"))
+        keys = small(touched.select(report_key(f.col("id")).alias("about")))
         reports = silver[REPORTS].join(keys, "about", "left_semi")
         rows = _retained(given, _of(given, messages, acknowledgments, reports, sequences)).persist()
+        kept.append(rows)
         found = {str(row[0]): row[1] for row in rows.groupBy(DAY).count().collect()}
         fresh = rows.coalesce(1) if sum(found.values()) < _FEW else rows
         facts["changes"] = _log(before, batch, sorted({*days, *found}))
         if not days:
             table.append(fresh, batch, facts)
             return
-        kept = table.read(days)
-        assert kept is not None
-        table.update(kept.join(touched, "id", "left_anti").unionByName(fresh), days, batch, facts)
+        others = table.read(days)
+        assert others is not None
+        table.update(others.join(ids, "id", "left_anti").unionByName(fresh), days, batch, facts)
     finally:
-        touched.unpersist()
-        if rows is not None:
-            rows.unpersist()
+        for each in kept:
+            each.unpersist()
+
+
+def _unchanged(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:

@@ -246,9 +246,8 @@ def _delivered(page: Page, facts: Facts) -> None:
     )
     text = "Messages by destination queue and by their last known state."
     if left := sum(row.get("left_queue") or 0 for row in facts.states if row["state"] == "reached"):
-        text += (
-            f" Of those that reached their queue, {left:,} are no longer in it, and no copy or acknowledgment says why."
-        )
+        gone = f"{left:,} {'is' if left == 1 else 'are'} no longer in it"
+        text += f" Of those that reached their queue, {gone}, and no copy or acknowledgment says why."
     page.section("What was delivered", text, drawn + _left_out(totals, "queue") + details("Figures", figures))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -21,7 +23,8 @@ def trend(delivered: DataFrame) -> DataFrame:
     """For each period and group: how many messages were sent, received and died in it, and how long those took that
     reached their queue or were received in it. `until` is not part of the period.
 
-    `by` is all, queue or route. The table is empty if the data covers no two periods.
+    `by` is all, queue or route; those without a message in the two periods have no row. The table is empty if the data
+    covers no two periods.
     """
     ends = [(f.min(f.unix_micros(name)), f.max(f.unix_micros(name))) for name in _EVENTS]
     seen = delivered.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
@@ -29,7 +32,9 @@ def trend(delivered: DataFrame) -> DataFrame:
     until = (seen[1] or 0) + 1
     middle = until - (length or 0)
     periods = [(NOW, middle, until), (BEFORE, middle - (length or 0), middle)]
-    return _grouped(delivered if length else delivered.where("false"), periods)
+    since = f.timestamp_micros(f.lit(periods[-1][1]))
+    recent = reduce(Column.__or__, (f.col(name) >= since for name in _EVENTS))  # Spark skips the files of other days
+    return _grouped(delivered.where(recent if length else f.lit(False)), periods)
 
 
 def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataFrame:
