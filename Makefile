@@ -10,6 +10,8 @@ STAMP := $(VENV)/.installed
 RUN_EXTRAS := console
 TEST_EXTRAS := $(RUN_EXTRAS),test,auth
 EXTRAS := $(TEST_EXTRAS),check,docs,spark,delta,iceberg,browser
+# Compiled modules are kept, also where the environment says otherwise: the tests start thousands of processes.
+unexport PYTHONDONTWRITEBYTECODE
 SECONDS ?= 60
 EXAMPLES ?= 1000
 KILLS ?= 50
