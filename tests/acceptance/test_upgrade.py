@@ -141,7 +141,10 @@ def test_what_waits_to_leave_arrives_once_and_in_order(start: Start) -> None:
                 for batch in ("greeting", "first", "second", "third")
                 for label in batch_labels(batch, protocol, queue)
             ]
-            assert [each for each in labels if f" {protocol} " in each] == wanted
+            found = [each for each in labels if f" {protocol} " in each]
+            if protocol == "HTTP" and not DELIVERIES[queue]:  # requests on several connections overtake each other
+                found, wanted = sorted(found), sorted(wanted)
+            assert found == wanted
     alpha.end()
     beta.end()
 

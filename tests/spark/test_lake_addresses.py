@@ -122,7 +122,7 @@ def test_a_lease_survives_a_fault_and_is_lost_by_faults_that_last(
 ) -> None:
     monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
     monkeypatch.setattr(hadoop, "RENEW_S", 0.01)
-    files = open_files(f"{mounted}/five", spark)
+    files = open_files(f"{mounted}/leased", spark)
     assert isinstance(files, HadoopFiles)
     renewals, faults, faulty = [0], [0], Event()
     overwrite, read_text = files._overwrite, files.read_text
