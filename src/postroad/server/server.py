@@ -9,7 +9,6 @@ import asyncio
 import errno
 import logging
 import os
-import secrets
 import socket
 import ssl
 import time
@@ -30,7 +29,6 @@ from postroad.config import (
     WITH_RPC,
     Configuration,
     DirectorySettings,
-    Encapsulation,
     LogLevel,
     RpcLevel,
     SenderIds,
@@ -66,7 +64,6 @@ from postroad.server.restore import refuse_unfinished
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.server.tracing import manager_class
 from postroad.soap.listener import Listener
-from postroad.soap.outgoing import Outgoing
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
@@ -217,7 +214,10 @@ class Server:
         if entry is None:
             manager.core.queues.answers = self._answer_addresses()
         if config.multicast.enabled:
-            self._start_multicast(manager)
+            from postroad.server.multicast import start_multicast
+
+            self._multicast = start_multicast(manager, config)
+            self._opened.push_async_callback(self._multicast.stop)
         if config.listen.rpc is not None:
             await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
@@ -449,32 +449,6 @@ class Server:
         except (OSError, ssl.SSLError) as error:
             config.fail("srmp.ca_certificates", f"cannot be used: {error}")
         manager.soap = service
-
-    def _start_multicast(self, manager: Manager) -> None:
-        """Works without an HTTP listener too."""
-        from postroad.pgm.settings import PgmSettings
-        from postroad.pgm.transport import TransportOptions
-        from postroad.soap.multicast import MulticastService, MulticastSettings
-        from postroad.soap.multicast_receiver import ReceiptSettings
-        from postroad.soap.multicast_transport import MulticastTransport
-
-        config = self._config.multicast
-        udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
-        options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
-        transport = self._multicast = MulticastTransport(manager, options)
-        self._opened.push_async_callback(transport.stop)
-        pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
-        written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing
-        transport.service = manager.multicast = MulticastService(
-            manager.core,
-            MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and manager.soap is not None)),
-            transport,
-            written,
-            secrets.SystemRandom().random,
-            transport.watcher,
-            frozenset(self._config.security.accept_hashes),
-        )
-        transport.start()
 
     async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
         """None if the configuration does not ask for the standard port, and it is not available."""

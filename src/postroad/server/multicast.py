@@ -1,0 +1,35 @@
+"""Multicast of a server, by its configuration. It works without an HTTP listener too."""
+
+from __future__ import annotations
+
+import secrets
+
+from postroad.config import Configuration, Encapsulation
+from postroad.manager import Manager
+from postroad.pgm.settings import PgmSettings
+from postroad.pgm.transport import TransportOptions
+from postroad.soap.multicast import MulticastService, MulticastSettings
+from postroad.soap.multicast_receiver import ReceiptSettings
+from postroad.soap.multicast_transport import MulticastTransport
+from postroad.soap.outgoing import Outgoing
+from postroad.soap.redirection import Redirections
+
+
+def start_multicast(manager: Manager, configuration: Configuration) -> MulticastTransport:
+    config = configuration.multicast
+    udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
+    options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
+    transport = MulticastTransport(manager, options)
+    pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
+    written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing
+    transport.service = manager.multicast = MulticastService(
+        manager.core,
+        MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and manager.soap is not None)),
+        transport,
+        written,
+        secrets.SystemRandom().random,
+        transport.watcher,
+        frozenset(configuration.security.accept_hashes),
+    )
+    transport.start()
+    return transport
