@@ -25,6 +25,7 @@ SLOW = {
     "integration/test_simulation.py": "seeds of the simulated network; a minute",
     "integration/test_simulation_soap.py": "seeds of the simulated network, by SOAP; two minutes",
     "integration/test_store_crash.py": "a disk that fails at every single write; a minute",
+    "acceptance/test_backup.py": "a server for each case; unit/test_store_backup.py has the file's own tests; 70 s",
     "acceptance/test_bench_peers.py": "every process of the benchmark beside other brokers; a minute",
     "acceptance/test_command_line.py": "a process for each command; 20 s",
     "acceptance/test_commands.py": "a process for each command; 90 s",
