@@ -153,6 +153,15 @@ def test_no_message_names_its_queue(queue: postroad.Queue) -> None:
         assert fault.value.queue == r"private$\orders"
 
 
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "soon"])
+def test_a_timeout_is_a_number_of_seconds(timeout: float) -> None:
+    with opened("remote-sync") as qm:
+        queue = qm.create_queue(r"private$\orders")
+        for read in (queue.receive, queue.peek):
+            with pytest.raises(errors.InvalidArgument, match="timeout: must be a number of seconds"):
+                read(timeout)
+
+
 # Answers
 
 

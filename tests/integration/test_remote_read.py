@@ -319,8 +319,9 @@ def test_what_the_protocol_has_no_words_for(running: Station, manager: postroad.
     ):
         with pytest.raises(LocalProtocolError):
             attempt()
-    with pytest.raises(InvalidArgument):
-        manager.queue(ORDERS).receive(timeout=-1)
+    for timeout in (-1, float("nan"), "soon"):
+        with pytest.raises(InvalidArgument, match="timeout: must be a number of seconds"):
+            manager.queue(ORDERS).receive(timeout=timeout)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument):
         manager.queue(ORDERS).receive_many(0)
 

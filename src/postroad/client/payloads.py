@@ -60,8 +60,10 @@ def word(member: QueueAccess | ShareMode | ReadCall) -> str:
 
 
 def check_timeout(timeout: float | None) -> None:
-    if timeout is not None and timeout < 0:
-        raise InvalidArgument(f"timeout: must not be negative, got {timeout}; 0 does not wait, and None waits forever")
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+        raise InvalidArgument(
+            f"timeout: must be a number of seconds, not negative, got {timeout!r}; 0 does not wait, None waits forever"
+        )
 
 
 # Messages, and with them everything about packets, are imported when the first one comes or goes.

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
+from postroad.client.payloads import check_timeout
 from postroad.client.values import as_name
 from postroad.errors import (
     BindRefused,
@@ -425,10 +426,9 @@ def _check_count(count: int) -> None:
 
 
 def _milliseconds(timeout: float | None) -> int:
+    check_timeout(timeout)
     if timeout is None or math.isinf(timeout):
         return INFINITE_MS
-    if not timeout >= 0:
-        raise InvalidArgument(f"timeout: must not be negative, got {timeout}; 0 does not wait, and None waits forever")
     return min(math.ceil(timeout * 1000), INFINITE_MS - 1)
 
 
