@@ -36,6 +36,8 @@ def main() -> int:
     try:
         {"batch": batch, "peek": stream, "consume": stream, "remote": stream, "write": write}[given.job](spark, given)
     except PySparkException as fault:
+        if "postroad.errors." not in str(fault):
+            raise  # something else went wrong
         print("refused:", str(fault).splitlines()[0], flush=True)
         return REFUSED
     return 0

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
-from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.errors.exceptions.captured import CapturedException, PythonException
 
 from postroad.errors import PostroadError
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _OURS = re.compile(r"\bpostroad\.errors\.\w+: (.+)")
-_PLAIN = CapturedException.__str__
+_PLAIN = {each: each.__str__ for each in (CapturedException, PythonException)}  # the two that write their own text
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
@@ -57,12 +57,14 @@ def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, 
 def lead_with_our_sentence() -> None:
     """From now on, errors of Spark that contain one of ours start with our sentence. A second call changes nothing."""
 
-    def text(self: CapturedException) -> str:
-        whole = _PLAIN(self)
-        found = _OURS.search(whole)
-        return whole if found is None else f"{found[1]}\n\n{whole}"
+    for each, plain in _PLAIN.items():
+        each.__str__ = functools.partialmethod(_sentence_first, plain)  # type: ignore[assignment]
 
-    CapturedException.__str__ = text  # type: ignore[method-assign]
+
+def _sentence_first(fault: CapturedException, plain: Callable[[CapturedException], str]) -> str:
+    whole = plain(fault)
+    found = _OURS.search(whole)
+    return whole if found is None or whole.startswith(found[1]) else f"{found[1]}\n\n{whole}"
 
 
 def _in_a_process_of_spark() -> bool:
