@@ -67,8 +67,9 @@ def rates(samples: Iterable[Sample]) -> list[Rates]:
 class Watch:
     """One manager. `credentials` are those of the console itself, else of the first administrator who logged in."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, server_certificate: str | None = None) -> None:
         self.url = url
+        self._server_certificate = server_certificate
         self.name: str | None = None  # once it has answered
         self.info: ManagerInfo | None = None
         self.queues: list[QueueInfo] = []
@@ -77,8 +78,11 @@ class Watch:
         self.totals: deque[Sample] = deque(maxlen=KEPT)
         self._series: dict[str, deque[Sample]] = {}
         self._own = credentials
-        self._client = ManagerClient(url, credentials)
+        self._client = self.connect(credentials)
         self._asked = asyncio.Event()
+
+    def connect(self, credentials: Credentials) -> ManagerClient:
+        return ManagerClient(self.url, credentials, self._server_certificate)
 
     def is_busy(self) -> bool:
         """Whether many messages came or left between the last two samples. So long as nobody knows, it is."""
@@ -112,7 +116,7 @@ class Watch:
             await self._use(self._own)
 
     async def _use(self, credentials: Credentials) -> None:
-        before, self._client = self._client, ManagerClient(self.url, credentials)
+        before, self._client = self._client, self.connect(credentials)
         await before.close()
         self.ask_now()
 
