@@ -82,10 +82,18 @@ def test_numbers_for_people(written: str, expected: str) -> None:
     assert written == expected
 
 
-def test_a_manager_is_busy_while_messages_come_or_go_and_until_one_knows() -> None:
+def test_the_second_sample_follows_soon_and_long_answers_are_asked_for_less_often() -> None:
+    watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
+    watch.record(0.0, [QUEUE])
+    assert watch.pause(0.1) == 1
+    watch.record(1.0, [QUEUE])
+    assert [watch.pause(each) for each in (0.1, 0.5, 9.0)] == [5, 10, 30]
+
+
+def test_a_manager_is_busy_while_messages_come_or_go_or_if_it_cannot_be_asked() -> None:
     watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
     found = [watch.is_busy()]
     for at, messages, added in ((0, 0, 0), (10, 0, 0), (20, 2000, 2000), (30, 0, 2000), (40, 0, 2010)):
         watch.record(float(at), [replace(QUEUE, messages=messages, messages_in=added)])
         found.append(watch.is_busy())
-    assert found == [True, True, False, True, True, False]
+    assert found == [True, False, False, True, True, False]
