@@ -193,7 +193,11 @@ def _show_users(wanted: tuple[DefinedUser, ...], existing: list[UserInfo]) -> No
     )
     for number, user in enumerate(missing, 1):
         name = user.name if user.name.replace("-", "").replace("_", "").isalnum() else f"user-{number}"
-        row = {"name": user.name, "password_file": f"{name}.password", "sid": user.sid and str(user.sid)}
+        row: dict[str, object] = {
+            "name": user.name,
+            "password_file": f"{name}.password",
+            "sid": user.sid and str(user.sid),
+        }
         row |= {"groups": [str(each) for each in user.groups], "administrator": user.administrator}
         print(f"\n[[user]]\n{write_row(row)}", file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,6 +60,15 @@ def test_charts_escape_their_texts() -> None:
     assert "&lt;b&gt; 2" in picture
     assert depth_charts([Sample(0, 1, 1, 0)]) == []
     assert sparkline([1.0]) == ""
+
+
+def test_the_charts_of_a_queue_have_the_same_times_and_show_a_single_value() -> None:
+    samples = [Sample(0, 0, 0, 0), Sample(100, 8, 8, 0), Sample(200, 4, 8, 0), Sample(300, 4, 8, 0)]
+    pictures = [chart.picture for chart in depth_charts(samples)]
+    assert len(pictures) == 3
+    assert all(f">{each}<" in picture for picture in pictures for each in ("00:00:00", "00:02:30", "00:05:00"))
+    (drawn,) = re.findall(r'<polyline class="line c" points="([^"]*)"', pictures[2])
+    assert len(drawn.split()) == 2  # a line without length has round ends, so it is a dot
 
 
 @pytest.mark.parametrize(
