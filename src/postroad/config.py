@@ -138,7 +138,7 @@ class ManagerSettings:
     id: UUID | None = setting(GUID, None)
     data: Path | None = setting(PATH, None)
     quota_kb: int = setting(UINT32, DEFAULT_QUOTA_KB)
-    keep_journal_days: float | None = setting(number(1 / 24, 36_500), None)  # None: journals keep everything
+    keep_journal_days: float | None = setting(number(0.04, 36_500), None)  # None: journals keep everything
 
 
 class LogLevel(Enum):

@@ -93,6 +93,32 @@ def test_an_import_changes_what_differs_and_says_so(start: Start, tmp_path: Path
     assert done.errors == ""
 
 
+def test_an_import_says_which_users_to_add_and_the_lines_work(start: Start, tmp_path: Path) -> None:
+    boss = '[[user]]\nname = "the boss"\npassword = "b"\nadministrator = true\ngroups = ["S-1-5-21-1-2-3-2001"]\n'
+    alpha, file = start("alpha", ANN + boss), str(tmp_path / "definitions.toml")
+    definitions(alpha, "export", file)
+    done = definitions(start("beta"), "import", file)
+    assert (done.code, done.lines) == (0, ["0 queues as in the file already"])
+    lines = done.errors.partition("send it SIGHUP:\n")[2]
+    for name, password in (("ann", "new"), ("user-2", "newer")):
+        (tmp_path / f"{name}.password").write_text(f"{password}\n")
+    gamma = start("gamma", lines)
+    assert definitions(gamma, "import", file).errors == ""
+    login = {"POSTROAD_USER": "the boss", "POSTROAD_PASSWORD": "newer"}
+    assert postroad("status", api=gamma.api, variables=login).code == 0
+
+
+def test_an_import_says_how_a_user_differs(start: Start, tmp_path: Path) -> None:
+    server, file = start("alpha", ANN + 'groups = ["S-1-5-32-544"]\n'), tmp_path / "definitions.toml"
+    file.write_text("[[user]]\nname = 'ann'\nsid = 'S-1-5-21-1-2-3-1001'\n")
+    assert (
+        "the user ann differs: the file has groups = [], administrator = false, "
+        "the manager has groups = ['S-1-5-32-544'], administrator = true; change the [[user]]"
+    ) in definitions(server, "import", str(file)).last_error
+    file.write_text("[[user]]\nname = 'ANN'\ngroups = ['S-1-5-32-544']\n")
+    assert definitions(server, "import", str(file)).errors == ""
+
+
 def test_nothing_changes_if_one_queue_cannot(start: Start, tmp_path: Path) -> None:
     server, file = start("alpha", QUEUES), tmp_path / "definitions.toml"
     file.write_text("[[queue]]\npath = 'private$\\new'\n[[queue]]\npath = 'private$\\plain'\ntransactional = true\n")

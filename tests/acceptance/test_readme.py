@@ -48,6 +48,7 @@ def test_the_first_lines_work_as_written(address: str, tmp_path: Path) -> None:
     (commands / "postroad").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m postroad "$@"\n')
     (commands / "postroad").chmod(0o755)
     lines = block("sh", "queue create").replace(ADDRESS, address).splitlines()[1:]  # the first one sets the PATH
+    lines += block("sh", "look at me").splitlines()
     environment = os.environ | {
         "PATH": f"{commands}:{os.environ['PATH']}",
         "POSTROAD_API": f"http://{address}",
@@ -62,6 +63,7 @@ def test_the_first_lines_work_as_written(address: str, tmp_path: Path) -> None:
     (message,) = json.loads(output[6])["messages"]
     assert (message["body"], message["label"]) == ("hello from curl", "hello")
     assert "notes" in output[7]
+    assert output[-1].startswith("{")  # the id of the message that the console shows
 
 
 def test_the_python_lines_work_as_written(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ def test_what_can_change_counts_at_once(config: Path) -> None:
         assert {r"private$\orders": "new", r"private$\more": ""}.items() <= {
             each["path"]: each["label"] for each in found
         }.items()
+        (shown,) = postroad("status", "--token", "second", "--json", api=server.api).objects
+        (row,) = [each for each in shown["exposure"] if each["listener"] == "api"]
+        assert row["allows"].endswith("users may do what access lists allow")  # there was no user before
         login = {"POSTROAD_USER": "ann", "POSTROAD_PASSWORD": "word"}
         assert postroad("queue", "list", api=server.api, variables=login).code == 0
         assert "nothing has changed" in reload(server, config, config.read_text())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import postroad
 from postroad import Message
-from tests.commands import ServerProcess, serving
+from tests.commands import POSTROAD, ServerProcess, serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BROWSER_FLAGS = [
@@ -128,6 +130,22 @@ def guarded(directory: Path) -> Iterator[Site]:
     config.write_text(GUARDED)
     with serving(config) as server:
         yield Site(server)
+
+
+@contextmanager
+def console_of(*apis: str, variables: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of a `postroad console` for these managers."""
+    command = [*POSTROAD, "console", "--port", "0"]
+    for each in apis:
+        command += ["--api", each]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **(variables or {})})
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().decode().split()[-1].rstrip("/")
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+        process.stdout.close()
 
 
 def fill(site: Site) -> None:

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad import Message
-from tests.commands import POSTROAD
-from tests.console.sites import IMAGE, PASSWORD, TOKEN, Site, guarded
+from tests.console.sites import IMAGE, PASSWORD, TOKEN, Site, console_of, guarded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = ("queues", "new", "send", "dead", "network", "trace", "security")
 QUEUE_PAGES = ("queue", "messages", "search", "delete")
-
-
-@contextmanager
-def console_of(*sites: Site) -> Iterator[str]:
-    """`postroad console` for several managers."""
-    command = [*POSTROAD, "console", "--port", "0"]
-    for each in sites:
-        command += ["--api", each.api]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().decode().split()[-1].rstrip("/")
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
 
 
 def log_in(page: Page, site: Site, user: str) -> None:
@@ -155,7 +135,7 @@ def test_a_change_is_in_the_audit_log_under_the_users_name(login_site: Site, pag
 
 
 def test_several_managers_and_one_that_is_down(site: Site, browser: Browser, tmp_path: Path) -> None:
-    with guarded(tmp_path) as other, console_of(site, other) as url:
+    with guarded(tmp_path) as other, console_of(site.api, other.api) as url:
         context = browser.new_context()
         page = context.new_page()
         page.set_default_timeout(60_000)

@@ -47,6 +47,7 @@ def test_the_overview_names_what_needs_attention_first(site: Site, page: Page) -
     attention.get_by_text(re.compile(r"private\$\\small is nearly full")).wait_for()
     assert page.locator(".attention li").first.get_attribute("class") == "bad"
     page.locator("figure svg.chart").first.wait_for()  # once the console has asked twice
+    page.get_by_text(re.compile(r"^Since \d\d:\d\d UTC\. ")).wait_for()
 
 
 def test_the_overview_is_live(site: Site, page: Page, scratch: str) -> None:

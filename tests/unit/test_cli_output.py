@@ -8,6 +8,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 from postroad.cli.output import print_table
+from postroad.cli.queue import print_queues
+from postroad.values.info import QueueInfo
 
 
 def printed(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()) -> list[str]:
@@ -41,3 +43,14 @@ def test_rows_are_printed_while_others_are_still_to_come() -> None:
 
     assert printed(("number",), rows()) == ["number", *map(str, range(5000))]
     assert seen >= 4000
+
+
+def test_the_list_of_queues_does_not_repeat_the_name_of_an_outgoing_queue() -> None:
+    name = r"DIRECT=TCP:10.0.0.5\private$\orders"
+    outgoing = QueueInfo(
+        path=name, format_name=name, id="", type="outgoing", label=name, messages=0, bytes=0, locked=0, readers=0,
+        waiting=0, nearly_full=False, damaged=0, created_at_s=0, oldest_arrived_ms=None,
+    )  # fmt: skip
+    with redirect_stdout(StringIO()) as output:
+        print_queues([outgoing])
+    assert output.getvalue().count(name) == 1

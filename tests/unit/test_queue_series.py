@@ -41,6 +41,7 @@ def test_queues_of_applications_come_first_and_the_rest_is_summed() -> None:
     assert names(QueueSeries(4).of(queues)) == ["journal", "a", "b", "c"]
     assert names(QueueSeries(0).of(queues)) == [OTHERS]
     assert QueueSeries(0).of([]) == []
+    assert names(QueueSeries(1).of([queue(r"private$\admin_queue$"), queue("a")])) == ["a", OTHERS]
 
 
 def test_one_without_a_quota_makes_the_sum_one_without() -> None:

@@ -49,7 +49,7 @@ def console(
     except ImportError:
         fail("the console is not installed: pip install 'postroad[console]'", ExitCode.FAILED)
     from postroad.console.client import Credentials
-    from postroad.console.serving import Options, parent_credentials, run
+    from postroad.console.serving import Options, read_parent, run
 
     start_logging(as_json=False, level=logging.WARNING)
     try:
@@ -59,11 +59,11 @@ def console(
     if not loopback and certificate is None and descriptor is None:
         fail("--host: other computers can reach it, and passwords need TLS: set --tls-certificate", ExitCode.USAGE)
     if descriptor is None:
-        credentials = Credentials(token=read_token(os.environ.get("POSTROAD_TOKEN")))
+        credentials, api_certificate = Credentials(token=read_token(os.environ.get("POSTROAD_TOKEN"))), None
     else:
-        credentials = parent_credentials()
+        credentials, api_certificate = read_parent()
     apis = api or [os.environ.get("POSTROAD_API", DEFAULT_API)]
-    options = Options(apis, host, port, name or (), credentials, descriptor, certificate, key)
+    options = Options(apis, host, port, name or (), credentials, descriptor, certificate, key, api_certificate)
     run(options, (lambda address: None) if descriptor is not None else _announce)
 
 

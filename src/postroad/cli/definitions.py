@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from postroad.config import ConfiguredQueue
     from postroad.names import QueueTail
     from postroad.server.definitions import DefinedUser
-    from postroad.values.info import QueueInfo
+    from postroad.values.info import QueueInfo, UserInfo
 
 app = typer.Typer(help="Write the queues and users of a manager to a file, and create queues from such a file.")
 
 STANDARD_OUTPUT = "-"
+ADMINISTRATORS = "S-1-5-32-544"
 _DEFINED = ("private", "public")
 
 
@@ -54,7 +56,9 @@ def export(
         name = manager.info().name
         queues = [_defined(manager, info) for info in _queues(manager).values()]
         users = api.json("GET", "/users", member="users")
-    text = write_definitions(f"Definitions of the queue manager {name}", {"queue": queues, "user": users})
+    text = write_definitions(
+        f"Definitions of the queue manager {name}, without the passwords of users", {"queue": queues, "user": users}
+    )
     if file == STANDARD_OUTPUT:
         print(text, end="")
         return
@@ -74,10 +78,12 @@ def import_definitions(
 ) -> None:
     """Create the queues of a file that are missing, and change the properties and access lists that differ.
 
-    Everything is checked before the first change. No queue is deleted. Users are in the manager's configuration: the
-    command only names those that differ. A second import changes nothing.
+    Everything is checked before the first change. No queue is deleted. A second import changes nothing. Users and their
+    passwords are in the manager's configuration: the command says on stderr what to add and change there.
     """
     from postroad.server.definitions import read_definitions
+    from postroad.values.info import UserInfo
+    from postroad.values.plain import from_json
 
     definitions = read_definitions(file)
     with context.connect() as manager, context.calls() as api:
@@ -92,7 +98,7 @@ def import_definitions(
             for fault in faults:
                 report(f"{file}: {fault}")
             fail("nothing was changed", ExitCode.FAILED)
-        unknown = [*_different_users(definitions.users, api.json("GET", "/users", member="users"))]
+        users: list[UserInfo] = [from_json(UserInfo, each) for each in api.json("GET", "/users", member="users")]
         for done, change in enumerate(changes):
             try:
                 if not dry_run:
@@ -101,8 +107,7 @@ def import_definitions(
                 report(f"{count_text(done, 'queue')} of {len(changes)} changed, then {change.path} failed")
                 raise
             _show(context, change, dry_run)
-    for sentence in unknown:
-        report(sentence)
+    _show_users(definitions.users, users)
     same = len(definitions.queues) - len(changes)
     if not context.as_json:
         print_line(f"{count_text(same, 'queue')} as in the file already")
@@ -164,16 +169,45 @@ def _show(context: Context, change: Change, dry_run: bool) -> None:
     print_line(f"{word} {change.path}" + ("" if change.creates else f": {', '.join(change.names)}"))
 
 
-def _different_users(wanted: tuple[DefinedUser, ...], existing: list[dict[str, Any]]) -> list[str]:
-    known = {each["name"].casefold(): each for each in existing}
-    sentences = []
+def _show_users(wanted: tuple[DefinedUser, ...], existing: list[UserInfo]) -> None:
+    """What an operator has to do: nothing here can set a password."""
+    from postroad.server.definitions import write_row
+
+    known = {each.name.casefold(): each for each in existing}
+    missing = [user for user in wanted if user.name.casefold() not in known]
     for user in wanted:
-        found = known.get(user.name.casefold())
-        if found is None:
-            sentences.append(f"the user {user.name} is missing: add a [[user]] with a password to the configuration")
-            continue
-        groups = {str(each) for each in user.groups}
-        same_sid = user.sid is None or str(user.sid) == found["sid"]
-        if not same_sid or groups != set(found["groups"]) or user.administrator != found["administrator"]:
-            sentences.append(f"the user {user.name} differs from the file: change its [[user]] in the configuration")
-    return sentences
+        if (found := known.get(user.name.casefold())) is not None and (keys := _differing(user, found)):
+            there = write_row({key: value for key, (value, _) in keys.items()}).replace("\n", ", ")
+            here = write_row({key: value for key, (_, value) in keys.items()}).replace("\n", ", ")
+            report(
+                f"the user {user.name} differs: the file has {there}, the manager has {here}; change the [[user]] in "
+                "the manager's configuration, then send it SIGHUP"
+            )
+    for user in missing:
+        report(f"the user {user.name} is missing")
+    if not missing:
+        return
+    report(
+        "add these lines to the manager's configuration, write each password to its file, which only the manager may "
+        "read, then send it SIGHUP:"
+    )
+    for number, user in enumerate(missing, 1):
+        name = user.name if user.name.replace("-", "").replace("_", "").isalnum() else f"user-{number}"
+        row: dict[str, object] = {
+            "name": user.name,
+            "password_file": f"{name}.password",
+            "sid": user.sid and str(user.sid),
+        }
+        row |= {"groups": [str(each) for each in user.groups], "administrator": user.administrator}
+        print(f"\n[[user]]\n{write_row(row)}", file=sys.stderr)
+
+
+def _differing(wanted: DefinedUser, found: UserInfo) -> dict[str, tuple[object, object]]:
+    """What the file says and what the manager has, by setting. A SID that the file does not name does not matter."""
+    groups = sorted(map(str, wanted.groups)), sorted(found.groups)
+    values: dict[str, tuple[object, object]] = {
+        "sid": (str(wanted.sid or found.sid), found.sid),
+        "groups": groups,
+        "administrator": (wanted.administrator or ADMINISTRATORS in groups[0], found.administrator),
+    }
+    return {key: (there, here) for key, (there, here) in values.items() if there != here}

@@ -147,7 +147,7 @@ def print_queues(infos: Iterable[QueueInfo]) -> None:
                 size_text(info.bytes),
                 "-" if info.quota_kb is None else f"{100 * info.bytes // max(info.quota_kb * 1024, 1)} %",
                 _kind(info),
-                info.label,
+                "" if info.label == info.path else info.label,  # that of an outgoing queue
             )
             for info in infos
         ),

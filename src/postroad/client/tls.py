@@ -31,6 +31,15 @@ def client_context(certificate: str | Path | None = None, key: str | Path | None
     return context
 
 
+def pinned_context(certificate: str) -> ssl.SSLContext:
+    """TLS with the one server that has this certificate (PEM), whatever its issuer and the names in it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # its issuer need not be known
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
 def default_context() -> ssl.SSLContext:
     """TLS without a client's certificate: the server's must be one that the system trusts."""
     return ssl.create_default_context()

@@ -99,13 +99,15 @@ ACTIONS: dict[str, Action] = {
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`apis` are the URLs of the managers. `credentials` are what the console itself samples them with. `names` are
-    hosts that it may be called by; `port` tells the cookies of two consoles on one host apart."""
+    hosts that it may be called by; `port` tells the cookies of two consoles on one host apart. `api_certificate` (PEM)
+    is the only one to trust; None: those that the system trusts."""
 
     apis: Sequence[str]
     credentials: Credentials = field(default_factory=Credentials)
     names: frozenset[str] = frozenset()
     port: int = 0
     secure: bool = False
+    api_certificate: str | None = None
 
 
 class Console:
@@ -113,7 +115,7 @@ class Console:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._watches = [Watch(url, settings.credentials) for url in settings.apis]
+        self._watches = [Watch(url, settings.credentials, settings.api_certificate) for url in settings.apis]
         self._sessions = Sessions()
         self._templates = templates()
         self._guard = Guard(settings.names)

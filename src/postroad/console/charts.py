@@ -51,23 +51,24 @@ def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
         Line("in", "a", [(each.at_s, each.into) for each in found], rate(last.into)),
         Line("out", "b", [(each.at_s, each.out) for each in found], rate(last.out)),
     ]
+    times = samples[0].at_s, samples[-1].at_s  # the charts have the same axis
     charts = [
         Chart("Messages", depth, line_chart(depth, count)),
-        Chart("Messages a second", flow, line_chart(flow, rate)),
+        Chart("Messages a second", flow, line_chart(flow, rate, times)),
     ]
     if stay := [(each.at_s, each.latency_s) for each in found if each.latency_s is not None]:
         wait = [Line("", "c", stay, age(stay[-1][1]))]
-        charts.append(Chart("Mean time in the queue", wait, line_chart(wait, age)))
+        charts.append(Chart("Mean time in the queue", wait, line_chart(wait, age, times)))
     return charts
 
 
-def line_chart(lines: Sequence[Line], text: Text) -> Markup:
-    """Times are seconds since 1970; `text` writes a value."""
+def line_chart(lines: Sequence[Line], text: Text, times: tuple[float, float] | None = None) -> Markup:
+    """Times are seconds since 1970; `text` writes a value. `times` are the ends of the axis; else the lines'."""
     points = [point for line in lines for point in line.points]
     if not points:
         return Markup("")
-    end = max(at for at, _ in points)
-    start = min(min(at for at, _ in points), end - MIN_SPAN_S)
+    first, end = times or (min(at for at, _ in points), max(at for at, _ in points))
+    start = min(first, end - MIN_SPAN_S)
     top = _round_up(max(value for _, value in points))
 
     def x(at: float) -> float:
@@ -93,7 +94,7 @@ def line_chart(lines: Sequence[Line], text: Text) -> Markup:
             Markup('<text class="tick {}" x="{:.1f}" y="{}">{}</text>').format(style, x(at), HEIGHT - 6, label)
         )
     for line in lines:
-        path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in line.points)
+        path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in (*line.points, *line.points[-1:]))
         parts.append(Markup('<polyline class="line {}" points="{}"/>').format(line.style, path))
     parts += _bands(lines, x, text)
     parts.append(Markup("</svg>"))

@@ -12,6 +12,7 @@ from postroad.client.aio.transport import Transport
 from postroad.client.exchange import Address, Exchange, WholeReply
 from postroad.client.http import HttpBackend
 from postroad.client.payloads import queue_path
+from postroad.client.tls import pinned_context
 from postroad.errors import AccessDenied
 from postroad.values.directory import DirectoryInfo
 from postroad.values.info import UserInfo
@@ -42,6 +43,8 @@ class Credentials:
 
 
 NO_CREDENTIALS = Credentials()
+# Where the manager admits every client with a certificate. It is the console's, and says nothing about the person.
+_BY_CERTIFICATE = "client certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +68,33 @@ class _Transport(Transport):
 class ManagerClient(HttpBackend):
     """The verbs of every client, and those that only the console needs."""
 
-    def __init__(self, url: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(
+        self, url: str, credentials: Credentials = NO_CREDENTIALS, server_certificate: str | None = None
+    ) -> None:
+        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust."""
         self.credentials = credentials
         address = Address(url, credentials.token, user=credentials.user, password=credentials.password)
+        if server_certificate is not None and address.tls is not None:
+            address.tls = pinned_context(server_certificate)
         address.headers["Postroad-Client"] = f"console {address.headers['Postroad-Client']}"
         transport = _Transport(address)
         super().__init__(address, transport, JoinedSends)
         self._calls = Exchange(address, transport)
 
     async def is_administrator(self) -> bool:
-        """Raises LoginNeeded if the credentials are wrong."""
+        """Raises LoginNeeded if the credentials are wrong, or if the manager knows nothing but the console."""
         try:
-            await self._calls.request("GET", "/exposure")
+            listeners = await self.exposure()
         except LoginNeeded:
             raise
         except AccessDenied:
             return False
+        if self.credentials.user is None and any(
+            each.listener == "api" and each.authentication == _BY_CERTIFICATE for each in listeners
+        ):
+            raise LoginNeeded(
+                "the manager has no token, and the certificate that it wants is the console's: log in as a user"
+            )
         return True
 
     async def directory(self) -> DirectoryInfo:

@@ -23,7 +23,8 @@ STOP_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`descriptor` is a socket that listens already. `certificate` and `key` are PEM files for TLS."""
+    """`descriptor` is a socket that listens already. `certificate` and `key` are PEM files for TLS. `api_certificate`
+    (PEM) is the only one of a manager to trust; None: those that the system trusts."""
 
     apis: Sequence[str]
     host: str
@@ -33,12 +34,14 @@ class Options:
     descriptor: int | None = None
     certificate: Path | None = None
     key: Path | None = None
+    api_certificate: str | None = None
 
 
-def parent_credentials() -> Credentials:
-    """The first line of standard input, as `postroad serve` writes it: a secret belongs neither into the arguments nor
-    into the environment of a process."""
-    return Credentials(token=json.loads(sys.stdin.readline() or "{}").get("token"))
+def read_parent() -> tuple[Credentials, str | None]:
+    """What `postroad serve` writes to standard input: a token, which belongs neither into the arguments nor into the
+    environment of a process, and the certificate of its API."""
+    given = json.loads(sys.stdin.readline() or "{}")
+    return Credentials(token=given.get("token")), given.get("certificate")
 
 
 def run(options: Options, announce: Callable[[str], None]) -> None:
@@ -51,7 +54,7 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
     host, port = listener.getsockname()[:2]
     secure = options.certificate is not None
     names = frozenset(each.lower() for each in (options.host, *options.names) if each)
-    console = Console(Settings(options.apis, options.credentials, names, port, secure))
+    console = Console(Settings(options.apis, options.credentials, names, port, secure, options.api_certificate))
     config = uvicorn.Config(
         console.app(),
         log_level="warning",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
@@ -14,6 +15,8 @@ from postroad.values.info import QueueInfo
 COOKIE = "postroad_console"
 IDLE_S = 8 * 3600.0  # a session without a request for so long ends
 MAX_SESSIONS = 1000  # the one that was idle longest ends first
+
+Connect = Callable[[Credentials], ManagerClient]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,9 @@ class Session:
         taken, self.notices = self.notices, []
         return taken
 
-    async def log_in(self, manager: int, url: str, credentials: Credentials) -> Access:
+    async def log_in(self, manager: int, connect: Connect, credentials: Credentials) -> Access:
         """Asks the manager whether the credentials are right. LoginNeeded if not; the session stays as it was."""
-        client = ManagerClient(url, credentials)
+        client = connect(credentials)
         try:
             administrator = await client.is_administrator()
         except BaseException:
@@ -66,12 +69,12 @@ class Session:
         self.access[manager] = Access(client, administrator)
         return self.access[manager]
 
-    async def on(self, manager: int, url: str) -> Access:
+    async def on(self, manager: int, connect: Connect) -> Access:
         """The manager with the credentials of the session; without any, if the manager needs none."""
         async with self.opening:
             access = self.access.get(manager)
             if access is None:
-                access = await self.log_in(manager, url, NO_CREDENTIALS)
+                access = await self.log_in(manager, connect, NO_CREDENTIALS)
             return access
 
     async def _close(self, manager: int) -> None:

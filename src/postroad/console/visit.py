@@ -103,7 +103,7 @@ class Visit:
         return self.watches[self.index]
 
     async def access(self) -> Access:
-        access = await self.session.on(self.index, self.watch.url)
+        access = await self.session.on(self.index, self.watch.connect)
         if access.administrator:
             await self.watch.lend(access.client)
         return access

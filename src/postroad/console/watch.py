@@ -1,7 +1,8 @@
 """What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time.
 
 The API has no history, so the console asks for all queues every few seconds. If the answer takes long, it asks less
-often: it waits twenty times as long as the answer took, up to half a minute.
+often: it waits twenty times as long as the answer took, up to half a minute. The second question follows the first
+soon, because rates need two samples.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
 from postroad.values.info import ManagerInfo, QueueInfo
 
 SAMPLE_S = 5.0
+SECOND_S = 1.0  # from the first sample to the second
 COST = 20  # times as long as the last answer took is the shortest pause
 MAX_PAUSE_S = 30.0
 BUSY_PER_S = 100.0  # messages that come and go: from here on the manager's own work comes first
@@ -67,8 +69,9 @@ def rates(samples: Iterable[Sample]) -> list[Rates]:
 class Watch:
     """One manager. `credentials` are those of the console itself, else of the first administrator who logged in."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, server_certificate: str | None = None) -> None:
         self.url = url
+        self._server_certificate = server_certificate
         self.name: str | None = None  # once it has answered
         self.info: ManagerInfo | None = None
         self.queues: list[QueueInfo] = []
@@ -77,13 +80,17 @@ class Watch:
         self.totals: deque[Sample] = deque(maxlen=KEPT)
         self._series: dict[str, deque[Sample]] = {}
         self._own = credentials
-        self._client = ManagerClient(url, credentials)
+        self._client = self.connect(credentials)
         self._asked = asyncio.Event()
 
+    def connect(self, credentials: Credentials) -> ManagerClient:
+        return ManagerClient(self.url, credentials, self._server_certificate)
+
     def is_busy(self) -> bool:
-        """Whether many messages came or left between the last two samples. So long as nobody knows, it is."""
+        """Whether many messages came or left between the last two samples. With only one, the next is a second away,
+        and the manager counts as idle. It counts as busy if the console may not ask."""
         latest = rates([*self.totals][-2:])
-        return not latest or latest[0].into + latest[0].out > BUSY_PER_S
+        return latest[0].into + latest[0].out > BUSY_PER_S if latest else not self.totals
 
     @property
     def title(self) -> str:
@@ -112,7 +119,7 @@ class Watch:
             await self._use(self._own)
 
     async def _use(self, credentials: Credentials) -> None:
-        before, self._client = self._client, ManagerClient(self.url, credentials)
+        before, self._client = self._client, self.connect(credentials)
         await before.close()
         self.ask_now()
 
@@ -132,7 +139,7 @@ class Watch:
             self._asked.clear()
             answered = await self._ask()
             took = time.monotonic() - began
-            pause = max(SAMPLE_S, min(MAX_PAUSE_S, COST * took))
+            pause = self.pause(took) if answered else SAMPLE_S
             if answered and not self._asked.is_set():
                 self._fresh_until = time.monotonic() + pause + 2 * took + SAMPLE_S
             try:
@@ -141,6 +148,10 @@ class Watch:
                 await asyncio.sleep(0.2)  # changes come in groups
             except TimeoutError:
                 pass
+
+    def pause(self, took: float) -> float:
+        """Seconds until the next question, after an answer that took so long."""
+        return SECOND_S if len(self.totals) == 1 else max(SAMPLE_S, min(MAX_PAUSE_S, COST * took))
 
     async def _ask(self) -> bool:
         """Whether there was an answer."""

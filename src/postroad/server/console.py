@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 from postroad.config import WITH_API, Configuration
 from postroad.net import ports
@@ -31,10 +32,19 @@ STOP_S = 5.0
 INSTALL = "pip install 'postroad[console]'"
 
 
+def own_certificate(file: Path) -> str:
+    """The first certificate of a chain (PEM), which is the server's own. It stays what the API has read, also if the
+    file is replaced."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return f"{begin}{file.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
+
+
 class ConsoleProcess:
     """`start`, then `stop`."""
 
     def __init__(self, config: Configuration, api_url: str, reachable: bool) -> None:
+        self.token = config.api.token  # for a process that starts from now on
+        self._certificate: str | None = None
         self._config = config
         self._api_url = api_url
         self._reachable = reachable
@@ -67,7 +77,10 @@ class ConsoleProcess:
             log.info("the console is off", extra={"do": INSTALL})
             return False
         if self._config.api.client_ca is not None:
-            log.info("the console is off: the API needs a client certificate", extra={"do": "run `postroad console`"})
+            log.info(
+                "the console is off: the API needs a client certificate",
+                extra={"do": "run `postroad console` with POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY"},
+            )
             return False
         if self._reachable and self._config.api.tls_certificate is None:
             self._config.fail(
@@ -82,6 +95,8 @@ class ConsoleProcess:
                 raise
             log.warning("the console is off", extra={"port": port, "reason": os.strerror(error.errno or 0)})
             return False
+        if self._config.api.tls_certificate is not None:
+            self._certificate = own_certificate(self._config.api.tls_certificate)
         self._keeper = asyncio.create_task(self._keep(), name="postroad-console")
         return True
 
@@ -116,21 +131,18 @@ class ConsoleProcess:
         config, descriptor = self._config, self._listener.fileno()
         command = [sys.executable, "-m", "postroad", "console", "--api", self._api_url]
         command += ["--descriptor", str(descriptor), "--host", config.listen.host, "--name", config.manager.name]
-        environment = dict(os.environ)
         if config.api.tls_certificate is not None:
             command += ["--tls-certificate", str(config.api.tls_certificate), "--tls-key", str(config.api.tls_key)]
-            environment.setdefault("SSL_CERT_FILE", str(config.api.tls_certificate))
         self._process = process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=2,
             pass_fds=(descriptor,),
-            env=environment,
             start_new_session=True,
         )
         assert process.stdin is not None
         with contextlib.suppress(ConnectionError):
-            process.stdin.write(f"{json.dumps({'token': config.api.token})}\n".encode())
+            process.stdin.write(f"{json.dumps({'token': self.token, 'certificate': self._certificate})}\n".encode())
             await process.stdin.drain()
         return await process.wait()
 

@@ -72,9 +72,12 @@ def write_definitions(title: str, tables: Mapping[str, Iterable[Mapping[str, obj
     lines = [f"# {title}"]
     for name, rows in tables.items():
         for row in rows:
-            lines += ["", f"[[{name}]]"]
-            lines += [f"{key} = {_value(value)}" for key, value in row.items() if value is not None]
+            lines += ["", f"[[{name}]]", write_row(row)]
     return "\n".join(lines) + "\n"
+
+
+def write_row(row: Mapping[str, object]) -> str:
+    return "\n".join(f"{key} = {_value(value)}" for key, value in row.items() if value is not None)
 
 
 def _value(value: object) -> str:

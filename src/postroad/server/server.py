@@ -252,6 +252,9 @@ class Server:
         manager.limits.connections_per_address.maximum = config.limits.connections_per_address
         manager.limits.unfinished_input.maximum = config.limits.unfinished_input_mb << 20
         self._apply(manager)
+        manager.exposure = self._exposure(any(each.reachable for each in manager.exposure))
+        if self._console is not None:
+            self._console.token = config.api.token
         report(taken, waiting)
 
     def _apply(self, manager: Manager) -> None:

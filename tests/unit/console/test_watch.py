@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,15 @@ def test_charts_escape_their_texts() -> None:
     assert sparkline([1.0]) == ""
 
 
+def test_the_charts_of_a_queue_have_the_same_times_and_show_a_single_value() -> None:
+    samples = [Sample(0, 0, 0, 0), Sample(100, 8, 8, 0), Sample(200, 4, 8, 0), Sample(300, 4, 8, 0)]
+    pictures = [chart.picture for chart in depth_charts(samples)]
+    assert len(pictures) == 3
+    assert all(f">{each}<" in picture for picture in pictures for each in ("00:00:00", "00:02:30", "00:05:00"))
+    (drawn,) = re.findall(r'<polyline class="line c" points="([^"]*)"', pictures[2])
+    assert len(drawn.split()) == 2  # a line without length has round ends, so it is a dot
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -82,10 +92,18 @@ def test_numbers_for_people(written: str, expected: str) -> None:
     assert written == expected
 
 
-def test_a_manager_is_busy_while_messages_come_or_go_and_until_one_knows() -> None:
+def test_the_second_sample_follows_soon_and_long_answers_are_asked_for_less_often() -> None:
+    watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
+    watch.record(0.0, [QUEUE])
+    assert watch.pause(0.1) == 1
+    watch.record(1.0, [QUEUE])
+    assert [watch.pause(each) for each in (0.1, 0.5, 9.0)] == [5, 10, 30]
+
+
+def test_a_manager_is_busy_while_messages_come_or_go_or_if_it_cannot_be_asked() -> None:
     watch = Watch("http://127.0.0.1:1", NO_CREDENTIALS)
     found = [watch.is_busy()]
     for at, messages, added in ((0, 0, 0), (10, 0, 0), (20, 2000, 2000), (30, 0, 2000), (40, 0, 2010)):
         watch.record(float(at), [replace(QUEUE, messages=messages, messages_in=added)])
         found.append(watch.is_busy())
-    assert found == [True, True, False, True, True, False]
+    assert found == [True, False, False, True, True, False]

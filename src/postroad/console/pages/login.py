@@ -27,7 +27,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
     following = local_path(form.text("next", "/"))
     credentials = Credentials(user=user, password=form.raw("password")) if user else Credentials(token=token or None)
     try:
-        access = await visit.session.log_in(chosen, visit.watches[chosen].url, credentials)
+        access = await visit.session.log_in(chosen, visit.watches[chosen].connect, credentials)
     except LoginNeeded as error:
         return _page(visit, chosen, following, f"The login was refused: {error}", user)
     except (InvalidArgument, ManagerUnavailable) as error:

@@ -33,6 +33,7 @@ class Card:
     dead: int = 0
     rates: Rates | None = None
     charts: list[Chart] = field(default_factory=list)
+    since: float | None = None  # the first time in the charts
     attention: list[Item] = field(default_factory=list)
     largest: list[QueueInfo] = field(default_factory=list)
 
@@ -76,5 +77,5 @@ async def _card(visit: Visit, index: int) -> Card:
         samples = list(watch.totals)
         flow = rates(samples[-13:])
         card.rates = flow[-1] if flow and time.time() - flow[-1].at_s < 60 else None
-        card.charts = depth_charts(samples)
+        card.charts, card.since = depth_charts(samples), samples[0].at_s if samples else None
     return card

@@ -23,9 +23,10 @@ async def show(visit: Visit) -> Response:
     name = visit.query.text("name")
     client = await visit.client()
     info = await client.queue(name)
-    charts = depth_charts(visit.watch.history(info.path))
+    history = visit.watch.history(info.path)
+    charts, since = depth_charts(history), history[0].at_s if history else None
     if visit.request.headers.get("x-fragment"):
-        return visit.show("queue_live.html", queue=info, name=name, charts=charts)
+        return visit.show("queue_live.html", queue=info, name=name, charts=charts, since=since)
     sddl, entries, no_access = "", [], ""
     if info.type != "outgoing":
         try:
@@ -41,6 +42,7 @@ async def show(visit: Visit) -> Response:
         queue=info,
         name=name,
         charts=charts,
+        since=since,
         properties=QUEUE_PROPERTIES,
         changeable=CHANGEABLE,
         sddl=sddl,
