@@ -30,7 +30,7 @@ app = typer.Typer(
 
 DEFAULT_LAKE = "lake"
 SMALL = 100_000  # new packets, up to which QUICK pays
-SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
+SMALL_LAKE = 20_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
 QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

@@ -19,15 +19,15 @@ def period_of(first: int, last: int) -> int | None:
     return next((each for each in PERIODS if last - first >= 2 * each), None)
 
 
-def trend(delivered: DataFrame) -> DataFrame:
+def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
     """For each period and group: how many messages were sent, received and died in it, and how long those took that
     reached their queue or were received in it. `until` is not part of the period.
 
     `by` is all, queue or route; those without a message in the two periods have no row. The table is empty if the data
-    covers no two periods.
+    covers no two periods. `states` is the summary of all messages: it has the first and the last time of each event.
     """
-    ends = [(f.min(f.unix_micros(name)), f.max(f.unix_micros(name))) for name in _EVENTS]
-    seen = delivered.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
+    ends = [(f.min(f.unix_micros(f"first_{name}")), f.max(f.unix_micros(f"last_{name}"))) for name in _EVENTS]
+    seen = states.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
     length = None if seen[0] is None else period_of(seen[0], seen[1])
     until = (seen[1] or 0) + 1
     middle = until - (length or 0)
