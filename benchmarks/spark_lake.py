@@ -28,7 +28,7 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import print_table
-from postroad.cli.pipeline import QUICK, QUICK_JAVA, SMALL, SMALL_LAKE
+from postroad.cli.pipeline import FEW_TASKS, QUICK, QUICK_JAVA, SMALL, SMALL_LAKE
 from postroad.spark import session
 from postroad.spark.pipeline import gold, silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
@@ -151,8 +151,8 @@ def step(name: str, directory: Path, messages: int, *, each: bool) -> None:
     settings["spark.local.dir"] = str(directory / "local")
     kept = kept_packets(Lake(None, path))
     unread = NEW if name.endswith("more") else messages
-    if unread < SMALL and kept < SMALL_LAKE:
-        settings |= QUICK | {JAVA_OPTIONS: " ".join(QUICK_JAVA)}
+    if unread < SMALL:
+        settings |= (QUICK if kept < SMALL_LAKE else FEW_TASKS) | {JAVA_OPTIONS: " ".join(QUICK_JAVA)}
     clock = Clock()
     spark = session("benchmark", settings=settings)
     spark.range(1).count()

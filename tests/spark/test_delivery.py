@@ -289,7 +289,8 @@ def _chains(spark: SparkSession, answers: dict[int, int | None]) -> list[Row]:
     """Of messages that answer another."""
     rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
     frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
-    return chains(frame.withColumn("sent_at", f.timestamp_seconds("at"))).collect()
+    delivered = frame.withColumn("sent_at", f.timestamp_seconds("at"))
+    return chains(delivered.where("correlation_id is not null"), delivered).collect()  # the first one is no exchange
 
 
 def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
