@@ -28,7 +28,7 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import print_table
-from postroad.cli.pipeline import QUICK, SMALL, SMALL_LAKE
+from postroad.cli.pipeline import FEW_TASKS, QUICK, QUICK_JAVA, SMALL, SMALL_LAKE
 from postroad.spark import session
 from postroad.spark.pipeline import gold, silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
@@ -37,6 +37,7 @@ from postroad.spark.pipeline.lake import BRONZE, DELIVERY, DEPTHS, SILVER, STATE
 from postroad.spark.pipeline.report import render
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.service_levels import service_level
+from postroad.spark.session import JAVA_OPTIONS
 from tests.spark.generated import NUMBERS, START_S, Sent, bronze_batch, bronze_facts, copies, history, look
 
 SIZES = (100_000, 1_000_000)
@@ -150,8 +151,8 @@ def step(name: str, directory: Path, messages: int, *, each: bool) -> None:
     settings["spark.local.dir"] = str(directory / "local")
     kept = kept_packets(Lake(None, path))
     unread = NEW if name.endswith("more") else messages
-    if unread < SMALL and kept < SMALL_LAKE:
-        settings |= QUICK
+    if unread < SMALL:
+        settings |= (QUICK if kept < SMALL_LAKE else FEW_TASKS) | {JAVA_OPTIONS: " ".join(QUICK_JAVA)}
     clock = Clock()
     spark = session("benchmark", settings=settings)
     spark.range(1).count()

@@ -19,7 +19,23 @@ from postroad.spark.pipeline import depths, silver
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.files import LocalFiles
 from postroad.spark.pipeline.gold import update_gold
-from postroad.spark.pipeline.lake import BACKLOG, BRONZE, DELIVERY, DEPTHS, GOLD, MESSAGES, SILVER, STATES, Lake
+from postroad.spark.pipeline.lake import (
+    ACKNOWLEDGMENTS,
+    BACKLOG,
+    BRONZE,
+    CONVERSATIONS,
+    COUNTS,
+    DELIVERY,
+    DEPTHS,
+    EXCHANGES,
+    FAULTS,
+    GOLD,
+    MESSAGES,
+    SILVER,
+    STATES,
+    UNDECODABLE,
+    Lake,
+)
 from postroad.spark.pipeline.run import compact, retain
 from postroad.spark.pipeline.sent_again import keep
 from postroad.wire.constants import MessageClass
@@ -61,6 +77,10 @@ def traces(chance: Random, number: int) -> Iterator[Copy]:
     """What becomes of one message, in the order of time: copies, acknowledgments, reports; any may be missing."""
     at = chance.randrange(4) * DAY_S + chance.randrange(1000)
     asked: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": rf"PRIVATE={LONDON}\2"}
+    if number % 2:
+        asked["response_queue"] = rf"PRIVATE={LONDON}\3"
+    if number % 3 == 0:  # an answer, at times to a message that is no request, or in a chain
+        asked["correlation_id"] = LONDON.bytes_le + (number - chance.randrange(1, 4)).to_bytes(4, "little")
     packet = in_sequence(number, chance.randrange(1, 40), at) if number % 4 == 0 else sent(number, at_s=at, **asked)
     took = chance.randrange(1, 2 * DAY_S)
     steps = (
@@ -226,6 +246,28 @@ def test_a_message_that_nothing_was_known_of_rewrites_no_file(lake: Lake) -> Non
     finish(lake)
     assert before < {file.path for file in lake.table(DELIVERY).files()}
     assert len(lake.rows(DELIVERY)) == 5
+
+
+def test_a_lake_of_an_older_version_gets_the_tables_that_it_lacks(lake: Lake, tmp_path: Path) -> None:
+    for name in (EXCHANGES, COUNTS):
+        shutil.rmtree(Path(lake.path, name))
+    question = sent(4, response_queue=ORDERS)
+    arrive(lake, [Copy(ROME, QUEUE, silver.QUEUED, question, 2.0, batch=2)], 5)
+    finish(lake)
+    assert len(lake.rows(CONVERSATIONS)) == 1
+    assert_equals_a_rebuild(lake, tmp_path / "rebuilt")
+
+
+def test_what_has_nothing_new_writes_no_file(lake: Lake) -> None:
+    unchanged = (ACKNOWLEDGMENTS, UNDECODABLE, FAULTS)
+    before = {name: [file.path for file in lake.table(name).files()] for name in unchanged}
+    arrive(lake, [Copy(ROME, QUEUE, silver.QUEUED, sent(4), 2.0, batch=2)], 5)
+    finish(lake)
+    assert {name: [file.path for file in lake.table(name).files()] for name in unchanged} == before
+    for name in (ACKNOWLEDGMENTS, UNDECODABLE):
+        last = lake.table(name).last()
+        assert last is not None
+        assert last.batch == 2
 
 
 def test_few_messages_take_few_tasks(lake: Lake) -> None:

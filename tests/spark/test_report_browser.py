@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ FACTS = replace(
     traffic=[*FULL.traffic, minute(10, 500_000, queue=LONG), minute(30, 3, queue=MARKUP)],
     oldest=[FULL.oldest[0] | {"label": MARKUP}],
     backlog=[*FULL.backlog, depth(12, queue=LONG[6:], called=LONG)],
+    dead_letters=[*FULL.dead_letters, minute(30, 3, queue=MARKUP, reason="nack-q-purged")],
 )
 # Shows one queue alone once all is drawn, and leaves what it saw in the page.
 CHOOSE = """<script>
@@ -35,7 +37,8 @@ const wait = setInterval(() => {
   select.value = %s;
   select.dispatchEvent(new Event("change"));
   document.body.dataset.rows = before + ">" + seen();
-  const widths = [...document.querySelectorAll(".chart svg")].map((each) => each.getBoundingClientRect().right);
+  const drawn = [...document.querySelectorAll(".chart svg, .legend li")];
+  const widths = drawn.map((each) => each.getBoundingClientRect().right);
   document.body.dataset.right = Math.max(...widths);
   document.body.dataset.page = document.documentElement.scrollWidth;
 }, 50);
@@ -68,6 +71,9 @@ def test_the_page_in_a_browser(tmp_path: Path, width: int) -> None:
     before, after = map(int, kept["rows"].split(">") if ">" in kept["rows"] else kept["rows"].split("&gt;"))
     assert 0 < after < before
     assert float(kept["right"]) <= width
+    legends = [unescape(entry) for entry in re.findall(r"<li style=[^>]*>([^<]*)</li>", done.stdout)]
+    assert LONG in legends  # whole, over several lines where it must be
+    assert "it was purged from its queue (nack-q-purged)" in legends
     assert int(kept["page"]) <= width
     assert "<title>Postroad: delivery report</title>" in done.stdout
     assert "onerror=" not in re.sub(r"<script.*?</script>|&lt;.*?&gt;", "", done.stdout, flags=re.DOTALL)

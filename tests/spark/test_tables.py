@@ -71,6 +71,19 @@ def test_a_new_column_is_null_in_older_batches_and_no_column_changes(
 
 
 @every_kind
+def test_a_batch_without_rows_keeps_the_others(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
+    table = kind(spark, LocalFiles(tmp_path), "silver/messages")
+    table.append(rows(spark, 1), 1)
+    table.drop((), 2, {"of": 7})
+    table.append(rows(spark, 2), 3)
+    table.drop((), 4, {"of": 8})
+    last = table.last()
+    assert last is not None
+    assert (last.batch, last.facts) == (4, {"of": 8})
+    assert numbers(table) == [1, 2]
+
+
+@every_kind
 def test_compaction_keeps_the_rows_the_batch_and_the_facts(
     spark: SparkSession, tmp_path: Path, kind: type[Table]
 ) -> None:

@@ -33,9 +33,9 @@ SMALL = 100_000  # new packets, up to which QUICK pays
 SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
-QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-QUICK = {
-    "spark.sql.shuffle.partitions": "4",
+QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"]
+FEW_TASKS = {"spark.sql.shuffle.partitions": "4"}
+QUICK = FEW_TASKS | {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -158,8 +158,10 @@ def run(
         local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
         kept = kept_packets(local)
         unread = sum(each.messages for each in found) - (0 if consume else kept)  # what was read stays in the queues
-        small = every is None and unread < SMALL and kept < SMALL_LAKE
-        opened = Lake(_session("pipeline run", master, settings, small=small), lake, form)
+        small = every is None and unread < SMALL
+        # Code that Spark compiles is worth its time for a whole day of a large lake.
+        quick = QUICK if kept < SMALL_LAKE else FEW_TASKS
+        opened = Lake(_session("pipeline run", master, settings, small=small, quick=quick), lake, form)
     while True:
         started = time.monotonic()
         with _bar("tables") as progress:
@@ -440,13 +442,20 @@ def _levels(given: list[str] | None) -> list[ServiceLevel]:
     return [service_level(each) for each in given or []]
 
 
-def _session(name: str, master: str | None, given: dict[str, str], *, small: bool = False) -> SparkSession:
+def _session(
+    name: str,
+    master: str | None,
+    given: dict[str, str],
+    *,
+    small: bool = False,
+    quick: dict[str, str] = QUICK,
+) -> SparkSession:
     from postroad.spark.session import JAVA_OPTIONS, session
 
     settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
     options = _quiet()
     if small and (master is None or master.startswith("local")):
-        settings |= QUICK
+        settings |= quick
         options += QUICK_JAVA
     options.append(given.get(JAVA_OPTIONS, ""))
     return session(f"postroad {name}", master, settings=settings | given | {JAVA_OPTIONS: " ".join(options).strip()})

@@ -3,6 +3,8 @@ from a package, so it needs no network.
 
 A chart is as wide as its container. It has a parameter `queue`: the page sets it to show one queue alone. Names stand
 above their bars, where they have the whole width. Colours of the page's theme are set by the page.
+
+The legend is no part of the drawing, which would cut long names: it is in `usermeta`, and the page writes it as text.
 """
 
 from __future__ import annotations
@@ -57,14 +59,10 @@ def bars(values: Values, kinds: Mapping[str, str], unit: str) -> dict[str, Any]:
     order = list(dict.fromkeys(each["queue"] for each in values))
     said = [each | {"words": kinds[each["kind"]], "place": list(kinds).index(each["kind"])} for each in values]
     base = alt.Chart(alt.InlineData(values=said)).encode(y=alt.Y("queue:N", sort=order, axis=None))
-    colours = [STATE_COLOURS.get(kind, PALETTE[0]) for kind in kinds]
+    legend = {words: STATE_COLOURS.get(kind, PALETTE[0]) for kind, words in kinds.items()}
     drawn = base.mark_bar(height=14, yOffset=8, cursor="pointer").encode(
         x=alt.X("messages:Q", stack="zero", axis=_numbers(f"number of {unit}")),
-        color=alt.Color(
-            "words:N",
-            scale=alt.Scale(domain=list(kinds.values()), range=colours),
-            legend=_legend() if len(kinds) > 1 else None,
-        ),
+        color=_colour("words:N", legend),
         order=alt.Order("place:Q"),
         tooltip=[_tip("queue:N", "queue"), _tip("words:N", "state"), _tip("messages:Q", unit, ",d")],
     )
@@ -73,7 +71,7 @@ def bars(values: Values, kinds: Mapping[str, str], unit: str) -> dict[str, Any]:
     totals = base.mark_text(align="right", baseline="middle", dy=-10, fontWeight="bold")
     summed = totals.encode(x=alt.value("width"), text=alt.Text("total:Q", format=",d"))
     summed = summed.transform_aggregate(total="sum(messages)", groupby=["queue"])
-    return _made(alt.layer(drawn, named, summed), height=_ROW * len(order))
+    return _made(alt.layer(drawn, named, summed), legend if len(kinds) > 1 else {}, height=_ROW * len(order))
 
 
 def over_time(
@@ -93,8 +91,7 @@ def over_time(
         {"start": _stamp(at), "end": _stamp(at + step), "name": whose, "queue": queue, "messages": count}
         for (at, whose, queue), count in sorted(counts.items(), key=str)
     ]
-    domain = list(dict.fromkeys(named.values()))
-    colours = ALARMS if unit == "dead messages" else PALETTE
+    legend = _coloured(named.values(), ALARMS if unit == "dead messages" else PALETTE)
     chart = (
         alt.Chart(alt.InlineData(values=values))
         .mark_bar()
@@ -102,7 +99,7 @@ def over_time(
             x=_times("start", f"by {seconds(step.total_seconds())}"),
             x2="end:T",
             y=alt.Y("sum(messages):Q", axis=_numbers(f"number of {unit}")),
-            color=alt.Color("name:N", scale=_colours(domain, colours), legend=_legend()),
+            color=_colour("name:N", legend),
             tooltip=[
                 alt.Tooltip("start:T", title="from", format="%d %b %H:%M", formatType="time"),
                 _tip("name:N", "name"),
@@ -110,7 +107,7 @@ def over_time(
             ],
         )
     )
-    return _made(chart)
+    return _made(chart, legend)
 
 
 def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -124,21 +121,18 @@ def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         if named[row["called"]] != OTHERS
         for at, messages in _looks(row)
     ]
+    legend = _coloured((each for each in named.values() if each != OTHERS), PALETTE)
     base = alt.Chart(alt.InlineData(values=values)).encode(
         x=_times("at", "time of the look"),
         y=alt.Y("messages:Q", axis=_numbers("messages in the queue")),
-        color=alt.Color(
-            "name:N",
-            scale=_colours([each for each in dict.fromkeys(named.values()) if each != OTHERS], PALETTE),
-            legend=_legend(),
-        ),
+        color=_colour("name:N", legend),
         tooltip=[
             alt.Tooltip("at:T", title="at", format="%d %b %H:%M:%S", formatType="time"),
             _tip("name:N", "queue"),
             _tip("messages:Q", "messages", ",d"),
         ],
     )
-    return _made(alt.layer(base.mark_line(interpolate="step-after"), base.mark_circle(size=40)))
+    return _made(alt.layer(base.mark_line(interpolate="step-after"), base.mark_circle(size=40)), legend)
 
 
 def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[str, Any]:
@@ -158,7 +152,7 @@ def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[
     text = base.mark_text(align="left", dx=4).encode(
         x=alt.X("sum(messages):Q"), text=alt.Text("sum(messages):Q", format=",d")
     )
-    made = _made(alt.layer(bar, text), height=24 * len(bins))
+    made = _made(alt.layer(bar, text), {}, height=24 * len(bins))
     return made | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 50}}  # for the number of the longest bar
 
 
@@ -178,12 +172,13 @@ def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
     ticks = [each for each in _TICKS_S if each <= longest * 1.5] or [0, 1]
     axis = alt.Axis(title=None, values=ticks, labelExpr=_SPAN, labelOverlap=True)
     scale = alt.Scale(type="symlog", domain=[0, max(1, longest * 1.05)])
+    legend = _coloured(_PERCENTILES.values(), _PERCENTILE_COLOURS)
     line = base.mark_rule(strokeWidth=3, opacity=0.35, yOffset=8, y2Offset=8).encode(
         x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q"
     )
     dots = base.mark_circle(size=110, opacity=1, yOffset=8).encode(
         x=alt.X("seconds:Q", scale=scale, axis=axis),
-        color=alt.Color("words:N", scale=_colours(list(_PERCENTILES.values()), _PERCENTILE_COLOURS), legend=_legend()),
+        color=_colour("words:N", legend),
         tooltip=[
             _tip("value:N", by),
             _tip("words:N", "share"),
@@ -194,7 +189,7 @@ def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
     names = base.mark_text(align="left", dy=-10, limit=alt.expr("width - 170")).encode(x=alt.value(0), text="value:N")
     notes = base.mark_text(align="right", dy=-10).encode(x=alt.value("width"), text="note:N")
     said = [each.transform_aggregate(groupby=["value", "note"]) for each in (names, notes)]
-    return _made(alt.layer(line, dots, *said), height=_ROW * len(order))
+    return _made(alt.layer(line, dots, *said), legend, height=_ROW * len(order))
 
 
 def top_names(counts: Iterable[tuple[str, int]]) -> dict[str, str]:
@@ -210,12 +205,12 @@ def top_names(counts: Iterable[tuple[str, int]]) -> dict[str, str]:
 # Pieces
 
 
-def _made(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
-    """The specification; `queue` is null to show all queues."""
+def _made(chart: Any, legend: Mapping[str, str], height: int = _HEIGHT) -> dict[str, Any]:
+    """The specification; `queue` is null to show all queues. `legend` has the colours of the names."""
     shown = chart.add_params(alt.param(name="queue", value=None))
     shown = shown.transform_filter("queue == null || datum.queue == null || datum.queue == queue")
     made: dict[str, Any] = shown.properties(width="container", height=height).to_dict()
-    return made
+    return made | {"usermeta": {"legend": dict(legend)}}
 
 
 def _numbers(title: str) -> Any:
@@ -232,12 +227,13 @@ def _tip(field: str, title: str, form: str | None = None) -> Any:
     return alt.Tooltip(field, title=title) if form is None else alt.Tooltip(field, title=title, format=form)
 
 
-def _legend() -> Any:
-    return alt.Legend(title=None, orient="bottom")
+def _colour(field: str, legend: Mapping[str, str]) -> Any:
+    return alt.Color(field, scale=alt.Scale(domain=list(legend), range=list(legend.values())), legend=None)
 
 
-def _colours(names: Sequence[str], colours: Sequence[str]) -> Any:
-    return alt.Scale(domain=list(names), range=[colours[min(place, len(colours) - 1)] for place in range(len(names))])
+def _coloured(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
+    """A colour for each name; the last one for all that come after it."""
+    return {name: colours[min(place, len(colours) - 1)] for place, name in enumerate(dict.fromkeys(names))}
 
 
 def _looks(row: Mapping[str, Any]) -> list[tuple[datetime, int]]:

@@ -6,21 +6,31 @@ acknowledgment of a manager is none. Times are those of the senders' clocks, in 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
+
+from postroad.spark.pipeline.frames import persisted
 
 LONGEST = 100  # chains
 MOST = 50  # labels, and senders
 _ROUNDS = 4  # each doubles the length of the chains that are followed: 16 answers
 
 
-def conversations(delivered: DataFrame) -> DataFrame:
+def exchanges(delivered: DataFrame) -> DataFrame:
+    """The requests and answers among the messages."""
+    kept = ("day", "id", "correlation_id", "label", "source", "destination", "queue", "response_queue", "sent_at")
+    return delivered.where("correlation_id is not null or response_queue is not null").select(*kept, "state")
+
+
+def conversations(exchanged: DataFrame) -> DataFrame:
     """One row for each request, with its first answer and the seconds until that was sent.
 
     `unanswered` are those without an answer that did not die.
     """
-    answers = delivered.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
+    answers = exchanged.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
     first = f.min(f.when(f.col("sent_at").isNotNull(), f.struct("sent_at", f.col("id").alias("answer_id"), "source")))
     answered = answers.agg(f.count("*").alias("answers"), first.alias("first")).select(
         "id",
@@ -30,7 +40,7 @@ def conversations(delivered: DataFrame) -> DataFrame:
         f.col("first.source").alias("answered_by"),
     )
     kept = ("id", "label", "source", "destination", "queue", "response_queue", "sent_at", "state")
-    requests = delivered.where("response_queue is not null").select(*kept).join(answered, "id", "left")
+    requests = exchanged.where("response_queue is not null").select(*kept).join(answered, "id", "left")
     span = (f.unix_micros("answered_at") - f.unix_micros("sent_at")) / 1_000_000
     return requests.select(
         *kept,
@@ -62,19 +72,26 @@ def pairs(requests: DataFrame) -> DataFrame:
     )
 
 
-def chains(delivered: DataFrame) -> DataFrame:
+def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
     """The longest chains of answers to answers: the first message of each, how many follow, and how long it took.
 
     By plain joins: in each round, every message takes the root of its root, until none has one.
     """
-    known = delivered.select("id", "label", "source", "sent_at")
-    links = delivered.where("correlation_id is not null and correlation_id <> id")
+    columns = ("id", "label", "source", "sent_at")
+    links = exchanged.where("correlation_id is not null and correlation_id <> id")
     roots = links.select("id", f.col("correlation_id").alias("root"), f.lit(1).alias("steps"), "sent_at")
-    roots = roots.join(known.select(f.col("id").alias("root")), "root", "left_semi")  # of known messages only
-    kept = [roots.persist(StorageLevel.DISK_ONLY)]
-    try:
+    with ExitStack() as stack:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            return stack.enter_context(persisted(frame, StorageLevel.DISK_ONLY))
+
+        # Most are answers to requests. Only if there are others, all messages are looked through for these.
+        others = keep(roots.select(f.col("root").alias("id")).join(exchanged, "id", "left_anti").distinct())
+        known = exchanged.select(*columns)
+        if not others.isEmpty():
+            known = known.unionByName(delivered.select(*columns).join(others, "id", "left_semi"))
+        roots = keep(roots.join(known.select(f.col("id").alias("root")), "root", "left_semi"))  # of known messages only
         for _ in range(_ROUNDS):
-            roots = kept[-1]
             above = roots.select(f.col("id").alias("root"), f.col("root").alias("above"), f.col("steps").alias("more"))
             if roots.join(above, "root", "left_semi").isEmpty():
                 break
@@ -82,37 +99,38 @@ def chains(delivered: DataFrame) -> DataFrame:
             longer = roots.join(above, "root", "left").select(
                 "id", f.coalesce("above", "root").alias("root"), steps.alias("steps"), "sent_at"
             )
-            kept.append(longer.persist(StorageLevel.DISK_ONLY))
-        grouped = (
-            kept[-1]
-            .groupBy(f.col("root").alias("id"))
-            .agg(f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("sent_at").alias("last_at"))
+            roots = keep(longer)
+        grouped = roots.groupBy(f.col("root").alias("id")).agg(
+            f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("sent_at").alias("last_at")
         )
         order = (f.desc("steps"), f.desc("followers"), "id")
         took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
         found = f.broadcast(grouped.orderBy(*order).limit(LONGEST)).join(known, "id")
         found = found.withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0))).orderBy(*order)
         return delivered.sparkSession.createDataFrame(found.collect(), found.schema)
-    finally:
-        for each in kept:
-            each.unpersist()
 
 
-def top(delivered: DataFrame) -> DataFrame:
-    """The labels and senders with the most messages. Digits of a label count as `#`, so labels that number messages
-    are one; a sender is a SID, or its manager if that is not known."""
+def counts(delivered: DataFrame) -> DataFrame:
+    """Messages by the day and label, and by the day and sender. Digits of a label count as `#`, so labels that number
+    messages are one; a sender is a SID, or its manager if that is not known."""
     label = f.regexp_replace(f.coalesce("label", f.lit("")), r"\d+", "#")
     kinds = {"label": f.substring(label, 1, 120), "sender": f.coalesce("sender_id", "source", f.lit("unknown"))}
-    found = []
-    for kind, value in kinds.items():
-        grouped = delivered.groupBy(f.lit(kind).alias("kind"), value.alias("value")).agg(
-            f.count("*").alias("messages"),
-            f.sum((f.col("state") == "received").cast("bigint")).alias("received"),
-            f.sum((f.col("state") == "dead").cast("bigint")).alias("died"),
-            f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
-        )
-        found.append(grouped.orderBy(f.desc("messages"), "value").limit(MOST))
-    return found[0].unionByName(found[1])
+    each = [f.struct(f.lit(kind).alias("kind"), value.alias("value")) for kind, value in kinds.items()]
+    rows = delivered.select("day", f.explode(f.array(*each)).alias("of"), "state", "size")
+    return rows.groupBy("day", "of.kind", "of.value").agg(
+        f.count("*").alias("messages"),
+        f.sum((f.col("state") == "received").cast("bigint")).alias("received"),
+        f.sum((f.col("state") == "dead").cast("bigint")).alias("died"),
+        f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
+    )
+
+
+def top(counted: DataFrame) -> DataFrame:
+    """The labels and senders with the most messages of all days."""
+    sums = [f.sum(name).alias(name) for name in ("messages", "received", "died", "bytes")]
+    place = f.row_number().over(Window.partitionBy("kind").orderBy(f.desc("messages"), "value"))
+    found = counted.groupBy("kind", "value").agg(*sums).withColumn("place", place)
+    return found.where(f.col("place") <= MOST).orderBy("kind", "place").drop("place")
 
 
 def hours(delivered: DataFrame) -> DataFrame:

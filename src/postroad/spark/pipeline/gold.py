@@ -4,9 +4,9 @@ gold/delivery has a row for each message. A run makes the rows of those messages
 replaces the days in which these rows were. A message also changes without a new packet when it leaves its queue: then
 the floor of the queue has risen above it.
 
-Most summaries count by the day, so they only count those days again. Some are made as a whole when gold/delivery has
-changed: periods of a trend, answers and chains of answers go across days, and the most frequent labels of all days are
-not those of each day. gold/backlog is made from the looks at the queues alone.
+Most summaries count by the day, so they only count those days again. The others go across days: they are made as a
+whole, but from such a summary, or from the few days of gold/delivery that they are about. gold/backlog is made from the
+looks at the queues alone.
 
 A table keeps the version of its input: one that is up to date is not made again, and one that a killed run has left is.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -26,14 +27,17 @@ from pyspark.sql import functions as f
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline import conversations, depths, summaries
 from postroad.spark.pipeline.delivery import SEQUENCE, delivery, in_sequence, report_key
+from postroad.spark.pipeline.frames import persisted
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
     BACKLOG,
     CHAINS,
     CONVERSATIONS,
+    COUNTS,
     DEAD_LETTERS,
     DELIVERY,
     DEPTHS,
+    EXCHANGES,
     FAULTS,
     HOURS,
     LATENCY,
@@ -58,7 +62,7 @@ from postroad.spark.pipeline.tables import DAY, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 
-VERSION = 4  # of the gold tables: a change makes all of them again
+VERSION = 5  # of the gold tables: a change makes all of them again
 _REMEMBERED = 32  # changes of gold/delivery; a summary that has missed more is made again as a whole
 _FEW = 100_000  # messages that one task writes, and whose ids every task can have
 _ALL = (1 << 63) - 1  # above every arrival number
@@ -71,18 +75,28 @@ _BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     DEAD_LETTERS: summaries.dead_letters,
     TRAFFIC: traffic,
     HOURS: conversations.hours,
+    EXCHANGES: conversations.exchanges,
+    COUNTS: conversations.counts,
 }
-# Made as a whole, each from the table that it is a summary of.
-_WHOLE: Mapping[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
-    LATENCY: (SPANS, latency),
-    OLDEST: (DELIVERY, summaries.oldest),
-    FAULTS: (UNDECODABLE, summaries.undecodable),
-    TREND: (DELIVERY, trend),
-    CONVERSATIONS: (DELIVERY, conversations.conversations),
-    PAIRS: (CONVERSATIONS, conversations.pairs),
-    CHAINS: (DELIVERY, conversations.chains),
-    TOP: (DELIVERY, conversations.top),
+# Made as a whole, each from the tables that it is a summary of.
+_WHOLE: Mapping[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
+    LATENCY: (latency, (SPANS,)),
+    OLDEST: (summaries.oldest, (DELIVERY,)),
+    FAULTS: (summaries.undecodable, (UNDECODABLE,)),
+    TREND: (trend, (DELIVERY, STATES)),
+    CONVERSATIONS: (conversations.conversations, (EXCHANGES,)),
+    PAIRS: (conversations.pairs, (CONVERSATIONS,)),
+    CHAINS: (conversations.chains, (EXCHANGES, DELIVERY)),
+    TOP: (conversations.top, (COUNTS,)),
 }
+# What runs at the same time: tables that need each other are in one group, in order.
+_GROUPS = (
+    (EXCHANGES, CONVERSATIONS, PAIRS, CHAINS),
+    (STATES, TREND, OLDEST),
+    (SPANS, LATENCY),
+    (COUNTS, TOP),
+    *((name,) for name in (DEAD_LETTERS, TRAFFIC, LINKS, FAULTS, HOURS, BACKLOG)),
+)
 
 Tell = Callable[..., None]
 
@@ -122,8 +136,7 @@ def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Dir
                 _summarize(given, name)
             tell(name)
 
-    alone = [(name,) for name in (STATES, DEAD_LETTERS, OLDEST, TRAFFIC, LINKS, FAULTS, TREND, CHAINS, TOP, HOURS)]
-    in_parallel(lambda names: make(*names), [(CONVERSATIONS, PAIRS), (SPANS, LATENCY), *alone, (BACKLOG,)])
+    in_parallel(lambda names: make(*names), _GROUPS)
 
 
 def forget(lake: Lake, first: str) -> None:
@@ -164,9 +177,8 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
     lake = given.lake
     table = lake.table(DELIVERY)
     batch = before.batch + 1
-    touched = _touched(given, before.facts).persist()
-    kept = [touched]
-    try:
+    with ExitStack() as stack:
+        touched = stack.enter_context(persisted(_touched(given, before.facts)))
         count = touched.count()
         only_floors = all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues"))
         if only_floors and not count:  # floors rise without messages too
@@ -186,14 +198,14 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
                 silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
             )
         if count < _FEW:
-            messages = messages.drop("body", "body_text").persist()  # it is read three times
-            kept.append(messages)
+            messages = messages.drop("body", "body_text")
+            messages = stack.enter_context(persisted(messages))  # it is read three times
         wanted = small(in_sequence(messages).select(*SEQUENCE).distinct())
         sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
         keys = small(touched.select(report_key(f.col("id")).alias("about")))
         reports = silver[REPORTS].join(keys, "about", "left_semi")
-        rows = _retained(given, _of(given, messages, acknowledgments, reports, sequences)).persist()
-        kept.append(rows)
+        rows = _retained(given, _of(given, messages, acknowledgments, reports, sequences))
+        rows = stack.enter_context(persisted(rows))
         found = {str(row[0]): row[1] for row in rows.groupBy(DAY).count().collect()}
         fresh = rows.coalesce(1) if sum(found.values()) < _FEW else rows
         facts["changes"] = _log(before, batch, sorted({*days, *found}))
@@ -203,9 +215,6 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
         others = table.read(days)
         assert others is not None
         table.update(others.join(ids, "id", "left_anti").unionByName(fresh), days, batch, facts)
-    finally:
-        for each in kept:
-            each.unpersist()
 
 
 def _unchanged(frame: DataFrame) -> DataFrame:
@@ -284,31 +293,41 @@ def _summarize(given: _Inputs, name: str) -> None:
     lake = given.lake
     table = lake.table(name)
     before = table.last()
-    source = lake.table(_WHOLE[name][0] if name in (LATENCY, PAIRS) else DELIVERY).last()
-    assert source is not None
-    facts = {"basis": given.basis, "batch": given.bronze.batch, "of": source.batch}
+    delivered = lake.table(DELIVERY).last()
+    assert delivered is not None
+    facts: dict[str, Any] = {"basis": given.basis, "batch": given.bronze.batch, "of": delivered.batch}
+    if name == FAULTS:
+        facts["of"] = digest([file.path for file in lake.table(UNDECODABLE).files()])
     if before is not None and before.facts == facts:
         return
     batch = 1 if before is None else before.batch + 1
-    if name in _WHOLE:
-        of, make = _WHOLE[name]
-        frame = make(lake.read(of))
+    days = None  # all
+    if before is not None and before.facts.get("basis") == given.basis:
+        if name != FAULTS:
+            days = _changed(delivered, before.facts["of"])
+        elif before.facts["of"] == facts["of"]:
+            days = []
+    sources = _oldest_days(lake) if name == OLDEST else None
+    if days is not None and (not days or (name == LINKS and given.directory is None)):
+        table.drop((), batch, facts)  # it has the same rows
+    elif name in _WHOLE:
+        make, of = _WHOLE[name]
+        frame = make(*(lake.read(each, sources) for each in of))
         table.replace(frame if name == CONVERSATIONS else frame.coalesce(1), batch, facts)
-        return
-    days = None if before is None or before.facts.get("basis") != given.basis else _changed(source, before.facts["of"])
-    if days == []:
-        table.drop((), batch, facts)
-        return
-    delivered = lake.table(DELIVERY).read(days)
-    assert delivered is not None
-    if name == LINKS:
-        frame = link_traffic(lake.session, traffic(delivered), given.directory)
     else:
-        frame = _BY_DAY[name](delivered)
-    if days is None:
-        table.replace(frame.repartition(DAY), batch, facts)
-    else:
-        table.update(frame.coalesce(1), days, batch, facts)
+        rows = lake.read(DELIVERY, days)
+        is_links = name == LINKS
+        frame = link_traffic(lake.session, traffic(rows), given.directory) if is_links else _BY_DAY[name](rows)
+        if days is None:
+            table.replace(frame.repartition(DAY), batch, facts)
+        else:
+            table.update(frame.coalesce(1), days, batch, facts)
+
+
+def _oldest_days(lake: Lake) -> list[str]:
+    """The days of the oldest unexplained messages; gold/states knows how many each day has."""
+    counts = lake.read(STATES).groupBy(DAY).agg(f.sum("unexplained")).collect()
+    return summaries.days_of_oldest({str(row[0]): row[1] for row in counts})
 
 
 def _count_looks(given: _Inputs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ DELIVERY, STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS = (
 BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS, SPANS = (
     f"gold/{name}" for name in ("backlog", "trend", "conversations", "pairs", "chains", "top", "hours", "spans")
 )
+EXCHANGES, COUNTS = "gold/exchanges", "gold/counts"
 SILVER = (MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE)
 GOLD = (
     *(DELIVERY, STATES, SPANS, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS),
-    *(BACKLOG, TREND, CONVERSATIONS, PAIRS, CHAINS, TOP, HOURS),
+    *(BACKLOG, TREND, EXCHANGES, CONVERSATIONS, PAIRS, CHAINS, COUNTS, TOP, HOURS),
 )
 TABLES = (BRONZE, DEPTHS, *SILVER, *GOLD)
 FORMATS: dict[str, type[Table]] = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}
@@ -92,9 +94,9 @@ class Lake:
             found += [row | day for row in read_table(file.path, partitioning=None).to_pylist()]
         return [{column: row.get(column) for column in last.schema.names} for row in found]
 
-    def read(self, name: str) -> DataFrame:
-        """PipelineError for a table that no run has made yet."""
-        frame = self.table(name).read()
+    def read(self, name: str, days: Iterable[str] | None = None) -> DataFrame:
+        """All rows, or those of some days. PipelineError for a table that no run has made yet."""
+        frame = self.table(name).read(days)
         if frame is None:
             raise _missing(self.path, name)
         return frame

@@ -33,11 +33,16 @@ class Page:
         self.add(f"<section><h2>{escape(title)}</h2>{paragraph}{cards}</section>")
 
     def chart(self, spec: dict[str, Any] | None, label: str) -> str:
-        """The place of a chart; nothing if there is none."""
+        """The place of a chart, with its legend; nothing if there is none."""
         if spec is None:
             return ""
         self.charts.append(spec)
-        return f'<div class="chart" data-chart="{len(self.charts) - 1}" role="img" aria-label="{escape(label)}"></div>'
+        place = f'<div class="chart" data-chart="{len(self.charts) - 1}" role="img" aria-label="{escape(label)}"></div>'
+        entries = "".join(
+            f'<li style="--colour: {escape(colour)}">{escape(name)}</li>'
+            for name, colour in spec["usermeta"]["legend"].items()
+        )
+        return f'{place}<ul class="legend">{entries}</ul>' if entries else place
 
     def html(self) -> str:
         style, script = (

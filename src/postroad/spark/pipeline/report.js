@@ -8,7 +8,6 @@
   const config = () => {
     const style = getComputedStyle(document.documentElement);
     const [ink, faint, line] = ["--ink", "--faint", "--line"].map((name) => style.getPropertyValue(name).trim());
-    const narrow = document.documentElement.clientWidth < 640;
     const axis = { labelColor: faint, titleColor: faint, gridColor: line, domainColor: line, tickColor: line };
     return {
       background: null,
@@ -17,10 +16,6 @@
       axis: { ...axis, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" },
       text: { color: ink, fontSize: 13 },
       rule: { color: faint },
-      legend: {
-        labelColor: faint, labelFontSize: 12, symbolType: "square",
-        columns: narrow ? 1 : 3, labelLimit: narrow ? 240 : 320,
-      },
     };
   };
 
@@ -52,6 +47,5 @@
   for (const each of document.querySelectorAll("details"))
     each.addEventListener("toggle", () => dispatchEvent(new Event("resize")));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  matchMedia("(max-width: 639px)").addEventListener("change", draw);
   draw();
 })();

@@ -9,15 +9,19 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from threading import Lock
 from uuid import uuid4
 
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
 from postroad.errors import PipelineError
 from postroad.spark.pipeline import bronze, depths, silver
+from postroad.spark.pipeline.frames import persisted
 from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
 from postroad.spark.pipeline.sources import Source, consumed, new_ranges
@@ -193,16 +197,18 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     if min(done.values()) >= batch:
         return tell(*_SHAPES)
     fresh = lake.read(BRONZE).where(f"batch > {min(done.values())}")
-    decoded = silver.decode(fresh).persist(StorageLevel.DISK_ONLY)
 
     def make(name: str) -> None:
         if done[name] < batch:
-            tables[name].append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
+            if done[name] < 0 or name in found:
+                tables[name].append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
+            else:
+                tables[name].drop((), batch, {})  # nothing is new
         tell(name)
 
-    try:
-        decoded.count()  # once, before the tables are made from it in parallel
+    # Decoded once, before the tables are made from it in parallel.
+    with persisted(silver.decode(fresh), StorageLevel.DISK_ONLY) as decoded:
+        shapes = [shape(decoded).select(f.lit(name)) for name, shape in _SHAPES.items()]
+        found = {row[0] for row in reduce(DataFrame.union, shapes).distinct().collect()}
         in_parallel(make, _SHAPES)
-    finally:
-        decoded.unpersist()
     return None

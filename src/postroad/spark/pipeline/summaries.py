@@ -5,6 +5,8 @@ Each table is small for any number of messages: reports read these without Spark
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -34,8 +36,11 @@ def states(delivered: DataFrame) -> DataFrame:
         f.min("sent_at").alias("first_sent_at"),
         f.max("sent_at").alias("last_sent_at"),
         f.min("reached_at").alias("first_reached_at"),
+        f.max("reached_at").alias("last_reached_at"),
         f.min("received_at").alias("first_received_at"),
         f.max("received_at").alias("last_received_at"),
+        f.min("dead_at").alias("first_dead_at"),
+        f.max("dead_at").alias("last_dead_at"),
         f.coalesce(f.sum(f.col("in_queue").cast("bigint")), f.lit(0)).alias("in_queue"),
         f.coalesce(f.sum((~f.col("in_queue")).cast("bigint")), f.lit(0)).alias("left_queue"),
         f.array(*reach).alias("reach_spread"),
@@ -71,7 +76,17 @@ def dead_letters(delivered: DataFrame) -> DataFrame:
 def oldest(delivered: DataFrame) -> DataFrame:
     """The unexplained messages, the first sent at the top."""
     kept = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
-    return delivered.where("unexplained").orderBy("sent_at", "id").limit(OLDEST).select(*kept)
+    return delivered.where("unexplained").orderBy("day", "sent_at", "id").limit(OLDEST).select(*kept)
+
+
+def days_of_oldest(unexplained: Mapping[str, int]) -> list[str]:
+    """The days that `oldest` takes its messages from; given is how many each day has."""
+    found: list[str] = []
+    for day in sorted(day for day, count in unexplained.items() if count):
+        if sum(unexplained[each] for each in found) >= OLDEST:
+            break
+        found.append(day)
+    return found
 
 
 def undecodable(found: DataFrame) -> DataFrame:

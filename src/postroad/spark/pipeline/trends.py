@@ -19,15 +19,15 @@ def period_of(first: int, last: int) -> int | None:
     return next((each for each in PERIODS if last - first >= 2 * each), None)
 
 
-def trend(delivered: DataFrame) -> DataFrame:
+def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
     """For each period and group: how many messages were sent, received and died in it, and how long those took that
     reached their queue or were received in it. `until` is not part of the period.
 
     `by` is all, queue or route; those without a message in the two periods have no row. The table is empty if the data
-    covers no two periods.
+    covers no two periods. `states` is the summary of all messages: it has the first and the last time of each event.
     """
-    ends = [(f.min(f.unix_micros(name)), f.max(f.unix_micros(name))) for name in _EVENTS]
-    seen = delivered.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
+    ends = [(f.min(f.unix_micros(f"first_{name}")), f.max(f.unix_micros(f"last_{name}"))) for name in _EVENTS]
+    seen = states.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
     length = None if seen[0] is None else period_of(seen[0], seen[1])
     until = (seen[1] or 0) + 1
     middle = until - (length or 0)
@@ -49,19 +49,25 @@ def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataF
         )
         for name, since, until in periods
     ]
-    kept = (*_EVENTS, "reach_s", "receive_s")
-    rows = delivered.select(f.explode(f.array(*group)).alias("group"), *kept)
-    rows = rows.select("group.*", f.explode(f.array(*spans)).alias("span"), *kept).where("value is not null")
-    rows = rows.select("by", "value", "span.*", *kept)
+    kept = ("source", "destination", "queue", *_EVENTS, "reach_s", "receive_s")
+    rows = delivered.select(f.explode(f.array(*spans)).alias("span"), *kept).select("span.*", *kept)
     took = {"reach": f.when(_inside("reached_at"), f.col("reach_s"))}
     took["receive"] = f.when(_inside("received_at"), f.col("receive_s"))
-    return rows.groupBy("period", "since", "until", "by", "value").agg(
-        f.sum(_inside("sent_at").cast("bigint")).alias("sent"),
-        f.sum(_inside("received_at").cast("bigint")).alias("received"),
-        f.sum(_inside("dead_at").cast("bigint")).alias("died"),
+    counted = {"sent": "sent_at", "received": "received_at", "died": "dead_at"}
+    # Many messages take as long as others: these are counted first, and then the few counts are grouped.
+    same = rows.groupBy(
+        *("period", "since", "until", "source", "destination", "queue"),
+        *(each.alias(name) for name, each in took.items()),
+    ).agg(
+        f.count("*").alias("messages"),
+        *(f.sum(_inside(time).cast("bigint")).alias(name) for name, time in counted.items()),
+    )
+    same = same.select(f.explode(f.array(*group)).alias("group"), "*").select("group.*", "*").where("value is not null")
+    return same.groupBy("period", "since", "until", "by", "value").agg(
+        *(f.sum(name).alias(name) for name in counted),
         *(
-            f.round(f.percentile(each, f.lit(share)), 3).alias(f"{name}_p{share * 100:.0f}_s")
-            for name, each in took.items()
+            f.round(f.percentile(name, f.lit(share), f.col("messages")), 3).alias(f"{name}_p{share * 100:.0f}_s")
+            for name in took
             for share in (0.5, 0.9)
         ),
     )
