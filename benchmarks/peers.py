@@ -162,7 +162,14 @@ def show_syncs(brokers: Brokers | None, messages: int, window: int, log: Log) ->
         log.write("syncs", one, "  ".join(cells))
         rows.append(cells)
     columns = ("", "messages", "syncs", "messages a sync")
-    print(table("Disk syncs of all processes", columns, rows, "fsync, fdatasync, msync and sync_file_range, by strace"))
+    print(
+        table(
+            "Disk syncs of all processes",
+            columns,
+            rows,
+            "fsync, fdatasync, msync, sync_file_range and writes to files that O_DSYNC or O_SYNC opened, by strace",
+        )
+    )
 
 
 def ratio(messages: int, syncs: int) -> str:

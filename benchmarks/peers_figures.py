@@ -6,10 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 PERCENTILES = (50, 95, 99)
-SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range")
-SYNC_LINE = re.compile(rf"^\d+ +([\d.]+) (?:{'|'.join(SYNC_CALLS)})\(")  # a "resumed" line is the end of one counted
+# Calls that wait for the disk, and those that show it: a write waits if its file was opened for that.
+SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range", "openat", "pwrite64")
+_SYNC = re.compile(r"^\d+ +([\d.]+) (?:fsync|fdatasync|msync|sync_file_range)\(")  # "resumed" ends one counted
+_WRITE = re.compile(r"^\d+ +([\d.]+) pwrite64\(\d+<([^>]*)>")
+_SYNCED_FILE = re.compile(r'openat\([^"]*"([^"]+)", [^)]*\bO_D?SYNC\b')
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,12 @@ def _rate(first: Sample, last: Sample) -> float:
 
 
 def count_syncs(trace: Iterable[str], began: float, ended: float) -> int:
-    """Calls that wait for the disk in the output of `strace -f -ttt`, between two times of the wall clock."""
-    found = (SYNC_LINE.match(line) for line in trace)
-    return sum(began <= float(each[1]) <= ended for each in found if each is not None)
+    """Calls that wait for the disk in the output of `strace -f -y -ttt`, between two times of the wall clock."""
+    lines = list(trace)
+    synced = {PurePath(found[1]).name for line in lines if (found := _SYNCED_FILE.search(line))}
+    syncs = [found for line in lines if (found := _SYNC.match(line))]
+    writes = [found for line in lines if (found := _WRITE.match(line)) and PurePath(found[2]).name in synced]
+    return sum(began <= float(each[1]) <= ended for each in syncs + writes)
 
 
 def compared(rows: Iterable[Row], results: Mapping[str, Figures]) -> list[tuple[str, ...]]:

@@ -133,7 +133,19 @@ def traced(trace: Path | None) -> list[str]:
     """What goes before a command to write its syncs into a file. With this filter, no other call is slowed down."""
     if trace is None:
         return []
-    return ["strace", "-f", "--seccomp-bpf", "-ttt", "-e", f"trace={','.join(SYNC_CALLS)}", "-o", str(trace)]
+    return [
+        "strace",
+        "-f",
+        "-y",
+        "-s",
+        "0",
+        "--seccomp-bpf",
+        "-ttt",
+        "-e",
+        f"trace={','.join(SYNC_CALLS)}",
+        "-o",
+        str(trace),
+    ]
 
 
 def family(pids: Iterable[int]) -> list[int]:

@@ -85,6 +85,17 @@ def test_syncs_are_counted_once_and_only_within_the_run() -> None:
     assert count_syncs(trace, 100.0, 101.0) == 2
 
 
+def test_a_write_to_a_file_that_was_opened_for_it_is_a_sync() -> None:
+    trace = [
+        '77 99.0 openat(AT_FDCWD</tmp>, "/tmp/data/journal-1", O_RDWR|O_DSYNC|O_CLOEXEC) = 7</tmp/data/journal-1>',
+        '77 99.1 openat(AT_FDCWD</tmp>, "/tmp/data/database", O_RDWR|O_CLOEXEC, 0600 <unfinished ...>',
+        '77 100.1 pwrite64(7</tmp/data/journal-1>, ""..., 1300, 0) = 1300',
+        '77 100.2 pwrite64(8</tmp/data/database>, ""..., 4096, 0) = 4096',
+        '77 101.1 pwrite64(7</tmp/data/journal-1>, ""..., 1300, 1300) = 1300',
+    ]
+    assert count_syncs(trace, 100.0, 101.0) == 1
+
+
 def test_a_row_shows_the_ratio_beside_its_aim_and_floor() -> None:
     (line,) = compared([Row("row", "ours", "peer", 3.0, 2.0)], {"ours": OURS, "peer": PEER})
     assert line == ("row", "300", "200", "1.50", "3.0", "2.0", "20 + 17 = 37", "50 = 50")
