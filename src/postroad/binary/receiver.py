@@ -376,7 +376,7 @@ class Receiver:
     def _schedule_order_ack(
         self, name: str, session: Session, sequence: IncomingSequence, view: MessageView, address: str, now: float
     ) -> None:
-        """3.1.1.6.2: each message puts it off a little, but not for ever."""
+        """3.1.1.6.2: each message puts it off a little, but not for ever, and not for very many messages."""
         delay = self.settings.order_ack_ms / 1000
         if sequence.last_order_ack is None:
             sequence.last_order_ack = now
@@ -388,7 +388,8 @@ class Receiver:
             self._timers.set(name, now + delay)
             return
         due.session = session
-        if now - sequence.last_order_ack < self.settings.max_order_ack_delay_s:
+        few = sequence.number - sequence.order_acked < self.settings.order_ack_messages
+        if few and now - sequence.last_order_ack < self.settings.max_order_ack_delay_s:
             self._timers.set(name, now + delay)
 
     def _direct_address(self, view: MessageView, address: str) -> str | None:

@@ -22,6 +22,7 @@ class BinarySettings:
     retry_connect_s: float = 1.0
     order_ack_ms: int = 500  # OrderAckTimeout
     max_order_ack_delay_s: float = 10.0
+    order_ack_messages: int = 1024  # after so many it is not put off any more: their sender keeps them until it comes
     resend_s: tuple[float, ...] = RESEND_TABLE_S
     duplicates: int = 10_000  # entries of MessageIDHistoryTable
     duplicates_s: int = 1800

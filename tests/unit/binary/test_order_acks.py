@@ -65,6 +65,15 @@ def test_it_is_not_put_off_for_ever(network: Network, alpha: Station, longest_s:
     assert longest_s <= network.now - started <= longest_s + 0.6
 
 
+def test_many_messages_do_not_put_it_off(network: Network, alpha: Station) -> None:
+    """Their sender keeps all of them until it comes, and then has to remove them all at once."""
+    beta = network.station("beta", 2, BinarySettings(order_ack_messages=5))
+    for count in range(20):
+        alpha.send_transactional(beta.direct(LEDGER), str(count))
+        network.wait(0.1)
+    assert [ack.sequence_number for ack in network.order_acks(beta, alpha)] == [10, 20]
+
+
 @pytest.mark.spec("QB-3.1.1.6.2-02")
 def test_it_never_names_a_message_whose_predecessor_is_missing(
     network: Network, beta: Station, stranger: Stranger
