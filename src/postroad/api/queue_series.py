@@ -12,7 +12,6 @@ from postroad.values.info import QueueInfo
 
 OTHERS = "(others)"
 _LAST = frozenset({"system", "journal", "subqueue"})  # the kinds that applications do not work with directly
-_MANAGERS_OWN = "_queue$"  # the end of private$\admin_queue$ and the like
 _SUMS = ("messages", "bytes", "locked", "readers", "waiting", "damaged", "unsent", "in_flight", "unacknowledged")
 
 
@@ -32,7 +31,7 @@ class QueueSeries:
         self._own &= ids
         self._shared = {each: counts for each, counts in self._shared.items() if each in ids}
         new = [queue for queue in queues if queue.id not in self._own and queue.id not in self._shared]
-        new.sort(key=lambda queue: queue.type in _LAST or queue.path.endswith(_MANAGERS_OWN))
+        new.sort(key=lambda queue: queue.type in _LAST or queue.is_internal)
         free = max(0, self.limit - len(self._own))
         self._own |= {queue.id for queue in new[:free]}
         self._shared |= {queue.id: (0, 0, 0) for queue in new[free:]}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Write the queues and users of a manager to a file, and create queues from such a file.")
 
 STANDARD_OUTPUT = "-"
-ADMINISTRATORS = "S-1-5-32-544"
 _DEFINED = ("private", "public")
 
 
@@ -117,7 +116,7 @@ def _queues(manager: QueueManager) -> dict[QueueTail, QueueInfo]:
     """Those that people made."""
     from postroad.names import PathName
 
-    made = (each for each in manager.queues() if each.type in _DEFINED and not each.path.endswith("_queue$"))
+    made = (each for each in manager.queues() if each.type in _DEFINED and not each.is_internal)
     return {PathName.parse(each.path).tail: each for each in sorted(made, key=lambda each: each.path.lower())}
 
 
@@ -208,6 +207,6 @@ def _differing(wanted: DefinedUser, found: UserInfo) -> dict[str, tuple[object, 
     values: dict[str, tuple[object, object]] = {
         "sid": (str(wanted.sid or found.sid), found.sid),
         "groups": groups,
-        "administrator": (wanted.administrator or ADMINISTRATORS in groups[0], found.administrator),
+        "administrator": (wanted.is_administrator, found.administrator),
     }
     return {key: (there, here) for key, (there, here) in values.items() if there != here}

@@ -133,7 +133,7 @@ def release(
 
 def is_of_interest(info: QueueInfo) -> bool:
     """Queues that users created, outgoing queues, and any other queue with messages."""
-    made = info.type in ("private", "public", "outgoing") and not info.path.endswith("_queue$")
+    made = info.type in ("private", "public", "outgoing") and not info.is_internal
     return made or info.messages > 0
 
 

@@ -17,6 +17,7 @@ from postroad.fields.kinds import SWITCH, items, line
 from postroad.fields.queue import QUEUE_PROPERTIES
 from postroad.fields.tables import required, setting, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.security.access import ADMINISTRATORS
 from postroad.security.rights import QUEUE_MAPPING
 from postroad.security.sddl import format_sddl, parse_sddl
 from postroad.security.sid import Sid
@@ -30,6 +31,10 @@ class DefinedUser:
     sid: Sid | None = setting(SID, None)
     groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
     administrator: bool = setting(SWITCH, False)
+
+    @property
+    def is_administrator(self) -> bool:
+        return self.administrator or ADMINISTRATORS in self.groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

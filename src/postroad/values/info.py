@@ -51,6 +51,11 @@ class QueueInfo(QueueSettings):
     next_resend_s: float | None = None
     resend_interval_s: float | None = None
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether the manager made it for itself, as private$\\admin_queue$."""
+        return self.path.endswith("_queue$")
+
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
