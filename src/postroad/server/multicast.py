@@ -15,7 +15,7 @@ from postroad.soap.outgoing import Outgoing
 from postroad.soap.redirection import Redirections
 
 
-def start_multicast(manager: Manager, configuration: Configuration) -> MulticastTransport:
+def make_multicast(manager: Manager, configuration: Configuration) -> MulticastTransport:
     config = configuration.multicast
     udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
     options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
@@ -31,5 +31,4 @@ def start_multicast(manager: Manager, configuration: Configuration) -> Multicast
         transport.watcher,
         frozenset(configuration.security.accept_hashes),
     )
-    transport.start()
     return transport

@@ -214,10 +214,11 @@ class Server:
         if entry is None:
             manager.core.queues.answers = self._answer_addresses()
         if config.multicast.enabled:
-            from postroad.server.multicast import start_multicast
+            from postroad.server.multicast import make_multicast
 
-            self._multicast = start_multicast(manager, config)
+            self._multicast = make_multicast(manager, config)
             self._opened.push_async_callback(self._multicast.stop)
+            self._multicast.start()
         if config.listen.rpc is not None:
             await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
