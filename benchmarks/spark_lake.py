@@ -28,7 +28,7 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import print_table
-from postroad.cli.pipeline import FEW_TASKS, QUICK, QUICK_JAVA, SMALL, SMALL_LAKE
+from postroad.cli.pipeline import FEW_TASKS, QUICK, QUICK_JAVA, SETTINGS, SMALL, SMALL_LAKE
 from postroad.spark import session
 from postroad.spark.pipeline import gold, silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
@@ -147,8 +147,7 @@ def step(name: str, directory: Path, messages: int, *, each: bool) -> None:
         (directory / "report.html").write_text(render(facts, datetime.fromtimestamp(END_S, UTC)), encoding="utf-8")
         clock.over("page")
         return
-    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "ERROR"}
-    settings["spark.local.dir"] = str(directory / "local")
+    settings = SETTINGS | {"spark.log.level": "ERROR", "spark.local.dir": str(directory / "local")}
     kept = kept_packets(Lake(None, path))
     unread = NEW if name.endswith("more") else messages
     if unread < SMALL:

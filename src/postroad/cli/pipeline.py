@@ -32,6 +32,11 @@ DEFAULT_LAKE = "lake"
 SMALL = 100_000  # new packets, up to which QUICK pays
 SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
 SMALL_ENTERPRISE = 300  # sites
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would look for the caller of each step of a plan
+}
 # What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
 QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"]
 FEW_TASKS = {"spark.sql.shuffle.partitions": "4"}
@@ -452,7 +457,7 @@ def _session(
 ) -> SparkSession:
     from postroad.spark.session import JAVA_OPTIONS, session
 
-    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    settings = dict(SETTINGS)
     options = _quiet()
     if small and (master is None or master.startswith("local")):
         settings |= quick

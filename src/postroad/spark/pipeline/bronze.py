@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from postroad.spark.manager import ManagerApi
 from postroad.spark.options import ARRIVAL_MASK
+from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.sources import Range
 
 BRONZE = (
@@ -41,7 +42,7 @@ def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
         (number, each.source.manager.name, each.source.manager.id, each.source.queue, each.source.role)
         for number, each in enumerate(ranges)
     ]
-    origins = spark.createDataFrame(found_at, "range int, manager string, manager_id string, queue string, role string")
+    origins = local(spark, found_at, "range int, manager string, manager_id string, queue string, role string")
     rows = rows.join(f.broadcast(origins), "range")
     rows = rows.withColumns({"batch": f.lit(batch).cast("bigint"), "day": f.to_date("arrived_at")})
     return rows.select(*(column.split()[0] for column in BRONZE.split(", ")))

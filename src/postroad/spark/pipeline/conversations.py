@@ -107,7 +107,7 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
         took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
         found = f.broadcast(grouped.orderBy(*order).limit(LONGEST)).join(known, "id")
         found = found.withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0))).orderBy(*order)
-        return delivered.sparkSession.createDataFrame(found.collect(), found.schema)
+        return delivered.sparkSession.createDataFrame(found.toArrow())
 
 
 def counts(delivered: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.silver import QUEUED
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def looked(spark: SparkSession, found: Iterable[Source], look: int, now: datetim
         )
         for each, depth in seen
     ]
-    return spark.createDataFrame(rows, DEPTHS).coalesce(1)
+    return local(spark, rows, DEPTHS).coalesce(1)
 
 
 def floors(found: Iterable[Source]) -> dict[str, int]:
@@ -73,7 +74,7 @@ def floors(found: Iterable[Source]) -> dict[str, int]:
 
 def floor_rows(spark: SparkSession, known: Mapping[str, int]) -> DataFrame:
     rows = [(*key.split("|", 1), floor) for key, floor in known.items()]
-    return spark.createDataFrame(rows, FLOORS)
+    return local(spark, rows, FLOORS)
 
 
 def backlog(depths: DataFrame) -> DataFrame:

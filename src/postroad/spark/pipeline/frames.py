@@ -1,12 +1,16 @@
-"""DataFrames that several steps of a run read."""
+"""DataFrames that several steps of a run read, and those that the driver makes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import pyarrow
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType, _parse_datatype_string
 
 
 @contextmanager
@@ -17,3 +21,13 @@ def persisted(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DI
         yield kept
     finally:
         kept.unpersist()
+
+
+def local(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
+    """A few rows of the driver, as a part of the plan: they take no job, and Spark leaves out a join with none."""
+    kinds = _parse_datatype_string(schema) if isinstance(schema, str) else schema
+    assert isinstance(kinds, StructType)
+    wanted = to_arrow_schema(kinds, timezone="UTC")
+    columns = list(zip(*rows, strict=True)) or [()] * len(wanted)
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, wanted, strict=True)]
+    return spark.createDataFrame(pyarrow.Table.from_arrays(arrays, schema=wanted))

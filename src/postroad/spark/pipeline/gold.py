@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline import conversations, depths, summaries
 from postroad.spark.pipeline.delivery import SEQUENCE, delivery, in_sequence, report_key
-from postroad.spark.pipeline.frames import persisted
+from postroad.spark.pipeline.frames import local, persisted
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
     BACKLOG,
@@ -237,11 +237,11 @@ def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
     called = given.bronze.facts["queues"]
     renamed = [name.lower() for name, queue in called.items() if before["queues"].get(name) != queue]
     if renamed:
-        names = spark.createDataFrame([(name,) for name in renamed], "name string")
+        names = local(spark, [(name,) for name in renamed], "name string")
         keyed = delivered.select("id", f.lower("destination_queue").alias("name"))
         ids.append(keyed.join(names, "name", "left_semi").select("id"))
     if moved := _moved(before["floors"], given.floors):
-        rows = spark.createDataFrame(moved, "manager_id string, queue string, low bigint, high bigint")
+        rows = local(spark, moved, "manager_id string, queue string, low bigint, high bigint")
         low, high = min(row[2] for row in moved), max(row[3] for row in moved)
         queued = lake.read(MESSAGES).where(f"role = '{QUEUED}' and arrival >= {low} and arrival < {high}")
         between = queued.join(f.broadcast(rows), ["manager_id", "queue"]).where("arrival >= low and arrival < high")
@@ -337,7 +337,7 @@ def _count_looks(given: _Inputs) -> None:
     facts: dict[str, Any] = {"version": VERSION, "looks": 0 if looks is None else looks.batch}
     facts["retained_from"] = given.bronze.facts.get("retained_from")
     if before is None or before.facts != facts:
-        seen = lake.session.createDataFrame([], depths.DEPTHS) if looks is None else lake.read(DEPTHS)
+        seen = local(lake.session, (), depths.DEPTHS) if looks is None else lake.read(DEPTHS)
         table.replace(depths.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
 
 

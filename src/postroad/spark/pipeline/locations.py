@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
+from postroad.spark.pipeline.frames import local
 
 IDS = "id string"
 LOCATIONS = "key string, name string, site string"
@@ -51,16 +52,16 @@ def locations(spark: SparkSession, managers: Iterable[KnownManager], directory: 
         site = next((rows[key][2] for key in (known.id.lower(), known.name.lower()) if key in rows), None)
         add(known.id, known.name, site)
         add(known.name, known.name, site)
-    return spark.createDataFrame(list(rows.values()), LOCATIONS)
+    return local(spark, rows.values(), LOCATIONS)
 
 
 def queue_names(spark: SparkSession, names: Mapping[str, str]) -> DataFrame:
     r"""The names that people use for queues, such as `rome: private$\orders`, by format name."""
-    return spark.createDataFrame([(name.lower(), called) for name, called in names.items()], QUEUES)
+    return local(spark, [(name.lower(), called) for name, called in names.items()], QUEUES)
 
 
 def message_ids(spark: SparkSession, ids: Iterable[str]) -> DataFrame:
-    return spark.createDataFrame([(each,) for each in ids], IDS)
+    return local(spark, [(each,) for each in ids], IDS)
 
 
 def destination_key(queue: Column) -> Column:

@@ -30,6 +30,7 @@ from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.files import Files, open_files
+from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.messages import message_json, read_message
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.pipeline.sent_again import keep
@@ -122,7 +123,7 @@ def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
 
 def _check(spark: SparkSession, where: str) -> None:
     columns = spark_schema(choose(None, body=True, packet=True))
-    dead_letters = spark.createDataFrame([], columns.add("queue", StringType()).add("reason", StringType()))
+    dead_letters = local(spark, (), columns.add("queue", StringType()).add("reason", StringType()))
     try:
         with _silent():
             dead_letters.where(where)
@@ -159,7 +160,7 @@ def _dead_letters(
         if manager.queue(queue).info().messages
     ]
     if not frames:
-        return spark.createDataFrame([], _COLUMNS)
+        return local(spark, (), _COLUMNS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
     chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)

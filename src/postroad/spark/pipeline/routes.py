@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph
 from postroad.routing.table import gates_in_turn
+from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.network import CHUNK, NONE, Network, RouteArrays, chunks
 
 ROUTES = "from_site string, to_site string, next_site string, cost bigint, link_cost bigint"
@@ -51,7 +52,7 @@ def first_links(spark: SparkSession, directory: Directory) -> DataFrame:
             there = directory.sites[place]
             gates = [gate.computer_name for gate in gates_in_turn(directory, there, link)]
             rows.append((here.name, there.name, link.actual_cost, gates))
-    return spark.createDataFrame(rows, LINKS)
+    return local(spark, rows, LINKS)
 
 
 def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.files import File, Files
+from postroad.spark.pipeline.frames import local
 
 DAY = "day"  # the column that divides the files, if there is one
 COMPACT_AFTER = 16  # files of a day: a run that finds more writes them as one
@@ -130,7 +131,7 @@ class Table(ABC):
 
     def _read(self, last: Commit, files: Sequence[DataFile]) -> DataFrame:
         if not files:
-            return self.spark.createDataFrame([], last.schema)
+            return local(self.spark, (), last.schema)
         if self.lake.is_local:
             self.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", _STATUS_CALLS)
         reader = self.spark.read.schema(last.schema).option("basePath", self.lake.url(self.name))

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
+from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.network import NONE, Network, chunks
 
 PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b string"
@@ -33,7 +34,7 @@ def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory |
     pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
     wanted = [(row[0], row[1]) for row in pairs.collect()]
     found = [] if directory is None else pair_links(directory, wanted)
-    links = spark.createDataFrame(found, PAIR_LINKS)
+    links = local(spark, found, PAIR_LINKS)
     joined = traffic.join(f.broadcast(links), ["source_site", "destination_site"])
     grouped = joined.groupBy("day", "minute", "site_a", "site_b")
     return grouped.agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
