@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 
+import pytest
+
+from postroad.cli import main
+from postroad.cli.outcome import ExitCode
 from postroad.cli.output import print_table
 from postroad.cli.queue import print_queues
 from postroad.values.info import QueueInfo
@@ -54,3 +58,9 @@ def test_the_list_of_queues_does_not_repeat_the_name_of_an_outgoing_queue() -> N
     with redirect_stdout(StringIO()) as output:
         print_queues([outgoing])
     assert output.getvalue().count(name) == 1
+
+
+def test_a_word_that_is_no_choice_is_told_with_the_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log-level", "nonsense"]) == ExitCode.USAGE
+    told = "'nonsense' is not one of 'debug', 'info', 'warning', 'error'."
+    assert capsys.readouterr().err == f"postroad: Invalid value for '[LEVEL]': {told}\n"

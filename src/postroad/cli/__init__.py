@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="postroad", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as fault:
-        report(fault.format_message())
+        report(fault.format_message().replace(": Value error, ", ": "))  # the name of an exception says nothing
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
