@@ -28,7 +28,7 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import print_table
-from postroad.cli.pipeline import FEW_TASKS, QUICK, QUICK_JAVA, SETTINGS, SMALL, SMALL_LAKE
+from postroad.cli.pipeline import SETTINGS, SMALL, quick_settings
 from postroad.spark import session
 from postroad.spark.pipeline import gold, silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
@@ -37,7 +37,6 @@ from postroad.spark.pipeline.lake import BRONZE, DELIVERY, DEPTHS, SILVER, STATE
 from postroad.spark.pipeline.report import render
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.service_levels import service_level
-from postroad.spark.session import JAVA_OPTIONS
 from tests.spark.generated import NUMBERS, START_S, Sent, bronze_batch, bronze_facts, copies, history, look
 
 SIZES = (100_000, 1_000_000)
@@ -151,7 +150,7 @@ def step(name: str, directory: Path, messages: int, *, each: bool) -> None:
     kept = kept_packets(Lake(None, path))
     unread = NEW if name.endswith("more") else messages
     if unread < SMALL:
-        settings |= (QUICK if kept < SMALL_LAKE else FEW_TASKS) | {JAVA_OPTIONS: " ".join(QUICK_JAVA)}
+        settings |= quick_settings(kept)
     clock = Clock()
     spark = session("benchmark", settings=settings)
     spark.range(1).count()

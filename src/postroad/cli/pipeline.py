@@ -31,13 +31,15 @@ app = typer.Typer(
 DEFAULT_LAKE = "lake"
 SMALL = 100_000  # new packets, up to which QUICK pays
 SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
+LARGE_LAKE = 3_000_000  # packets, up to which QUICK_JAVA pays
 SMALL_ENTERPRISE = 300  # sites
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would look for the caller of each step of a plan
 }
-# What Spark does to be fast on millions of rows costs more than it brings where there are few: half of the time.
+# What Spark and Java do to be fast on millions of rows costs more than it brings where there are few: half of the time.
+# In a large lake, a single day has enough messages.
 QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"]
 FEW_TASKS = {"spark.sql.shuffle.partitions": "4"}
 QUICK = FEW_TASKS | {
@@ -164,9 +166,8 @@ def run(
         kept = kept_packets(local)
         unread = sum(each.messages for each in found) - (0 if consume else kept)  # what was read stays in the queues
         small = every is None and unread < SMALL
-        # Code that Spark compiles is worth its time for a whole day of a large lake.
-        quick = QUICK if kept < SMALL_LAKE else FEW_TASKS
-        opened = Lake(_session("pipeline run", master, settings, small=small, quick=quick), lake, form)
+        quick = quick_settings(kept) if small else None
+        opened = Lake(_session("pipeline run", master, settings, quick), lake, form)
     while True:
         started = time.monotonic()
         with _bar("tables") as progress:
@@ -290,7 +291,8 @@ def routes(
     after = changed_by(directory, down or [], cost or [])
     if lake is not None:
         _check_local(lake)
-    spark = _session("pipeline routes", master, settings, small=len(directory.sites) < SMALL_ENTERPRISE)
+    quick = quick_settings() if len(directory.sites) < SMALL_ENTERPRISE else None
+    spark = _session("pipeline routes", master, settings, quick)
     opened = None if lake is None else _existing(lake, spark)
     show_routes(spark, directory, after, opened, output, as_json=as_json)
 
@@ -390,7 +392,7 @@ def replay(
 
     if to is not None:
         parse_name(to)
-    spark = _session("pipeline replay", master, _settings(conf), small=True)  # the work is the manager's
+    spark = _session("pipeline replay", master, _settings(conf), quick_settings())  # the work is the manager's
     with _bar("messages") as progress:
         done = send_again(
             spark,
@@ -451,19 +453,22 @@ def _session(
     name: str,
     master: str | None,
     given: dict[str, str],
-    *,
-    small: bool = False,
-    quick: dict[str, str] = QUICK,
+    quick: dict[str, str] | None = None,
 ) -> SparkSession:
     from postroad.spark.session import JAVA_OPTIONS, session
 
-    settings = dict(SETTINGS)
-    options = _quiet()
-    if small and (master is None or master.startswith("local")):
-        settings |= quick
-        options += QUICK_JAVA
-    options.append(given.get(JAVA_OPTIONS, ""))
-    return session(f"postroad {name}", master, settings=settings | given | {JAVA_OPTIONS: " ".join(options).strip()})
+    ours = quick if quick and (master is None or master.startswith("local")) else {}
+    options = [*_quiet(), ours.get(JAVA_OPTIONS, ""), given.get(JAVA_OPTIONS, "")]
+    settings = SETTINGS | ours | given | {JAVA_OPTIONS: " ".join(filter(None, options))}
+    return session(f"postroad {name}", master, settings=settings)
+
+
+def quick_settings(kept: int = 0) -> dict[str, str]:
+    """Those of Spark for few new messages in a lake of so many packets."""
+    from postroad.spark.session import JAVA_OPTIONS
+
+    java = {JAVA_OPTIONS: " ".join(QUICK_JAVA)} if kept < LARGE_LAKE else {}
+    return (QUICK if kept < SMALL_LAKE else FEW_TASKS) | java
 
 
 def _quiet() -> list[str]:
@@ -484,7 +489,7 @@ def _opened(path: str, *, master: str | None = None, conf: list[str] | None = No
     _check_local(path)
     if start is None and scheme_of(path) in (None, "file"):
         return _existing(path, None)
-    return _existing(path, _session(start or "pipeline", master, _settings(conf), small=True))
+    return _existing(path, _session(start or "pipeline", master, _settings(conf), quick_settings()))
 
 
 def _check_local(path: str) -> None:

@@ -78,26 +78,39 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
     By plain joins: in each round, every message takes the root of its root, until none has one.
     """
     columns = ("id", "label", "source", "sent_at")
-    links = exchanged.where("correlation_id is not null and correlation_id <> id")
-    roots = links.select("id", f.col("correlation_id").alias("root"), f.lit(1).alias("steps"), "sent_at")
+    is_link = f.coalesce(f.col("correlation_id") != f.col("id"), f.lit(False))
+    links = exchanged.where(is_link).select("id", f.col("correlation_id").alias("root"), "sent_at")
+    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether the root has a root too
     with ExitStack() as stack:
 
         def keep(frame: DataFrame) -> DataFrame:
             return stack.enter_context(persisted(frame, StorageLevel.DISK_ONLY))
 
-        # Most are answers to requests. Only if there are others, all messages are looked through for these.
-        others = keep(roots.select(f.col("root").alias("id")).join(exchanged, "id", "left_anti").distinct())
+        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))
         known = exchanged.select(*columns)
+        # Most are answers to requests. Only if there are others, all messages are looked through for these.
+        others, roots = roots.where("deeper is null").drop("deeper"), roots.where("deeper is not null")
         if not others.isEmpty():
-            known = known.unionByName(delivered.select(*columns).join(others, "id", "left_semi"))
-        roots = keep(roots.join(known.select(f.col("id").alias("root")), "root", "left_semi"))  # of known messages only
+            asked = others.select(f.col("root").alias("id")).distinct()
+            first = keep(delivered.select(*columns).join(asked, "id", "left_semi"))
+            known = known.unionByName(first)
+            top = first.select(f.col("id").alias("root"), f.lit(False).alias("deeper"))
+            roots = roots.unionByName(others.join(top, "root"))
         for _ in range(_ROUNDS):
-            above = roots.select(f.col("id").alias("root"), f.col("root").alias("above"), f.col("steps").alias("more"))
-            if roots.join(above, "root", "left_semi").isEmpty():
+            if roots.where("deeper").isEmpty():
                 break
-            steps = f.col("steps") + f.coalesce("more", f.lit(0))
+            above = roots.select(
+                f.col("id").alias("root"),
+                f.col("root").alias("above"),
+                f.col("steps").alias("more"),
+                f.col("deeper").alias("deepest"),
+            )
             longer = roots.join(above, "root", "left").select(
-                "id", f.coalesce("above", "root").alias("root"), steps.alias("steps"), "sent_at"
+                "id",
+                f.coalesce("above", "root").alias("root"),
+                (f.col("steps") + f.coalesce("more", f.lit(0))).alias("steps"),
+                "sent_at",
+                f.coalesce("deepest", f.lit(False)).alias("deeper"),
             )
             roots = keep(longer)
         grouped = roots.groupBy(f.col("root").alias("id")).agg(

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 # Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
 BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 OLDEST = 100
+_MAY_BE_UNKNOWN = frozenset({"bytes", "in_queue", "left_queue"})  # of all messages of a group: then it counts as 0
 
 
 def states(delivered: DataFrame) -> DataFrame:
@@ -20,31 +21,39 @@ def states(delivered: DataFrame) -> DataFrame:
 
     `in_queue` counts those that are still in their queue, `left_queue` those that are known not to be.
     """
-    ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
-    reach, receive = (
-        [f.sum(inside.cast("bigint")) for inside in _bins(f.col(name))] for name in ("reach_s", "receive_s")
+    ends = ("day", "source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
+    spreads = {
+        f"{name}_{place}": inside
+        for name in ("reach", "receive")
+        for place, inside in enumerate(_bins(f.col(f"{name}_s")))
+    }
+    flags = {name: f.col(name) for name in ("out_of_order", "contradicted", "unexplained", "in_queue")}
+    flags |= {"left_queue": ~f.col("in_queue"), **spreads}
+    sums = {name: f.sum(flag.cast("bigint")) for name, flag in flags.items()}
+    sums |= {"messages": f.count("*"), "bytes": f.sum("size"), "duplicates": f.sum("duplicates")}
+    times = ("sent_at", "reached_at", "received_at", "dead_at")
+    lows = {f"first_{name}": f.min(name) for name in times}
+    highs = {"most_hops": f.max("hops"), **{f"last_{name}": f.max(name) for name in times}}
+    # By the way too, of which there are few: for the greatest of a column of any size, Spark sorts all messages.
+    by_way = delivered.groupBy(*ends, "way").agg(
+        *(column.alias(name) for name, column in (sums | lows | highs).items()),
     )
-    return delivered.groupBy("day", *ends).agg(
-        f.count("*").alias("messages"),
-        f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
-        f.sum("duplicates").alias("duplicates"),
-        f.sum(f.col("out_of_order").cast("bigint")).alias("out_of_order"),
-        f.sum(f.col("contradicted").cast("bigint")).alias("contradicted"),
-        f.sum(f.col("unexplained").cast("bigint")).alias("unexplained"),
-        f.max("hops").alias("most_hops"),
+    found = by_way.groupBy(*ends).agg(
+        *((f.coalesce(f.sum(name), f.lit(0)) if name in _MAY_BE_UNKNOWN else f.sum(name)).alias(name) for name in sums),
+        *(f.min(name).alias(name) for name in lows),
+        *(f.max(name).alias(name) for name in highs),
         f.max("way").alias("a_way"),
-        f.min("sent_at").alias("first_sent_at"),
-        f.max("sent_at").alias("last_sent_at"),
-        f.min("reached_at").alias("first_reached_at"),
-        f.max("reached_at").alias("last_reached_at"),
-        f.min("received_at").alias("first_received_at"),
-        f.max("received_at").alias("last_received_at"),
-        f.min("dead_at").alias("first_dead_at"),
-        f.max("dead_at").alias("last_dead_at"),
-        f.coalesce(f.sum(f.col("in_queue").cast("bigint")), f.lit(0)).alias("in_queue"),
-        f.coalesce(f.sum((~f.col("in_queue")).cast("bigint")), f.lit(0)).alias("left_queue"),
-        f.array(*reach).alias("reach_spread"),
-        f.array(*receive).alias("receive_spread"),
+    )
+    arrays = [
+        f.array(*(f.col(each) for each in spreads if each.startswith(f"{name}_"))).alias(f"{name}_spread")
+        for name in ("reach", "receive")
+    ]
+    return found.select(
+        *ends,
+        *("messages", "bytes", "duplicates", "out_of_order", "contradicted", "unexplained", "most_hops", "a_way"),
+        *(f"{end}_{name}" for name in times for end in ("first", "last")),
+        *("in_queue", "left_queue"),
+        *arrays,
     )
 
 
