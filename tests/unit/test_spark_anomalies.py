@@ -29,6 +29,12 @@ def test_an_hour_far_from_the_median_is_unusual_and_the_others_are_not() -> None
     assert odd.times == 40.0
 
 
+@pytest.mark.parametrize(("messages", "expected"), [(130_000, 0), (130_001, 1)])
+def test_a_busy_queue_needs_a_difference_of_more_than_three_tenths(messages: int, expected: int) -> None:
+    rows = [hour(number, 100_000) for number in range(30)]
+    assert len(found([*rows, hour(30, messages)], 31)) == expected
+
+
 def test_an_hour_without_messages_is_unusual_once_it_is_over() -> None:
     rows = [hour(number, 100) for number in range(10)]
     assert found(rows, 10) == []

@@ -2,8 +2,9 @@
 
 The method is the median and the median absolute deviation (MAD), which a few odd hours do not move: an hour is unusual
 if it is more than LIMIT deviations from the median of its queue. A deviation is 1.4826 MAD, the standard deviation of
-normal values; it counts as no less than what chance does to the count, which is the square root of the median. A queue
-that is empty in most hours has no usual number of messages.
+normal values; it counts as no less than what chance does to the count, which is the square root of the median, and no
+less than a twentieth of the median: thousands of messages more are nothing for a queue that has millions. A queue that
+is empty in most hours has no usual number of messages.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 LIMIT = 6.0
 FEWEST_HOURS = 8  # of a queue: less is no habit
 NORMAL = 1.4826
+SHARE = 0.05  # of the median: a deviation is no less
 LEAST = 1.0  # a deviation is no less than one message, or one second
 HOUR = timedelta(hours=1)
 SILENT = timedelta(days=1)  # a queue without messages for longer has a new habit
@@ -82,7 +84,7 @@ def _odd(values: Mapping[datetime, float], *, chance: bool = True) -> Iterator[t
         return
     usual = median(values.values())
     spread = median(abs(value - usual) for value in values.values())
-    deviation = max(NORMAL * spread, sqrt(usual) if chance else 0.0, LEAST)
+    deviation = max(NORMAL * spread, sqrt(usual) if chance else 0.0, SHARE * usual, LEAST)
     for hour, value in values.items():
         if abs(value - usual) > LIMIT * deviation:
             yield hour, usual, deviation
