@@ -71,6 +71,17 @@ def test_a_new_column_is_null_in_older_batches_and_no_column_changes(
 
 
 @every_kind
+def test_a_batch_without_null_fits_one_with_null(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
+    table = kind(spark, LocalFiles(tmp_path), "gold/states")
+    table.append(rows(spark, 1).selectExpr("*", "array(1L) as some"), 1)
+    table.append(rows(spark, 2).selectExpr("*", "array(cast(null as bigint)) as some"), 2)
+    table.append(rows(spark, 3).selectExpr("*", "array(3L) as some"), 3)
+    frame = table.read()
+    assert frame is not None
+    assert [row["some"] for row in frame.orderBy("number").collect()] == [[1], [None], [3]]
+
+
+@every_kind
 def test_a_batch_without_rows_keeps_the_others(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
     table = kind(spark, LocalFiles(tmp_path), "silver/messages")
     table.append(rows(spark, 1), 1)

@@ -13,7 +13,6 @@ from pyspark.sql import functions as f
 # Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
 BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 OLDEST = 100
-_MAY_BE_UNKNOWN = frozenset({"bytes", "in_queue", "left_queue"})  # of all messages of a group: then it counts as 0
 
 
 def states(delivered: DataFrame) -> DataFrame:
@@ -39,7 +38,7 @@ def states(delivered: DataFrame) -> DataFrame:
         *(column.alias(name) for name, column in (sums | lows | highs).items()),
     )
     found = by_way.groupBy(*ends).agg(
-        *((f.coalesce(f.sum(name), f.lit(0)) if name in _MAY_BE_UNKNOWN else f.sum(name)).alias(name) for name in sums),
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
         *(f.min(name).alias(name) for name in lows),
         *(f.max(name).alias(name) for name in highs),
         f.max("way").alias("a_way"),

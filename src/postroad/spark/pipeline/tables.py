@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pyarrow.parquet import read_metadata
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
 from postroad.spark.pipeline.files import File, Files
@@ -276,18 +276,18 @@ def day_of(path: str) -> str | None:
 
 
 def grown(table: str, known: StructType | None, new: StructType) -> StructType:
-    """The schema with the new columns; known columns stay and keep their types."""
+    """The schema with the new columns; known columns stay and keep their types. Every value may be null."""
+    new = new.toNullable()
     if known is None:
-        return StructType([StructField(field.name, field.dataType, True) for field in new])
-    types = {field.name: field.dataType for field in known}
+        return new
+    types = {field.name: field.dataType for field in known.toNullable()}
     for field in new:
         if field.name in types and field.dataType != types[field.name]:
             raise PipelineError(
                 f"{table}: the column {field.name} must have the type {types[field.name].simpleString()}, got "
                 f"{field.dataType.simpleString()}; columns can be added, but not changed"
             )
-    added = [StructField(field.name, field.dataType, True) for field in new if field.name not in types]
-    return StructType([*known.fields, *added])
+    return StructType([*known.fields, *(field for field in new if field.name not in types)])
 
 
 def _with_columns(frame: DataFrame, schema: StructType) -> DataFrame:
