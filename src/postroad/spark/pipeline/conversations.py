@@ -80,13 +80,13 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
     columns = ("id", "label", "source", "sent_at")
     is_link = f.coalesce(f.col("correlation_id") != f.col("id"), f.lit(False))
     links = exchanged.where(is_link).select("id", f.col("correlation_id").alias("root"), "sent_at")
-    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether the root has a root too
+    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether a root has a root too
     with ExitStack() as stack:
 
         def keep(frame: DataFrame) -> DataFrame:
             return stack.enter_context(persisted(frame, StorageLevel.DISK_ONLY))
 
-        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))
+        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))  # null: the root is no exchange
         known = exchanged.select(*columns)
         # Most are answers to requests. Only if there are others, all messages are looked through for these.
         others, roots = roots.where("deeper is null").drop("deeper"), roots.where("deeper is not null")
