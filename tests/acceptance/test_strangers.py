@@ -283,6 +283,7 @@ def test_transactions_without_a_directory_end_after_restarts_of_either_side(hous
     assert {journal.receive(timeout=PATIENCE_S).label for _ in range(3)} == {"0", "1", "2"}
 
 
+@pytest.mark.spec("QB-3.1.7.15-08")
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen, allowed: bool) -> None:
     listener = listening(VICTIM, BINARY_PORT)
@@ -316,6 +317,7 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
     assert "allow its host in [relay]" in house.processes["beta"].log
 
 
+@pytest.mark.spec("QB-3.1.5.8.5-02")
 def test_messages_for_unknown_managers_are_not_stored(house: House) -> None:
     house.start("beta", BETA)
     guid = uuid4()

@@ -412,6 +412,7 @@ def test_an_outgoing_queue_can_be_deleted_while_its_messages_travel(
     assert (beta.labels(ORDERS), beta.labels(ACKS)) == (["a", "c"], ["b"])
 
 
+@pytest.mark.spec("QB-3.1.2.3-02")
 def test_hundreds_that_are_out_of_reach_are_tried_in_turn_and_one_that_was_lost_at_once(
     network: Network, alpha: Station, beta: Station
 ) -> None:

@@ -244,11 +244,13 @@ def test_a_packet_is_the_message_and_keeps_its_id_when_it_is_sent_again(
     network: Network, alpha: Station, beta: Station
 ) -> None:
     whole = Message(b"\x00body", label="a", priority=5, app_tag=7, body_type=4, extension=b"ext", recoverable=True)
+    before = alpha.core.counters.next_message_id()
     (message_id,) = alpha.send(beta.direct(ORDERS), whole)
     network.cut(alpha, beta)
     network.wait(alpha.settings.retry_connect_s)
     first, again = network.user_messages(alpha, beta)
     assert first.data == again.data
+    assert (message_id, alpha.core.counters.next_message_id()) == (before + 1, before + 2)
     assert (first.message_id, first.body, first.label, first.priority) == (message_id, b"\x00body", "a", 5)
     assert (first.application_tag, first.body_type, first.extension) == (7, 4, b"ext")
     assert first.source_queue_manager == alpha.identifier

@@ -224,6 +224,7 @@ def test_ordering_acks_are_plain_messages(network: Network, alpha: Station, beta
     queue = beta.queue(f"DIRECT=TCP:{alpha.address}\\PRIVATE$\\order_queue$")
     view = MessageView(next(iter(queue.everything())).packet)
     assert (view.priority, view.tracing, view.label, view.body_type) == (0, False, LABEL, 0)
+    assert view.recoverable is (kind == "final")  # an OrderAck is express, as 2.2.4 says
     assert (view.positive_journaling, view.negative_journaling, view.ack_flags) == (False, False, 0)
     assert (view.admin_queue.code, view.response_queue.code) == (QueueCode.NONE, QueueCode.NONE)
     assert (view.encrypted, view.signed, view.privacy_level) == (False, False, 0)

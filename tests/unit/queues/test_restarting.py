@@ -15,6 +15,7 @@ from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.queues.tick import ARRIVAL_BLOCK, COUNTERS_STATE, MESSAGE_ID_BLOCK, Counters
+from postroad.queues.transacting import MOST_APART
 from postroad.store.interface import Batch, Key
 from postroad.store.memory import MemoryStore
 from tests.unit.queues.harness import (
@@ -259,8 +260,14 @@ def test_a_new_store_counts_message_ids_from_the_number_that_it_is_given() -> No
     assert Counters(stored, 5).next_message_id() == 79
 
 
-def test_managers_begin_at_different_numbers() -> None:
-    """Whoever could guess the ids of a manager's messages could speak of them."""
-    first = {Manager("alpha", MemoryStore()).core.counters.next_message_id() for _ in range(5)}
+@pytest.mark.spec("QB-3.1.1.3-11", "QB-3.1.1.3.1-09", "QB-3.1.5.6-12")
+def test_nobody_can_guess_the_numbers_of_a_manager() -> None:
+    """Whoever could guess the ids of its messages and sequences could speak of them."""
+    cores = [Manager("alpha", MemoryStore()).core for _ in range(5)]
+    first = {core.counters.next_message_id() for core in cores}
     assert len(first) == 5
     assert min(first) > 0
+    sequences = [[core.transacting.new_sequence().ordinal for _ in range(2)] for core in cores]
+    assert len({ordinal for ordinal, _ in sequences}) == 5
+    assert len({after - before for before, after in sequences}) == 5
+    assert all(1 <= ordinal <= MOST_APART and 1 <= after - ordinal <= MOST_APART for ordinal, after in sequences)
