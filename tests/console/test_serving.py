@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from postroad.console.sessions import MAX_SESSIONS
 from tests.commands import serving
 from tests.console.sites import GUARDED, PATIENCE_S, TOKEN, Site, guarded, wait_for
 
@@ -64,6 +65,25 @@ def test_a_form_needs_the_secret_of_its_session(login_site: Site) -> None:
     assert fresh != cookie  # whoever knew the old one does not have the new session
     assert ask(login_site, "GET", "/0/queues", Cookie=fresh)[0] == 200
     assert ask(login_site, "GET", "/0/queues", Cookie=cookie)[0] == 303
+
+
+def test_a_flood_of_visitors_logs_nobody_out(login_site: Site) -> None:
+    """As many as the console remembers, and some more; each brings no cookie."""
+    _, headers, text = ask(login_site, "GET", "/login")
+    cookie = headers["set-cookie"].partition(";")[0]
+    csrf = re.search(r'name="csrf" value="([^"]+)"', text)
+    assert csrf is not None
+    form = {"token": TOKEN, "next": "/0/queues", "csrf": csrf[1]}
+    _, headers, _ = ask(login_site, "POST", "/login", form, Cookie=cookie)
+    session = headers["set-cookie"].partition(";")[0]
+    connection = http.client.HTTPConnection(urlsplit(login_site.url).netloc, timeout=PATIENCE_S)
+    for _ in range(MAX_SESSIONS + 50):
+        connection.request("GET", "/0/queues")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 303
+    connection.close()
+    assert ask(login_site, "GET", "/0/queues", Cookie=session)[0] == 200
 
 
 def test_the_console_ends_with_its_manager_and_the_port_is_free_at_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("deadlines", "errors", "version", "runtime"),
+    ("bounded", "deadlines", "errors", "version", "runtime"),
     ("net",),
     ("names",),
     ("wire", "fields"),
@@ -63,7 +63,7 @@ ONLY: dict[str, frozenset[str]] = {
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API, and reads access lists and expressions as people write them.
     "console": WORDS
-    | {"client", "describe", "fields", "received", "values", "net.endpoints"}
+    | {"bounded", "client", "describe", "fields", "received", "values", "net.endpoints"}
     | {"security.descriptors", "security.rights", "security.sddl"},
     # A command is a user of the client. `serve` alone starts a server, and `console` the console.
     "cli": WORDS
@@ -85,6 +85,7 @@ LOADED_LATE: dict[str, frozenset[str]] = {
 
 # Rooms and modules whose only inputs are their arguments: bytes or a timer, and `now`.
 PURE = (
+    "bounded",
     "deadlines",
     "net.endpoints",
     "net.ports",

@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 FRAGMENT = "x-fragment"  # the header of a script that refreshes a part of a page
 CSRF = "x-csrf"
+TOO_MANY_SESSIONS = "too many people are logged in: try again later\n"
 
 Page = Callable[[Visit], Awaitable[Response]]
 Action = Callable[[Visit, Form], Awaitable[Response]]
@@ -182,11 +183,9 @@ class Console:
         if refusal is not None:
             return _with_headers(PlainTextResponse(f"{refusal}\n", HTTPStatus.FORBIDDEN))
         session = await self._sessions.find(request.cookies.get(self._cookie))
-        if session is None:
-            session = await self._sessions.start()
         answer = await self._run(Visit(request, session, self._watches, self._templates), page)
-        if session.renewed:
-            self._sessions.renew(session)
+        if not self._sessions.keep(session, request.client.host if request.client else ""):
+            return _with_headers(PlainTextResponse(TOO_MANY_SESSIONS, HTTPStatus.SERVICE_UNAVAILABLE))
         if request.cookies.get(self._cookie) != session.identifier:
             answer.set_cookie(
                 self._cookie, session.identifier, httponly=True, samesite="strict", secure=self._settings.secure

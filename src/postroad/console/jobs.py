@@ -97,6 +97,11 @@ class Jobs:
         finally:
             job.ended_at = time.monotonic()
 
+    @property
+    def running(self) -> bool:
+        """Whether one of them is."""
+        return any(job.running for job in self._jobs.values())
+
     def stop(self) -> None:
         for job in self._jobs.values():
             job.cancel()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
+from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
 from postroad.console.jobs import Jobs
 from postroad.values.info import QueueInfo
 
 COOKIE = "postroad_console"
 IDLE_S = 8 * 3600.0  # a session without a request for so long ends
-MAX_SESSIONS = 1000  # the one that was idle longest ends first
+MAX_SESSIONS = 1000
+IDENTIFIER_BYTES = 32
+IDENTIFIER_LENGTH = 43  # of so many bytes in base64
+ENDED_AT_ONCE = 100  # idle sessions, by one request
 
 Connect = Callable[[Credentials], ManagerClient]
 
@@ -41,8 +47,8 @@ class Access:
 class Session:
     """`csrf` is in every form of the session's pages; a request that changes something must bring it."""
 
-    identifier: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    identifier: str = field(default_factory=lambda: secrets.token_urlsafe(IDENTIFIER_BYTES))
+    csrf: str = ""
     access: dict[int, Access] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
     notices: list[Notice] = field(default_factory=list)
@@ -52,6 +58,10 @@ class Session:
 
     def notify(self, text: str, is_error: bool = False) -> None:
         self.notices.append(Notice(text, is_error))
+
+    @property
+    def logged_in(self) -> bool:
+        return any(each.client.credentials != NO_CREDENTIALS for each in self.access.values())
 
     def take_notices(self) -> list[Notice]:
         taken, self.notices = self.notices, []
@@ -89,41 +99,70 @@ class Session:
 
 
 class Sessions:
-    """All sessions by the value of their cookie."""
+    """By the value of their cookie those that have something to remember: a login, or a sentence for the next page.
 
-    def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}  # the longest idle first
+    A visitor who has not logged in is not remembered: the token of his forms follows from his cookie.
+    """
 
-    async def find(self, identifier: str | None) -> Session | None:
+    def __init__(self, limit: int = MAX_SESSIONS) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._sessions: BoundedTable[str, Session] = BoundedTable(limit, in_use=_is_busy, dropped=self._dropped)
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def find(self, identifier: str | None) -> Session:
         now = time.monotonic()
-        for each in list(self._sessions.values()):
+        for each in list(islice(self._sessions.values(), ENDED_AT_ONCE)):
             if now - each.used_at < IDLE_S:
                 break
-            await self.end(each)
-        session = self._sessions.pop(identifier, None) if identifier else None
-        if session is not None:
+            await self._end(each)
+        session = self._sessions.get(identifier) if identifier else None
+        if session is None:
+            known = identifier is not None and len(identifier) == IDENTIFIER_LENGTH
+            session = Session(identifier) if known and identifier else Session()
+            session.csrf = self._csrf(session)
+        else:
             session.used_at = now
-            self._sessions[session.identifier] = session
+            self._sessions.touch(session.identifier)
         return session
 
-    async def start(self) -> Session:
-        if len(self._sessions) >= MAX_SESSIONS:
-            await self.end(next(iter(self._sessions.values())))
-        session = Session()
-        self._sessions[session.identifier] = session
-        return session
+    def _csrf(self, session: Session) -> str:
+        return hmac.digest(self._secret, session.identifier.encode("utf-8", "replace"), "sha256").hex()
 
-    def renew(self, session: Session) -> None:
-        """After a login: who knew the identifier before, does not know it any more."""
-        self._sessions.pop(session.identifier, None)
-        fresh = Session()
-        session.identifier, session.csrf, session.renewed = fresh.identifier, fresh.csrf, False
-        self._sessions[session.identifier] = session
+    def keep(self, session: Session, address: str) -> bool:
+        """After an answer to this address. False where there is no room for a login."""
+        if session.renewed:  # who knew the identifier before, does not know it any more
+            self._sessions.pop(session.identifier)
+            session.identifier, session.renewed = Session().identifier, False
+            session.csrf = self._csrf(session)
+        if not (session.access or session.notices):
+            self._sessions.pop(session.identifier)
+            return True
+        standing = Standing.PROVEN if session.logged_in else Standing.STRANGER
+        kept = self._sessions.get(session.identifier)
+        if kept is session:
+            self._sessions.rise(session.identifier, standing)
+            return True
+        if kept is not None:  # two first requests at a time
+            self._dropped(session.identifier, kept)
+        return self._sessions.put(session.identifier, session, owner_of(address), standing)
 
-    async def end(self, session: Session) -> None:
-        self._sessions.pop(session.identifier, None)
+    def _dropped(self, identifier: str, session: Session) -> None:
+        task = asyncio.get_running_loop().create_task(session.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, session: Session) -> None:
+        self._sessions.pop(session.identifier)
         await session.close()
 
     async def close(self) -> None:
         for each in list(self._sessions.values()):
-            await self.end(each)
+            await self._end(each)
+        await asyncio.gather(*self._ending)
+
+
+def _is_busy(identifier: str, session: Session) -> bool:
+    return session.jobs.running

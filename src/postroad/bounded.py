@@ -1,0 +1,280 @@
+"""The bounded table: what is remembered of strangers, so that many of one forget nothing of another.
+
+Every collection that somebody outside can make grow is one of these. No clock and no I/O here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+from ipaddress import IPv6Address, ip_address
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+ROOM: Final = 64  # of a full table, the part that leaves at once: one look at all shares for many newcomers
+KEPT_FREE: Final = 16  # of a table, the part that each standing leaves to those below it
+_LOOK: Final = 64
+_SUBNET_BITS: Final = 64  # an IPv6 host can use any address within its subnet
+
+
+class Standing(IntEnum):
+    """What never leaves for something of a lower one."""
+
+    STRANGER = 0  # anybody can make such an entry, as often as he likes
+    PROVEN = 1  # a queue has taken a message of it, or a password was right
+    KNOWN = 2  # the directory or `[peers]` names it, or we have called it ourselves
+
+
+def owner_of(address: str) -> str:
+    """Whose an address is: its own, that of the IPv4 address in it, or that of its IPv6 subnet."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address) or parsed.is_loopback:
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    host_bits = 128 - _SUBNET_BITS
+    return f"{IPv6Address(int(parsed) >> host_bits << host_bits)}/{_SUBNET_BITS}"
+
+
+class _Share(Generic[K]):
+    """What one owner has of one standing, the longest silent first."""
+
+    __slots__ = ("keys", "owner", "standing")
+
+    def __init__(self, owner: str, standing: Standing) -> None:
+        self.owner = owner
+        self.standing = standing
+        self.keys: dict[K, None] = {}
+
+
+class BoundedTable(Generic[K, V]):
+    """At most `limit` entries, and `most` of one owner. An owner is an address (`owner_of`) or an identity.
+
+    For a newcomer that finds no room the lowest standing gives up first, and no higher one than its own. Within a
+    standing it is the owner with the most that gives up what was silent for longest; among equal ones the owner that
+    was silent for longest. Each standing leaves a sixteenth of the table to those below it, so that a table of proven
+    entries still has room for somebody to prove himself.
+
+    An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so that one which has risen
+    since it was made need not be told. `dropped` hears of each that left for another.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_dropped",
+        "_entries",
+        "_full",
+        "_in_use",
+        "_shares",
+        "_standing",
+        "limit",
+        "most",
+        "refused",
+    )
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        most: int | None = None,
+        in_use: Callable[[K, V], bool] | None = None,
+        standing: Callable[[K, V], Standing] | None = None,
+        dropped: Callable[[K, V], None] | None = None,
+    ) -> None:
+        self.limit = limit
+        self.most = limit if most is None else most
+        self.refused = 0  # newcomers, since the start
+        self._in_use = in_use
+        self._standing = standing
+        self._dropped = dropped
+        self._entries: dict[K, tuple[V, _Share[K]]] = {}  # the longest silent first
+        self._shares: tuple[dict[str, _Share[K]], ...] = tuple({} for _ in Standing)
+        self._counts = [0 for _ in Standing]  # of each standing
+        self._full = [0 for _ in Standing]  # newcomers that are refused before it is looked for room again
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[K]:
+        """The longest silent first."""
+        return iter(self._entries)
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        for key, (value, _) in self._entries.items():
+            yield key, value
+
+    def values(self) -> Iterator[V]:
+        for value, _ in self._entries.values():
+            yield value
+
+    def get(self, key: K) -> V | None:
+        found = self._entries.get(key)
+        return None if found is None else found[0]
+
+    def has_any(self, keys: Iterable[K]) -> bool:
+        return not self._entries.keys().isdisjoint(keys)
+
+    def owner(self, key: K) -> str:
+        return self._entries[key][1].owner
+
+    def standing(self, key: K) -> Standing:
+        """As far as it was told or asked."""
+        return self._entries[key][1].standing
+
+    def put(self, key: K, value: V, owner: str, standing: Standing = Standing.STRANGER) -> bool:
+        """A new entry, or a new value of an old one, which is then the newest. False where there is no room for it."""
+        self.pop(key)
+        return self.put_all((key,), value, owner, standing)
+
+    def put_all(self, keys: Iterable[K], value: V, owner: str, standing: Standing) -> bool:
+        """The same for keys of which none is here yet."""
+        shares = self._shares[standing]
+        share = shares.pop(owner, None) or _Share(owner, standing)
+        shares[owner] = share
+        new = dict.fromkeys(keys)
+        before = len(share.keys)
+        share.keys.update(new)
+        self._counts[standing] += len(share.keys) - before
+        self._entries.update(dict.fromkeys(new, (value, share)))
+        if len(share.keys) > self.most:
+            self._shrink(share, len(share.keys) - self.most + self.most // ROOM, {})
+        entries = self._entries
+        if len(entries) > self.limit or (standing and self._above(standing) > self._allowed(standing)):
+            self._make_room(standing, new)
+        return next(reversed(new), None) in entries
+
+    def touch(self, key: K) -> None:
+        """It has just been heard of."""
+        entry = self._entries.pop(key)
+        self._entries[key] = entry
+        share = entry[1]
+        del share.keys[key]
+        share.keys[key] = None
+        shares = self._shares[share.standing]
+        shares[share.owner] = shares.pop(share.owner)
+
+    def rise(self, key: K, standing: Standing) -> None:
+        """It has proved itself. Nothing falls."""
+        found = self._entries.get(key)
+        if found is None or found[1].standing >= standing:
+            return
+        self._move(key, found[0], found[1], standing)
+        if self._above(standing) > self._allowed(standing):
+            self._make_room(standing, {})
+
+    def pop(self, key: K) -> V | None:
+        """Without a word to `dropped`."""
+        found = self._entries.pop(key, None)
+        if found is None:
+            return None
+        self._leave(key, found[1])
+        return found[0]
+
+    def clear(self) -> None:
+        for key in list(self._entries):
+            self.pop(key)
+
+    # Room
+
+    def _above(self, standing: int) -> int:
+        return sum(self._counts[standing:])
+
+    def _allowed(self, standing: int) -> int:
+        """For this standing and those above it together."""
+        return self.limit - standing * (self.limit // KEPT_FREE)
+
+    def _leave(self, key: K, share: _Share[K]) -> None:
+        del share.keys[key]
+        self._counts[share.standing] -= 1
+        if not share.keys:
+            self._shares[share.standing].pop(share.owner, None)
+        if any(self._full):
+            self._full = [0 for _ in Standing]
+
+    def _move(self, key: K, value: V, share: _Share[K], standing: Standing) -> None:
+        self._leave(key, share)
+        target = self._shares[standing].setdefault(share.owner, _Share(share.owner, standing))
+        target.keys[key] = None
+        self._counts[standing] += 1
+        self._entries[key] = value, target
+
+    def _make_room(self, standing: Standing, new: dict[K, None]) -> None:
+        """After newcomers of this standing: down to what is allowed, and a little more."""
+        if self._full[standing] > 0:
+            self._full[standing] -= 1
+            self._refuse(new)
+            return
+        spare = self.limit // ROOM
+        surplus = self._above(standing) - self._allowed(standing)
+        if standing and surplus > 0:
+            self._give_up(standing, surplus + spare, new)
+        surplus = len(self._entries) - self.limit
+        for lower in Standing:
+            if surplus <= 0 or lower > standing:
+                break
+            surplus -= self._give_up(lower, surplus + spare, new)
+        if surplus > 0 or self._above(standing) > self._allowed(standing):
+            self._refuse(new)
+            self._full[standing] = spare
+
+    def _refuse(self, new: dict[K, None]) -> None:
+        full = self._full
+        for key in new:
+            found = self._entries.pop(key, None)
+            if found is not None:
+                self._leave(key, found[1])
+                self.refused += 1
+        self._full = full
+
+    def _give_up(self, standing: Standing, wanted: int, new: dict[K, None]) -> int:
+        """So many entries of this standing leave, if there are as many that may."""
+        order = [(-len(share.keys), place, share) for place, share in enumerate(self._shares[standing].values())]
+        heapify(order)
+        left = wanted
+        while order and left > 0:
+            size, place, share = heappop(order)
+            # From the largest at once, until another one is as large.
+            due = min(left, max(1, -size + (order[0][0] if order else 0)))
+            given = self._shrink(share, due, new)
+            left -= given
+            if given == due and share.keys:
+                heappush(order, (size + given, place, share))
+        return wanted - left
+
+    def _shrink(self, share: _Share[K], wanted: int, new: dict[K, None]) -> int:
+        """The longest silent of an owner leave, but for those that are new, in use or have risen."""
+        given = staying = 0
+        while given < wanted:
+            keys = list(islice(share.keys, staying, staying + max(_LOOK, wanted - given)))
+            if not keys:
+                break
+            for key in keys:
+                value = self._entries[key][0]
+                if key in new or (self._in_use is not None and self._in_use(key, value)):
+                    staying += 1
+                    continue
+                if self._standing is not None:
+                    standing = self._standing(key, value)
+                    if standing > share.standing:
+                        self._move(key, value, share, standing)
+                        continue
+                del self._entries[key]
+                self._leave(key, share)
+                given += 1
+                if self._dropped is not None:
+                    self._dropped(key, value)
+                if given == wanted:
+                    break
+        return given

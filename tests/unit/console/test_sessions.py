@@ -1,0 +1,88 @@
+"""Who is remembered by the console: whoever has logged in, and no flood of others ends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
+from postroad.console.jobs import Job
+from postroad.console.sessions import Access, Session, Sessions
+
+API = "http://127.0.0.1:1"  # nobody is asked
+
+
+async def visit(sessions: Sessions, credentials: Credentials | None = None, address: str = "192.0.2.1") -> Session:
+    session = await sessions.find(None)
+    if credentials is not None:
+        session.access[0] = Access(ManagerClient(API, credentials), administrator=False)
+        session.renewed = True
+    assert sessions.keep(session, address)
+    return session
+
+
+def test_nobody_is_remembered_before_a_login() -> None:
+    async def main() -> None:
+        sessions = Sessions(32)
+        ann = await visit(sessions, Credentials(user="ann", password="x"))
+        for _ in range(1000):
+            await visit(sessions)
+        assert len(sessions) == 1
+        assert await sessions.find(ann.identifier) is ann
+        await sessions.close()
+
+    asyncio.run(main())
+
+
+def test_visitors_of_an_open_manager_and_other_users_end_no_login_and_no_job() -> None:
+    async def main() -> None:
+        sessions = Sessions(32)
+        ann = await visit(sessions, Credentials(user="ann", password="x"))
+        mover = await visit(sessions, Credentials(user="eve", password="x"), "198.51.100.1")
+        never = asyncio.Event()
+
+        async def work(job: Job) -> None:
+            await never.wait()
+
+        job = mover.jobs.start(Job("move", "Move", 0, "queue"), work)
+        for _ in range(200):
+            await visit(sessions, NO_CREDENTIALS)
+            await visit(sessions, Credentials(user="eve", password="x"), "198.51.100.1")
+            assert len(sessions) <= 32
+        assert await sessions.find(ann.identifier) is ann
+        assert await sessions.find(mover.identifier) is mover
+        assert job.running
+        never.set()
+        await sessions.close()
+
+    asyncio.run(main())
+
+
+def test_the_token_of_a_visitors_forms_follows_from_the_cookie() -> None:
+    async def main() -> None:
+        sessions = Sessions()
+        first = await visit(sessions)
+        again = await sessions.find(first.identifier)
+        other = await visit(sessions)
+        assert again.csrf == first.csrf != other.csrf
+        assert first.csrf
+        strange = await sessions.find("short")
+        assert strange.identifier != "short"
+
+    asyncio.run(main())
+
+
+def test_a_login_gets_another_cookie_and_another_token() -> None:
+    async def main() -> None:
+        sessions = Sessions()
+        before = await visit(sessions)
+        cookie, csrf = before.identifier, before.csrf
+        session = await sessions.find(cookie)
+        session.access[0] = Access(ManagerClient(API, Credentials(token="x")), administrator=True)
+        session.renewed = True
+        assert sessions.keep(session, "192.0.2.1")
+        assert session.identifier != cookie
+        assert session.csrf != csrf
+        assert await sessions.find(cookie) is not session
+        await sessions.close()
+
+    asyncio.run(main())
