@@ -304,6 +304,7 @@ class User:
     sid: Sid | None = setting(SID, None)
     groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
     administrator: bool = setting(SWITCH, False)
+    monitor: bool = setting(SWITCH, False)
     password: str = setting(line(256, secret=True), "", secret=True)  # never empty once the file is loaded
     password_file: Path | None = setting(FILE, None)
 

@@ -115,7 +115,7 @@ def test_a_user_may_do_here_what_the_manager_allows(login_site: Site, page: Page
     log_in(page, login_site, "ann")
     page.goto(f"{login_site.url}/0/security")
     page.get_by_role("heading", name="You have no right to do this").wait_for()
-    page.get_by_text("Only administrators may make this call.").wait_for()
+    page.get_by_text("Only monitors and administrators may make this call.").wait_for()
     page.goto(f"{login_site.url}/0/purge?name=private%24%5Corders")
     page.get_by_role("button", name="Purge 0 messages").click()
     page.locator(".notice.bad", has_text="no right to").wait_for()

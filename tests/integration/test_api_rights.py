@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,6 +26,7 @@ from tests.served import API, ORDERS, Served, basic, served
 
 ANN = User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))
 BOB = User("bob", Sid.parse("S-1-5-21-1-2-3-1002"))
+EYE = User("eye", Sid.parse("S-1-5-21-1-2-3-1004"), monitor=True)
 ROOT = User("root", Sid.parse("S-1-5-21-1-2-3-1003"), administrator=True)
 OTHER = f"{API}/queues/private$/other"
 NO_ONE = "O:BAD:"  # an empty list
@@ -97,6 +99,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "GET /backup": (None, ""),
     "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
     "GET /users": (None, ""),
+    "GET /whoami": (None, ""),
     "GET /log-level": (None, ""),
     "PUT /log-level": ({"level": "info"}, ""),
     "GET /keys": (None, ""),
@@ -119,7 +122,7 @@ def key(operation: Operation) -> str:
 
 @pytest.fixture
 def api() -> Iterator[Served]:
-    with served(users=[ANN, BOB, ROOT]) as running:
+    with served(users=[ANN, BOB, EYE, ROOT]) as running:
         running.create()
         running.create("private$/other")
         running.send("one", "two", "three")
@@ -237,6 +240,63 @@ def test_its_own_right_is_enough_for_an_operation(api: Served, operation: Operat
         assert status == 400  # only outgoing queues can pause
     else:
         assert status in (200, 201, 204)
+
+
+# What a monitor may see, besides what needs no right at all.
+WATCHED = {
+    f"GET {path}"
+    for path in (
+        *("/status", "/sessions", "/readers", "/exposure", "/transactions", "/trace/{message_id}", "/users", "/audit"),
+        *("/keys", "/log-level", "/manager", "/directory", "/route", "/route/table", "/queues", "/queues/{queue}"),
+        *("/queues/{queue}/acl", "/locks", "/whoami"),
+    )
+}
+
+
+@pytest.mark.parametrize("mask", [0, FULL], ids=["without rights", "with every right in the list"])
+def test_a_monitor_sees_the_manager_reads_no_message_and_changes_nothing(api: Served, mask: int) -> None:
+    held = Held(api)
+    for queue in (ORDERS, OTHER):
+        allow(api, mask, EYE, queue)
+    before = state(api)
+    for operation in OPERATIONS:
+        body, query = REQUESTS[key(operation)]
+        answer = api.call(operation.method, held.path(operation) + query, body, headers=basic("eye"))
+        if key(operation) in WATCHED:
+            assert answer.status in (200, 404), key(operation)  # 404: no directory knows the manager
+        else:
+            assert answer.status == 403, key(operation)
+        assert state(api) == before, key(operation)
+        assert not {b'"one"', b'"two"'} & set(re.findall(rb'"[^"]*"', answer.body)), key(operation)
+    assert api.call("GET", "/metrics", headers=basic("eye")).status == 200
+    assert api.call("GET", f"{API}/locks", headers=basic("eye")).json["locks"]
+    elsewhere = f"{API}/queues/DIRECT=OS:nowhere%5Cprivate$%5Cx/messages"
+    assert api.call("POST", elsewhere, {"body": "x"}, headers=basic("eye")).status == 403
+    assert state(api) == before
+
+
+def test_callers_are_told_who_they_are_and_what_they_may_do(api: Served) -> None:
+    allow(api, QUEUE_RIGHT_WORDS["receive"] | QUEUE_RIGHT_WORDS["get-properties"])
+    allow(api, QUEUE_RIGHT_WORDS["full"] & ~QUEUE_RIGHT_WORDS["get-properties"], queue=OTHER)
+
+    def told(who: dict[str, str], query: str = "") -> Any:
+        return api.call("GET", f"{API}/whoami{query}", headers=who).json
+
+    ann = told(basic("ann"))
+    assert (ann["name"], ann["role"], ann["create_queues"]) == ("ann", "user", False)
+    assert ann["queues"][r"private$\orders"] == ["peek", "receive", "get-properties"]
+    assert r"private$\other" not in ann["queues"]  # without get-properties its name is not told
+    assert told(basic("ann"), "?queue=private$/orders")["queues"] == {
+        r"private$\orders": ["peek", "receive", "get-properties"]
+    }
+    assert told(basic("ann"), "?queue=private$/other")["queues"] == {}
+    eye = told(basic("eye"))
+    assert (eye["role"], eye["see_manager"], eye["create_queues"]) == ("monitor", True, False)
+    assert {tuple(each) for each in eye["queues"].values()} == {("get-properties", "get-permissions")}
+    for who in ({}, basic("root")):
+        root = told(who)
+        assert (root["role"], root["create_queues"]) == ("administrator", True)
+        assert set(root["queues"][r"private$\orders"]) == set(WORDS.values())
 
 
 def test_administrators_need_no_right(api: Served) -> None:

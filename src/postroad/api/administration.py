@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from http import HTTPStatus
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer
+from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
+from postroad.api.schema import QUEUE
 from postroad.config import LogLevel
 from postroad.errors import AccessDenied
 from postroad.fields.kinds import choice
 from postroad.fields.tables import Property, read_object
 from postroad.manager.backup import Backup
+from postroad.manager.manager import DESCRIBED_AT_ONCE
 from postroad.net.endpoints import is_loopback
+from postroad.queues.access import Action
 from postroad.runtime.logs import level_name, set_level
-from postroad.values.info import UserInfo
+from postroad.values.info import CallerInfo, UserInfo
 
 BACKUP = "application/vnd.postroad.backup"
 
@@ -44,14 +48,36 @@ async def back_up(call: Call) -> Response:
 
 
 @OPERATIONS.add(
+    "GET /whoami",
+    "Show who calls, and what the caller may do",
+    Answer(description="the caller, with the rights on each queue that the caller may see", content={JSON: "WhoAmI"}),
+    parameters=(Parameter("queue", QUEUE, "only the rights on this queue"),),
+    needs=Needs.NOTHING,
+)
+async def whoami(call: Call) -> Response:
+    access, token, asked = call.manager.core.access, call.token, call.query["queue"]
+    found = None if asked is None else call.manager.core.queues.find(asked)
+    queues = list(call.manager.core.queues) if asked is None else [] if found is None else [found]
+    rights: dict[str, tuple[str, ...]] = {}
+    for queue in queues:
+        if access.allows(queue, token, Action.GET_PROPERTIES):
+            rights[queue.properties.path] = access.words(queue, token)
+        if not len(rights) % DESCRIBED_AT_ONCE:
+            await asyncio.sleep(0)
+    role = "administrator" if token.everything else "monitor" if token.watches else "user"
+    name, creates, sees = call.caller.who, access.may_create(token), access.may_see_manager(token)
+    return json_answer(CallerInfo(name, role, creates, sees, rights))
+
+
+@OPERATIONS.add(
     "GET /users",
     "List the users of the configuration, without their passwords",
     Answer(description="the users", content={JSON: "Users"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_users(call: Call) -> Response:
     users = [
-        UserInfo(each.name, str(each.sid), tuple(sorted(map(str, each.groups))), each.administrator)
+        UserInfo(each.name, str(each.sid), tuple(sorted(map(str, each.groups))), each.administrator, each.monitor)
         for each in call.manager.core.access.users
     ]
     return json_answer({"users": users})
@@ -61,7 +87,7 @@ async def list_users(call: Call) -> Response:
     "GET /log-level",
     "Show how much the manager logs",
     Answer(description="the level", content={JSON: "LogLevel"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def show_log_level(call: Call) -> Response:
     return json_answer({"level": level_name()})

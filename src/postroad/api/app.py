@@ -81,8 +81,9 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
     series = QueueSeries(manager.metrics_queues)
 
     async def metrics(request: Request) -> Response:
-        if not request.scope["state"][CALLER].token.everything:
-            raise AccessDenied("only administrators may read the metrics")
+        token = request.scope["state"][CALLER].token
+        if not (token.everything or token.watches):
+            raise AccessDenied("only monitors and administrators may read the metrics")
         return Response(metrics_text(manager, await manager.all_queues(), series), media_type=METRICS)
 
     async def healthz(request: Request) -> Response:

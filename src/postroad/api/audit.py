@@ -19,7 +19,7 @@ OPERATIONS = Operations()
     "List changes by people and refused logins, the newest first",
     Answer(description="the last events since the start, and the file that has all of them", content={JSON: "Audit"}),
     parameters=(Parameter("limit", whole(1, MAX_RECENT), "how many at most", 100),),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_audit(call: Call) -> Response:
     audit = call.manager.audit

@@ -38,6 +38,7 @@ KNOWN_QUERIES = 64  # of one call
 SHORT_QUERY = 200
 CLIENT = b"postroad-client"  # the header that names the client
 MAX_CLIENT = 200
+_LOOKING = frozenset({Action.GET_PROPERTIES, Action.GET_PERMISSIONS})
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_json)
 
 
@@ -80,6 +81,7 @@ class Needs(Enum):
     OWN = "that the caller began it"  # the handler asks `Call.own_...`
     MANAGER = "get-machine-properties"
     CREATE = "create-queue"
+    MONITOR = "monitor or administrator"
     ADMINISTRATOR = "administrator"
 
 
@@ -180,10 +182,12 @@ class Call:
         needs, token, access = self.needs, self.token, self.manager.core.access
         if token.everything:
             return
+        if token.only is not None and not (token.watches and self.request.method in ("GET", "HEAD")):
+            raise AccessDenied("a monitor may only look" if token.watches else "the user does not exist any more")
         if isinstance(needs, Action):
             self.require(needs, self.queue)
-        elif needs is Needs.ADMINISTRATOR:
-            raise AccessDenied("only administrators may make this call")
+        elif needs is Needs.ADMINISTRATOR or (needs is Needs.MONITOR and not token.watches):
+            raise AccessDenied(f"only {'monitors and ' * (needs is Needs.MONITOR)}administrators may make this call")
         elif needs is Needs.MANAGER and not access.may_see_manager(token):
             raise AccessDenied("no right to see the properties of the queue manager")
         elif needs is Needs.CREATE and not access.may_create(token):
@@ -199,7 +203,10 @@ class Call:
 
     def require(self, action: Action, name: str) -> None:
         queue = self.manager.core.queues.find(name)
-        if queue is not None:
+        if queue is None:
+            if self.token.only is not None and action not in _LOOKING:
+                raise AccessDenied(f"no right to {action.value} {name}: a monitor may only look")
+        else:
             self.manager.core.access.require(queue, self.token, action)
 
     def may(self, action: Action, name: str) -> bool:

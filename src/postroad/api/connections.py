@@ -14,7 +14,7 @@ OPERATIONS = Operations()
     "GET /sessions",
     "List the sessions with other queue managers",
     Answer(description="the sessions, in the order they were made", content={JSON: "Sessions"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_sessions(call: Call) -> Response:
     return json_answer({"sessions": call.manager.outlook().sessions()})
@@ -24,7 +24,7 @@ async def list_sessions(call: Call) -> Response:
     "GET /readers",
     "List the remote readers",
     Answer(description="the queues that remote readers have open", content={JSON: "Readers"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_readers(call: Call) -> Response:
     return json_answer({"readers": call.manager.remote_read.readers()})
@@ -34,7 +34,7 @@ async def list_readers(call: Call) -> Response:
     "GET /exposure",
     "List the listeners: who can reach each one, what callers may do, and the encryption",
     Answer(description="the listeners that are on", content={JSON: "Exposure"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_exposure(call: Call) -> Response:
     return json_answer({"exposure": call.manager.exposure})
@@ -44,7 +44,7 @@ async def list_exposure(call: Call) -> Response:
     "GET /trace/{message_id}",
     "Show where a message went, as far as this manager knows",
     Answer(description="the events found, in order of time; possibly none", content={JSON: "Trace"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def trace_message(call: Call) -> Response:
     return json_answer(await call.manager.trace(call.segment("message_id")))

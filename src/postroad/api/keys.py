@@ -16,7 +16,7 @@ OPERATIONS = Operations()
     "GET /keys",
     "Show the public keys that other managers encrypt messages with",
     Answer(description="the keys to publish in the directory", content={JSON: "Keys"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def show_keys(call: Call) -> Response:
     return json_answer(call.manager.keys.describe())

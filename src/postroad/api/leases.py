@@ -55,7 +55,7 @@ async def renew(call: Call) -> Response:
 )
 async def list_locks(call: Call) -> Response:
     locks = call.manager.leases.locks(call.query["queue"])
-    return json_answer({"locks": [each for each in locks if call.may(Action.PEEK, each.queue)]})
+    return json_answer({"locks": [each for each in locks if call.token.watches or call.may(Action.PEEK, each.queue)]})
 
 
 @OPERATIONS.add(

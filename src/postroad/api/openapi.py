@@ -19,6 +19,7 @@ from postroad.fields.tables import Properties
 from postroad.queues.access import Action
 from postroad.values.directory import DirectoryInfo
 from postroad.values.info import (
+    CallerInfo,
     KeyInfo,
     KeysInfo,
     ListenerInfo,
@@ -141,6 +142,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Table: "RouteTable",
     DirectoryInfo: "Directory",
     UserInfo: "User",
+    CallerInfo: "WhoAmI",
     TransactionInfo: "OpenTransaction",
 }
 _LISTS = (

@@ -34,7 +34,7 @@ async def show_manager(call: Call) -> Response:
     "GET /status",
     "Show the manager, queues, sessions, remote readers, locks, transactions, and what needs attention",
     Answer(content={JSON: "ManagerStatus"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def show_status(call: Call) -> Response:
     info, queues = call.manager.info(), await call.manager.all_queues()

@@ -65,7 +65,7 @@ async def abort(call: Call) -> Response:
     "GET /transactions",
     "List the open transactions of clients, the oldest first",
     Answer(content={JSON: "Transactions"}),
-    needs=Needs.ADMINISTRATOR,
+    needs=Needs.MONITOR,
 )
 async def list_transactions(call: Call) -> Response:
     return json_answer({"transactions": call.manager.leases.transactions()})

@@ -198,6 +198,7 @@ def _show_users(wanted: tuple[DefinedUser, ...], existing: list[UserInfo]) -> No
             "sid": user.sid and str(user.sid),
         }
         row |= {"groups": [str(each) for each in user.groups], "administrator": user.administrator}
+        row |= {"monitor": True} if user.monitor else {}
         print(f"\n[[user]]\n{write_row(row)}", file=sys.stderr)
 
 
@@ -208,5 +209,6 @@ def _differing(wanted: DefinedUser, found: UserInfo) -> dict[str, tuple[object, 
         "sid": (str(wanted.sid or found.sid), found.sid),
         "groups": groups,
         "administrator": (wanted.is_administrator, found.administrator),
+        "monitor": (wanted.monitor, found.monitor),
     }
     return {key: (there, here) for key, (there, here) in values.items() if there != here}

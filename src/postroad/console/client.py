@@ -89,6 +89,11 @@ class ManagerClient(HttpBackend):
             raise
         except AccessDenied:
             return False
+        if (
+            await self._calls.json("GET", "/whoami", query={"queue": r"private$\admin_queue$"}, member="role")
+            != "administrator"
+        ):
+            return False
         if self.credentials.user is None and any(
             each.listener == "api" and each.authentication == _BY_CERTIFICATE for each in listeners
         ):

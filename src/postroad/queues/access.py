@@ -46,6 +46,17 @@ class Action(Enum):
     SET_PERMISSIONS = "change the access list of"
 
 
+# The words of `postroad queue acl`; for a journal, receive is the word for receive-journal.
+ACTION_WORDS = {
+    Action.SEND: "write",
+    Action.PEEK: "peek",
+    Action.RECEIVE: "receive",
+    Action.GET_PROPERTIES: "get-properties",
+    Action.SET_PROPERTIES: "set-properties",
+    Action.DELETE: "delete",
+    Action.GET_PERMISSIONS: "get-permissions",
+    Action.SET_PERMISSIONS: "set-permissions",
+}
 _QUEUE_RIGHTS = {
     Action.SEND: QueueRight.WRITE_MESSAGE.value,
     Action.PEEK: QueueRight.PEEK_MESSAGE.value,
@@ -124,7 +135,7 @@ class Access:
         rights = _QUEUE_RIGHTS
         if kind is QueueType.OUTGOING:
             if action is Action.SEND:
-                return True
+                return token.only is None
             rights = _MANAGER_RIGHTS
         elif kind is QueueType.JOURNAL:
             rights = _JOURNAL_RIGHTS
@@ -136,6 +147,10 @@ class Access:
     def has_own_list(self, queue: Queue) -> bool:
         """Whether an access list was set for the queue. Otherwise the default one counts."""
         return self._whole(queue).properties.acl is not None
+
+    def words(self, queue: Queue, token: Token) -> tuple[str, ...]:
+        """The words of the rights that somebody has."""
+        return tuple(word for action, word in ACTION_WORDS.items() if self.allows(queue, token, action))
 
     def require(self, queue: Queue, token: Token, action: Action) -> None:
         if not self.allows(queue, token, action):

@@ -20,6 +20,9 @@ _OWNER_RIGHTS_KEYS = frozenset({_OWNER_RIGHTS_KEY})
 _NOT_IMPLICIT = ~(StandardRight.READ_CONTROL.value | StandardRight.WRITE_DAC.value)
 _SYSTEM_SECURITY = StandardRight.ACCESS_SYSTEM_SECURITY.value
 
+# What a monitor may do; the bits mean the same for a queue and for its manager.
+_WATCHED = (QueueRight.GET_QUEUE_PROPERTIES | QueueRight.GET_QUEUE_PERMISSIONS).value
+
 _NT_AUTHORITY = 5
 _FIRST_ACCOUNT = 17  # S-1-5-1 to S-1-5-15 are kinds of logon
 # [MS-DTYP] 2.4.2.4: S-1-5-32-... are the groups of every computer, the others kinds of logon and of accounts
@@ -55,6 +58,7 @@ class Token:
     user: Sid | None
     groups: frozenset[Sid] = frozenset()
     everything: bool = False  # an administrator: no descriptor is asked
+    only: int | None = None  # rights on queues and the manager: these always, and no others, whatever a descriptor says
     keys: frozenset[bytes] = field(init=False, repr=False, compare=False)  # the SIDs in bytes, as in Acl.checks
 
     def __post_init__(self) -> None:
@@ -80,11 +84,27 @@ class Token:
         return cls(sid, frozenset({*groups, EVERYONE, AUTHENTICATED_USERS}))
 
     @classmethod
+    def monitor(cls, sid: Sid, groups: Iterable[Sid] = ()) -> Token:
+        """Sees every queue, its properties and its list. Changes nothing and reads no message."""
+        return cls(sid, frozenset({*groups, EVERYONE, AUTHENTICATED_USERS}), only=_WATCHED)
+
+    @classmethod
+    def nobody(cls) -> Token:
+        """Somebody whose identity has ended, as a user who was removed: not even what everyone may do."""
+        return _NOBODY_TOKEN
+
+    @property
+    def watches(self) -> bool:
+        """A monitor."""
+        return self.only == _WATCHED
+
+    @classmethod
     def administrator(cls, sid: Sid | None = None, groups: Iterable[Sid] = ()) -> Token:
         """May do everything. `sid` is None for the bearer of the API's token."""
         return cls(sid, frozenset({*groups, ADMINISTRATORS, EVERYONE, AUTHENTICATED_USERS}), everything=True)
 
 
+_NOBODY_TOKEN = Token(None, only=0)
 _EVERYONE_TOKEN = Token(None, frozenset({EVERYONE}))
 _ANONYMOUS_TOKEN = Token(ANONYMOUS, frozenset({EVERYONE}))
 
@@ -94,6 +114,8 @@ def allowed(descriptor: SecurityDescriptor, token: Token, mask: int) -> bool:
     if token.everything:
         return True
     mask = int(mask)  # the operators of an IntFlag take ten times as long
+    if token.only is not None:
+        return bool(token.only) and not mask & ~token.only
     if mask & _SYSTEM_SECURITY:
         return False  # needs a privilege that administrators alone have
     dacl = descriptor.dacl

@@ -33,12 +33,13 @@ def derive_sid(manager: UUID, name: str) -> Sid:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`administrator` is also true for a member of S-1-5-32-544."""
+    """`administrator` is also true for a member of S-1-5-32-544. A monitor only looks, and reads no message."""
 
     name: str
     sid: Sid
     groups: frozenset[Sid] = frozenset()
     administrator: bool = False
+    monitor: bool = False
 
     def __post_init__(self) -> None:
         if self.name.casefold() in RESERVED:
@@ -47,9 +48,13 @@ class User:
             raise InvalidArgument(f"sid must belong to an account, got {self.sid}, which is a well-known group")
         if ADMINISTRATORS in self.groups:
             object.__setattr__(self, "administrator", True)
+        if self.monitor and self.administrator:
+            raise InvalidArgument("monitor must not be true for an administrator, who may do everything")
 
     @property
     def token(self) -> Token:
+        if self.monitor:
+            return Token.monitor(self.sid, self.groups)
         make = Token.administrator if self.administrator else Token.of_user
         return make(self.sid, self.groups)
 

@@ -31,6 +31,7 @@ class DefinedUser:
     sid: Sid | None = setting(SID, None)
     groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
     administrator: bool = setting(SWITCH, False)
+    monitor: bool = setting(SWITCH, False)
 
     @property
     def is_administrator(self) -> bool:

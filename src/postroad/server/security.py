@@ -62,7 +62,7 @@ def build_users(config: Configuration, manager: UUID) -> Users:
             fault = f"must be unique, got {sid}, which {users[sid].name} has too"
             config.fail(f"user[{index}].sid", fault)
         try:
-            users[sid] = User(each.name, sid, frozenset(each.groups), each.administrator)
+            users[sid] = User(each.name, sid, frozenset(each.groups), each.administrator, each.monitor)
         except InvalidArgument as error:
             key, _, fault = str(error).partition(" ")
             config.fail(f"user[{index}].{key}", fault)

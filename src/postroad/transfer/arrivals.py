@@ -106,7 +106,9 @@ def refusal(
             return BODY_NOT_ENCRYPTED
         if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
             return BODY_ENCRYPTED
-    if properties.acl is not None and not access.may_send(queue, credentials.token):
+    if (properties.acl is not None or credentials.token.only is not None) and not access.may_send(
+        queue, credentials.token
+    ):
         return NO_ACCESS  # the default list lets everyone send
     if not timeless and view.has_expired(now):
         return EXPIRED

@@ -113,6 +113,19 @@ class UserInfo:
     sid: str
     groups: tuple[str, ...]
     administrator: bool
+    monitor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallerInfo:
+    """Who calls, and what the caller may do. `role` is `administrator`, `monitor` or `user`; `queues` has the words of
+    the caller's rights by path, of those queues that the caller may see."""
+
+    name: str
+    role: str
+    create_queues: bool
+    see_manager: bool
+    queues: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
