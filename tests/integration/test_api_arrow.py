@@ -92,3 +92,17 @@ def test_without_pyarrow_the_answer_says_what_to_install(api: Served, monkeypatc
         assert answer.status == 406
         assert "pip install postroad[arrow]" in answer.json["detail"]
     assert api.bodies() == ["a"]  # refused before it was taken
+
+
+@pytest.mark.parametrize("name", ["an offset behind the bytes", "compressed with zstd", "a struct"])
+def test_a_hostile_submission_is_refused_and_nothing_is_sent(api: Served, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    from tests.arrow_samples import HOSTILE, honest
+
+    path, arrow = f"{ORDERS}/submissions/job/1/0?row=0", {"Content-Type": MEDIA_TYPE}
+    answer = api.call("POST", path, body=HOSTILE[name](), headers=arrow)
+    assert answer.status == 400
+    assert answer.json["detail"].startswith("body: must")
+    assert api.bodies() == []
+    assert api.call("POST", path, body=honest(), headers=arrow).json == {"sent": 3, "dropped": 0}
+    assert sorted(api.bodies()) == ["first", "second", "third"]

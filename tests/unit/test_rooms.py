@@ -75,8 +75,9 @@ ONLY: dict[str, frozenset[str]] = {
 }
 
 # Modules that may import more than their room. The others of the room import them inside functions only, when somebody
-# opens a data directory, reads by MS-MQQP, signs or pings.
+# opens a data directory, reads Arrow, reads by MS-MQQP, signs or pings.
 LOADED_LATE: dict[str, frozenset[str]] = {
+    "client.arrow": frozenset({"columns"}),
     "client.embedded": frozenset({"manager", "store", "queues", "columns"}),
     "client.remote": frozenset({"rpc", "remote_read"}),
     "client.signer": frozenset({"security"}),

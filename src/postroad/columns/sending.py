@@ -11,7 +11,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.errors import IllegalName, InvalidMessage, PostroadError
+from postroad.columns.ipc import read_batches
+from postroad.errors import IllegalName, InvalidMessage, PostroadError, RemoteProtocolError
 from postroad.message import MAX_PRIORITY, Message, ack_flags
 from postroad.names import MessageId, PublicName, parse_guid, parse_name
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
@@ -33,17 +34,15 @@ class Sending:
 def read_messages(stream: bytes, most: int) -> Sending:
     """One message for each row. Raises InvalidMessage for more than `most` rows, or for a wrong value."""
     try:
-        with pa.ipc.open_stream(stream) as reader:
-            table = reader.read_all()
-    except (pa.ArrowInvalid, OSError) as fault:
-        raise InvalidMessage(f"body: must be an Arrow stream: {fault}") from None
-    if table.num_rows > most:
-        raise InvalidMessage(f"body: must have at most {most} rows in one request, got {table.num_rows}")
+        schema, *batches = read_batches([stream], most_rows=most)
+    except RemoteProtocolError as fault:
+        raise InvalidMessage(f"body: {fault}") from None
+    table = pa.Table.from_batches(batches, schema)
     fields: dict[str, list[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         known = COLUMNS.get(name)
         if known is None:
-            raise InvalidMessage(f"column {name}: must be one of {', '.join(COLUMNS)}")
+            raise InvalidMessage(f"column {name[:60]}: must be one of {', '.join(COLUMNS)}")
         if known.field in fields:
             raise InvalidMessage(f"column {name}: must be given once, got it twice, perhaps in two forms")
         fields[known.field] = known.values(name, column)

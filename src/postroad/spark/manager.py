@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import pyarrow as pa
 
 from postroad.client.tls import client_context
+from postroad.columns.ipc import read_batches
 from postroad.errors import ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
 from postroad.spark.credentials import read_secret
 from postroad.spark.options import ARRIVAL_MASK, Place
@@ -37,6 +38,7 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 ANSWER_S = 120.0  # for an answer's next bytes: a commit on a busy disk takes far less
 _RETRIED = (502, 503, 504)
+_PIECE = 1 << 18
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
@@ -265,11 +267,11 @@ class ManagerApi:
         answer = self._answer("GET", f"{self._base}{path}?{_query(query)}", None, JSON, ARROW)
         whole = False
         try:
-            with pa.ipc.open_stream(answer) as reader:
-                yield from reader
-            answer.read()  # to the end of the answer, so the connection can be used again
-            whole = True
-        except (OSError, http.client.HTTPException, pa.ArrowInvalid) as fault:
+            batches = read_batches(iter(lambda: answer.read1(_PIECE), b""))
+            next(batches)  # the schema
+            yield from batches
+            whole = not answer.read(1)  # at the end of the answer, the connection can be used again
+        except (OSError, http.client.HTTPException, RemoteProtocolError) as fault:
             raise _Broken(_reason(fault)) from fault
         finally:
             if not whole:

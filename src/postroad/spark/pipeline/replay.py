@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType
 
+from postroad.client.arrow import batches
 from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
@@ -165,8 +166,8 @@ def _dead_letters(
     chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
     kind = _kind_of(manager, to)
 
-    def work(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
+    def work(given: Iterable[Any]) -> Iterator[Any]:
+        for batch in given:
             rows = [_repaired(row, repair, to, kind) for row in batch.to_pylist()]
             names = [column.split()[0] for column in _COLUMNS.split(", ")]
             kept = [row for row in rows if row is not None]
@@ -357,8 +358,8 @@ def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
     """The dead letters that are still there after the hold."""
     queue = manager.queue(run.queue)
     queue.hold(name, run.start, run.end)
-    stream = b"".join(queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name))
-    there = set(pyarrow.ipc.open_stream(stream).read_all().column("lookup_id").to_pylist())
+    pieces = queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name)
+    there = {each for batch in batches(pieces) for each in batch.column("lookup_id").to_pylist()}
     yield from (letter for letter in run.dead_letters if letter.lookup_id in there)
 
 
