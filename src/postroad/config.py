@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
@@ -87,6 +88,13 @@ def _relay_rule(text: str) -> RelayRule:
         return RelayRule.parse(text)
     except ValueError as fault:
         raise FieldFault(str(fault)) from None
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError as fault:
+        raise FieldFault(f"must be an address or a network: {fault}") from None
 
 
 def _word(known: Iterable[str]) -> Kind[str]:
@@ -182,6 +190,13 @@ class ApiSettings:
     client_ca: Path | None = setting(FILE, None)
     tls_certificate: Path | None = setting(FILE, None)
     tls_key: Path | None = setting(FILE, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings:
+    """`[console]`: `proxies` are addresses and networks of reverse proxies, whose `X-Forwarded-For` is believed."""
+
+    proxies: tuple[IPv4Network | IPv6Network, ...] = setting(items(parsed("text", _network, 64), most=1000), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,6 +417,7 @@ class _File:
     manager: ManagerSettings = required(table(ManagerSettings))
     listen: ListenSettings = setting(table(ListenSettings), ListenSettings())
     api: ApiSettings = setting(table(ApiSettings), ApiSettings())
+    console: ConsoleSettings = setting(table(ConsoleSettings), ConsoleSettings())
     binary: BinarySettings = setting(table(BinarySettings), BinarySettings())
     srmp: SrmpSettings = setting(table(SrmpSettings), SrmpSettings())
     multicast: MulticastSettings = setting(table(MulticastSettings), MulticastSettings())

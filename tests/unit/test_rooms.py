@@ -61,9 +61,10 @@ ONLY: dict[str, frozenset[str]] = {
     "spark": WORDS
     | {"client", "capture", "columns", "describe", "fields", "net", "received", "values"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
-    # The console is a user of the API, and reads access lists and expressions as people write them.
+    # The console is a user of the API and a door as the others, and reads access lists and expressions as people write
+    # them.
     "console": WORDS
-    | {"bounded", "client", "describe", "fields", "received", "values", "net.endpoints"}
+    | {"bounded", "client", "describe", "fields", "received", "values", "net"}
     | {"security.descriptors", "security.rights", "security.sddl"},
     # A command is a user of the client. `serve` alone starts a server, and `console` the console.
     "cli": WORDS

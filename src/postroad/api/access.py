@@ -26,7 +26,7 @@ from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
-from postroad.net.endpoints import is_loopback
+from postroad.net.endpoints import CALLED_FOR, is_loopback, vouched_address
 from postroad.queues.access import Access
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
@@ -41,6 +41,7 @@ _LOGIN_WRONG = "the user or the password is wrong"
 _NEEDS_TLS = "a password needs TLS, except from 127.0.0.1 and ::1: use https, and set api.tls_certificate"
 _SENT_TWICE = "Authorization must be sent once, got it several times"
 _BUSY = "too many logins from other callers wait for their turn: try again later"
+_CALLED_FOR = CALLED_FOR.lower().encode()
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
 _ADMINISTRATOR = Token.administrator()
@@ -58,6 +59,9 @@ class Gate:
 
     The answer to a wrong token is delayed, longer each time. A right token never waits. Passwords can be guessed, so a
     login waits for its turn before it is checked, unless the same address has used it before.
+
+    A console calls for many people. It says for which address, and proves with a key that it may: with `console_key`
+    for the manager's own, with the token for others. Waiting and the audit log then go by that address.
     """
 
     def __init__(
@@ -70,7 +74,9 @@ class Gate:
         access: Access,
         certificates: bool = False,
         credentials: Mapping[str, str] | None = None,
+        console_key: str | None = None,
     ) -> None:
+        self._console_key = None if console_key is None else console_key.encode()
         self._names = names
         self._logins = logins
         self._clock = clock
@@ -106,7 +112,8 @@ class Gate:
         return None
 
     async def _caller(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | _Refusal:
-        address = _address(scope)
+        connected = _address(scope)
+        address = self._called_for(headers) or connected
         if scope["path"] in OPEN_PATHS:
             return Caller(ANONYMOUS, address, Token.anonymous())
         given = headers.get(b"authorization")
@@ -114,7 +121,7 @@ class Gate:
             return await self._wrong(address, _SENT_TWICE)
         scheme, _, proof = (given or "").partition(" ")
         if scheme.lower() == "basic" and self._passwords:
-            return await self._user(scope, address, proof.strip())
+            return await self._user(scope, connected, address, proof.strip())
         if self._token is not None:
             if given is None:
                 return _Refusal(_TOKEN_MISSING)
@@ -125,10 +132,17 @@ class Gate:
         who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
         return Caller(who, address, _ADMINISTRATOR)
 
-    async def _user(self, scope: Scope, address: str, proof: str) -> Caller | _Refusal:
+    def _called_for(self, headers: Mapping[bytes, str]) -> str | None:
+        """The address that a console calls for; None where none does, or somebody only claims to be one."""
+        value = headers.get(_CALLED_FOR)
+        if value is None:
+            return None
+        return vouched_address(value, [each for each in (self._console_key, self._token) if each is not None])
+
+    async def _user(self, scope: Scope, connected: str, address: str, proof: str) -> Caller | _Refusal:
         """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
         name, word = _login(proof)
-        if scope["scheme"] != "https" and not _is_here(address):
+        if scope["scheme"] != "https" and not _is_here(connected):
             return await self._wrong(address, _NEEDS_TLS, name)
         key = address, _digest(proof)
         if key not in self._proved and not await self._turn(address):

@@ -64,6 +64,7 @@ class Settings:
     token: str | None = None
     certificates: bool = False
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # the passwords of users by name
+    console_key: str | None = field(default=None, repr=False)
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Application:
@@ -108,6 +109,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         certificates=settings.certificates,
         credentials=settings.credentials,
         access=manager.core.access,
+        console_key=settings.console_key,
     )
     pages = [
         Route(f"{API}/openapi.json", openapi),

@@ -46,12 +46,15 @@ class ApiServer(HttpListener):
         token: str | None = None,
         tls: TlsFiles | None = None,
         credentials: Mapping[str, str] | None = None,
+        *,
+        console_key: str | None = None,
     ) -> None:
-        """`credentials` are the passwords of the users by name."""
+        """`credentials` are the passwords of the users by name. `console_key` is what this manager's own console proves
+        with that it names the address of a person."""
         self._token = token
         self._tls = tls
         certificates = tls is not None and tls.client_ca is not None
-        app = build_app(manager, Settings(token, certificates, credentials or {}))
+        app = build_app(manager, Settings(token, certificates, credentials or {}, console_key))
         files = (None, None) if tls is None else (tls.certificate, tls.key)
         super().__init__(app, manager.limits, host, port, *files, supervisor=manager.supervisor)
 

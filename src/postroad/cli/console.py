@@ -32,6 +32,14 @@ def console(
         Path | None, typer.Option("--tls-certificate", metavar="FILE", help="A PEM file: the console then uses HTTPS.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="An address or network of reverse proxies, whose X-Forwarded-For is believed; repeat it for more.",
+        ),
+    ] = None,
     descriptor: Annotated[int | None, typer.Option("--descriptor", hidden=True)] = None,
 ) -> None:
     """Run the web console.
@@ -48,8 +56,7 @@ def console(
         import jinja2  # noqa: F401
     except ImportError:
         fail("the console is not installed: pip install 'postroad[console]'", ExitCode.FAILED)
-    from postroad.console.client import Credentials
-    from postroad.console.serving import Options, read_parent, run
+    from postroad.console.serving import Given, Options, read_parent, run
 
     start_logging(as_json=False, level=logging.WARNING)
     try:
@@ -58,12 +65,13 @@ def console(
         loopback = False
     if not loopback and certificate is None and descriptor is None:
         fail("--host: other computers can reach it, and passwords need TLS: set --tls-certificate", ExitCode.USAGE)
-    if descriptor is None:
-        credentials, api_certificate = Credentials(token=read_token(os.environ.get("POSTROAD_TOKEN"))), None
-    else:
-        credentials, api_certificate = read_parent()
+    try:
+        proxies = [ipaddress.ip_network(each) for each in proxy or ()]
+    except ValueError as fault:
+        fail(f"--proxy: must be an address or a network: {fault}", ExitCode.USAGE)
+    given = Given(token=read_token(os.environ.get("POSTROAD_TOKEN"))) if descriptor is None else read_parent()
     apis = api or [os.environ.get("POSTROAD_API", DEFAULT_API)]
-    options = Options(apis, host, port, name or (), credentials, descriptor, certificate, key, api_certificate)
+    options = Options(apis, host, port, name or (), proxies, given, descriptor, certificate, key)
     run(options, (lambda address: None) if descriptor is not None else _announce)
 
 

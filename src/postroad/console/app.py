@@ -9,16 +9,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroad.console.client import Credentials, LoginNeeded
-from postroad.console.guard import HEADERS, Guard, same
+from postroad.console.guard import HEADERS, Guard, Networks, client_address, same
 from postroad.console.pages import (
     dead_letters,
     files,
@@ -33,8 +34,8 @@ from postroad.console.pages import (
     send,
 )
 from postroad.console.rendering import templates
-from postroad.console.sessions import COOKIE, Session, Sessions
-from postroad.console.visit import BadRequest, Form, PageNotFound, Visit, local_path
+from postroad.console.sessions import COOKIE, VISITOR, Session, Sessions
+from postroad.console.visit import BadRequest, Form, PageNotFound, TooLarge, Visit, local_path
 from postroad.console.watch import Watch
 from postroad.errors import (
     AccessDenied,
@@ -46,6 +47,7 @@ from postroad.errors import (
     QueueExists,
     QueueNotFound,
 )
+from postroad.net.endpoints import plain_address
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ STATIC = Path(__file__).parent / "static"
 FRAGMENT = "x-fragment"  # the header of a script that refreshes a part of a page
 CSRF = "x-csrf"
 TOO_MANY_SESSIONS = "too many people are logged in: try again later\n"
+BASE = "postroad.base"  # key in the scope: what was before the path of the page
 
 Page = Callable[[Visit], Awaitable[Response]]
 Action = Callable[[Visit, Form], Awaitable[Response]]
@@ -99,13 +102,16 @@ ACTIONS: dict[str, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`apis` are the URLs of the managers. `credentials` are what the console itself samples them with. `names` are
-    hosts that it may be called by; `port` tells the cookies of two consoles on one host apart. `api_certificate` (PEM)
-    is the only one to trust; None: those that the system trusts."""
+    """`apis` are the URLs of the managers. `credentials` are what the console itself samples them with, `key` is what
+    it vouches to them with for the address of a person. `names` are hosts that it may be called by; `proxies` may say
+    whom they call for; `port` tells the cookies of two consoles on one host apart. `api_certificate` (PEM) is the only
+    one to trust; None: those that the system trusts."""
 
     apis: Sequence[str]
     credentials: Credentials = field(default_factory=Credentials)
+    key: bytes | None = None
     names: frozenset[str] = frozenset()
+    proxies: Networks = ()
     port: int = 0
     secure: bool = False
     api_certificate: str | None = None
@@ -116,21 +122,30 @@ class Console:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._watches = [Watch(url, settings.credentials, settings.api_certificate) for url in settings.apis]
+        self._watches = [
+            Watch(url, settings.credentials, settings.api_certificate, settings.key) for url in settings.apis
+        ]
         self._sessions = Sessions()
         self._templates = templates()
         self._guard = Guard(settings.names)
-        self._cookie = f"{COOKIE}_{settings.port}"
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         routes: list[Route | Mount] = [Route(path, self._page(page), methods=["GET"]) for path, page in PAGES.items()]
         routes += [Route(path, self._action(action), methods=["POST"]) for path, action in ACTIONS.items()]
         routes.append(Route("/{m:int}/import", self._upload, methods=["POST"]))
         routes.append(Route("/healthz", _healthz))
         routes.append(Mount("/static", StaticFiles(directory=STATIC)))
-        return Starlette(
+        pages = Starlette(
             routes=routes, lifespan=self._lifespan, exception_handlers={HTTPStatus.NOT_FOUND: self._missing}
         )
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["path"].startswith("/~"):  # the path that a cookie is bound to
+                base, _, rest = scope["path"][1:].partition("/")
+                scope = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode(), BASE: f"/{base}"}
+            await pages(scope, receive, send)
+
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -155,11 +170,13 @@ class Console:
 
     def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def page(visit: Visit) -> Response:
+            if action is not login.log_in:
+                self._check_session(visit)  # before anything is read
             form = await visit.form()
             self._check_csrf(visit.session, form.text("csrf"))
             try:
                 return await action(visit, form)
-            except (LoginNeeded, BadRequest, PageNotFound):
+            except (LoginNeeded, BadRequest, TooLarge, PageNotFound):
                 raise
             except PostroadError as error:
                 if not form.text("back"):
@@ -173,6 +190,7 @@ class Console:
         """A file is not a form: its script brings the token in a header."""
 
         async def page(visit: Visit) -> Response:
+            self._check_session(visit)
             self._check_csrf(visit.session, request.headers.get(CSRF, ""))
             return await files.import_packets(visit)
 
@@ -182,15 +200,36 @@ class Console:
         refusal = self._guard.refusal(request.method, request.headers)
         if refusal is not None:
             return _with_headers(PlainTextResponse(f"{refusal}\n", HTTPStatus.FORBIDDEN))
-        session = await self._sessions.find(request.cookies.get(self._cookie))
-        answer = await self._run(Visit(request, session, self._watches, self._templates), page)
-        if not self._sessions.keep(session, request.client.host if request.client else ""):
+        secure = self._settings.secure
+        peer = request.client.host if request.client else ""
+        if self._settings.proxies:
+            address = client_address(peer, ",".join(request.headers.getlist("x-forwarded-for")), self._settings.proxies)
+            secure |= address != plain_address(peer) and request.headers.get("x-forwarded-proto", "").lower() == "https"
+        else:
+            address = peer
+        session_cookie, visitor_cookie = (
+            f"{'__Host-' if secure else ''}{each}_{self._settings.port}" for each in (COOKIE, VISITOR)
+        )
+        session = await self._find(request, session_cookie, visitor_cookie)
+        visit = Visit(request, session, self._sessions, self._watches, self._templates, address, secure)
+        answer = await self._run(visit, page)
+        if not self._sessions.keep(session, address):
+            await session.close()
             return _with_headers(PlainTextResponse(TOO_MANY_SESSIONS, HTTPStatus.SERVICE_UNAVAILABLE))
-        if request.cookies.get(self._cookie) != session.identifier:
-            answer.set_cookie(
-                self._cookie, session.identifier, httponly=True, samesite="strict", secure=self._settings.secure
-            )
+        kept = session in self._sessions
+        name, path = (session_cookie, session.base or "/") if session.logged_in else (visitor_cookie, "/")
+        if request.cookies.get(name) != session.identifier and (kept or answer.media_type == HTMLResponse.media_type):
+            answer.set_cookie(name, session.identifier, path=path, httponly=True, samesite="strict", secure=secure)
         return _with_headers(answer)
+
+    async def _find(self, request: Request, session_cookie: str, visitor_cookie: str) -> Session:
+        """The session of a request. A browser that sends the cookie of a login to another path than it is bound to did
+        not get it from here."""
+        found = await self._sessions.find(request.cookies.get(session_cookie))
+        if found.logged_in and (request.scope.get(BASE, "") == found.base or not Guard.is_browser(request.headers)):
+            return found
+        found = await self._sessions.find(request.cookies.get(visitor_cookie))
+        return await self._sessions.find(None) if found.logged_in else found
 
     async def _run(self, visit: Visit, page: Page) -> Response:
         try:
@@ -199,34 +238,45 @@ class Console:
                 if manager >= len(self._watches):
                     raise PageNotFound("the console has no such manager")
                 visit.manager = manager
+                await visit.access()
             return await page(visit)
         except LoginNeeded as error:
             return self._to_login(visit, error)
+        except ClientDisconnect:
+            return Response()
         except PostroadError as error:
             return _error_page(visit, error)
         except Exception:
             log.exception("a page of the console failed")
             return _error_page(visit, ConsoleFailed("this is an error in the console; its log has the details"))
 
+    def _check_session(self, visit: Visit) -> None:
+        if visit.session not in self._sessions:
+            raise BadRequest(_ENDED)
+
     def _check_csrf(self, session: Session, given: str) -> None:
         if not same(given, session.csrf):
-            raise BadRequest("the session of this page has ended: load the page again, then repeat what you did")
+            raise BadRequest(_ENDED)
 
     def _to_login(self, visit: Visit, error: LoginNeeded) -> Response:
         request = visit.request
         if request.headers.get(FRAGMENT):
             return PlainTextResponse("log in again", HTTPStatus.UNAUTHORIZED)
-        query = f"?{request.url.query}" if request.url.query else ""
-        here = f"{request.url.path}{query}" if request.method == "GET" else "/"
+        asked = f"?{request.url.query}" if request.url.query else ""
+        here = f"{request.url.path}{asked}" if request.method == "GET" else "/"
         if visit.index in visit.session.access:
             visit.session.notify(f"{visit.watch.title}: {error}", is_error=True)
-        return RedirectResponse(f"/login?manager={visit.index}&next={quote(here, safe='')}", HTTPStatus.SEE_OTHER)
+        base = request.scope.get(BASE, visit.session.base)  # of a login that has ended: its script then forgets it
+        return visit.go(f"{base}/login?{urlencode({'manager': visit.index, 'next': here})}")
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         async def page(visit: Visit) -> Response:
             raise PageNotFound(f"there is no page {request.url.path}")
 
         return await self._answer(request, page)
+
+
+_ENDED = "the session of this page has ended: load the page again, then repeat what you did"
 
 
 class ConsoleFailed(PostroadError):
@@ -243,6 +293,7 @@ _STATUSES: dict[type[PostroadError], tuple[HTTPStatus, str]] = {
     AccessDenied: (HTTPStatus.FORBIDDEN, "You have no right to do this"),
     QueueExists: (HTTPStatus.CONFLICT, "The queue exists already"),
     BadRequest: (HTTPStatus.BAD_REQUEST, "The request cannot be answered"),
+    TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too large"),
     InvalidArgument: (HTTPStatus.BAD_REQUEST, "The request cannot be answered"),
 }
 

@@ -69,14 +69,20 @@ class ManagerClient(HttpBackend):
     """The verbs of every client, and those that only the console needs."""
 
     def __init__(
-        self, url: str, credentials: Credentials = NO_CREDENTIALS, server_certificate: str | None = None
+        self,
+        url: str,
+        credentials: Credentials = NO_CREDENTIALS,
+        server_certificate: str | None = None,
+        caller: Mapping[str, str] | None = None,
     ) -> None:
-        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust."""
+        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust. `caller` is
+        the header that says for whom the console calls."""
         self.credentials = credentials
         address = Address(url, credentials.token, user=credentials.user, password=credentials.password)
         if server_certificate is not None and address.tls is not None:
             address.tls = pinned_context(server_certificate)
         address.headers["Postroad-Client"] = f"console {address.headers['Postroad-Client']}"
+        address.headers |= caller or {}
         transport = _Transport(address)
         super().__init__(address, transport, JoinedSends)
         self._calls = Exchange(address, transport)

@@ -1,10 +1,15 @@
-"""What keeps other web pages out of the console: the host, the origin, a token in every form, and headers."""
+"""What keeps other web pages out of the console: the host, the origin, a token in every form, and headers. And where a
+request comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hmac import compare_digest
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+from postroad.net.endpoints import is_address, plain_address
+
+Networks = Iterable[IPv4Network | IPv6Network]
 
 # Only files of the console itself: no inline script or style, nothing from elsewhere, in no frame.
 HEADERS: Mapping[str, str] = {
@@ -45,6 +50,11 @@ class Guard:
             return f"Sec-Fetch-Site: {site}: only the console's own pages may change something"
         return None
 
+    @staticmethod
+    def is_browser(headers: Mapping[str, str]) -> bool:
+        """Browsers say where a request comes from; other programs do not."""
+        return "sec-fetch-site" in headers
+
     def _is_ours(self, name: str) -> bool:
         if name == "localhost" or name.endswith(".localhost") or name in self._names:
             return True
@@ -57,6 +67,17 @@ class Guard:
 
 def same(given: str, expected: str) -> bool:
     return compare_digest(given.encode(), expected.encode())
+
+
+def client_address(peer: str, forwarded: str, proxies: Networks) -> str:
+    """The address of a browser: the one that the connection comes from, or, from a proxy, the last one in
+    `X-Forwarded-For` that is no proxy. What stands before that is only a claim."""
+    address = plain_address(peer)
+    for each in reversed(forwarded.split(",")):
+        if not is_address(each.strip()) or not any(ip_address(address) in proxy for proxy in proxies):
+            break
+        address = plain_address(each.strip())
+    return address
 
 
 def _without_port(host: str) -> str:

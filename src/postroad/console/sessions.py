@@ -1,4 +1,8 @@
-"""People who use the console: one session for each browser, with its credentials in memory only."""
+"""People who use the console: one session for each browser, with its credentials in memory only.
+
+Cookies do not tell the ports of a host apart: a browser sends them to every program on this computer that it visits.
+So without TLS the cookie of a login is bound to a path that only this browser knows, `base`, and goes nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import hmac
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,7 +20,10 @@ from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
 from postroad.console.jobs import Jobs
 from postroad.values.info import QueueInfo
 
-COOKIE = "postroad_console"
+COOKIE = "postroad_console"  # of a login
+VISITOR = "postroad_visitor"  # of a browser without one: it ties forms to their browser, and proves nobody
+MAX_LOGINS = 64  # under way at one time: each holds a connection to a manager, which makes wrong ones wait
+MAX_LOGINS_OF_ADDRESS = 4
 IDLE_S = 8 * 3600.0  # a session without a request for so long ends
 MAX_SESSIONS = 1000
 IDENTIFIER_BYTES = 32
@@ -45,10 +53,12 @@ class Access:
 
 @dataclass(slots=True)
 class Session:
-    """`csrf` is in every form of the session's pages; a request that changes something must bring it."""
+    """`csrf` is in every form of the session's pages; a request that changes something must bring it. `base` is the
+    path that its cookie is bound to; "" where the cookie is for the whole console."""
 
     identifier: str = field(default_factory=lambda: secrets.token_urlsafe(IDENTIFIER_BYTES))
     csrf: str = ""
+    base: str = ""
     access: dict[int, Access] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
     notices: list[Notice] = field(default_factory=list)
@@ -92,10 +102,34 @@ class Session:
         if access is not None:
             await access.client.close()
 
+    def renew(self, secure: bool) -> None:
+        """After a login. `secure`: over TLS, and no program at another port has a certificate for this host."""
+        self.renewed = True
+        self.base = "" if secure else f"/~{secrets.token_urlsafe(16)}"
+
     async def close(self) -> None:
         self.jobs.stop()
         for manager in list(self.access):
             await self._close(manager)
+
+
+class Logins:
+    """Logins under way, by address."""
+
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """False if there are too many; else `leave` must follow."""
+        owner = owner_of(address)
+        if self._of[owner] >= MAX_LOGINS_OF_ADDRESS or self._of.total() >= MAX_LOGINS:
+            return False
+        self._of[owner] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        self._of[owner_of(address)] -= 1
+        self._of += Counter()  # drops those at zero
 
 
 class Sessions:
@@ -105,12 +139,16 @@ class Sessions:
     """
 
     def __init__(self, limit: int = MAX_SESSIONS) -> None:
+        self.logins = Logins()
         self._secret = secrets.token_bytes(32)
         self._sessions: BoundedTable[str, Session] = BoundedTable(limit, in_use=_is_busy, dropped=self._dropped)
         self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __contains__(self, session: Session) -> bool:
+        return self._sessions.get(session.identifier) is session
 
     async def find(self, identifier: str | None) -> Session:
         now = time.monotonic()

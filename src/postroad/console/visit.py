@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -15,12 +16,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroad.console.client import ManagerClient
 from postroad.console.search import Reader
-from postroad.console.sessions import Access, Session
+from postroad.console.sessions import Access, Connect, Session, Sessions
 from postroad.console.watch import Watch
 from postroad.errors import PostroadError
 from postroad.values.info import QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
+MAX_LOGIN_BYTES = 16 << 10
 OLD_S = 2.0  # how old a user's own list of queues may be
 
 
@@ -30,6 +32,10 @@ class PageNotFound(PostroadError):
 
 class BadRequest(PostroadError):
     """A request that no page of the console makes."""
+
+
+class TooLarge(PostroadError):
+    """A form that is larger than any of the console's pages makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,15 @@ class Form:
 
 @dataclass(slots=True)
 class Visit:
-    """`manager` is None on pages that are about all managers."""
+    """`manager` is None on pages that are about all managers. `address` is the person's; `secure`: over TLS."""
 
     request: Request
     session: Session
+    sessions: Sessions
     watches: Sequence[Watch]
     templates: Environment
+    address: str
+    secure: bool
     manager: int | None = None
 
     @property
@@ -78,12 +87,18 @@ class Visit:
         return Form(parse_qs(text, keep_blank_values=True, max_num_fields=200))
 
     async def form(self) -> Form:
-        chunks, size = [], 0
-        async for chunk in self.request.stream():
-            size += len(chunk)
-            if size > MAX_FORM_BYTES:
-                raise BadRequest(f"a form must have at most {MAX_FORM_BYTES} bytes")
-            chunks.append(chunk)
+        most = MAX_FORM_BYTES if self.session in self.sessions else MAX_LOGIN_BYTES
+        announced = self.request.headers.get("content-length", "")
+        chunks, size = [], int(announced) if announced.isdecimal() else 0
+        if size <= most:
+            size = 0
+            async for chunk in self.request.stream():
+                size += len(chunk)
+                if size > most:
+                    break
+                chunks.append(chunk)
+        if size > most:
+            raise TooLarge(f"a form must have at most {most} bytes")
         text = b"".join(chunks).decode("utf-8", "replace")
         try:
             return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
@@ -102,8 +117,12 @@ class Visit:
     def watch(self) -> Watch:
         return self.watches[self.index]
 
+    def connect(self, manager: int) -> Connect:
+        """How this person calls a manager."""
+        return partial(self.watches[manager].connect, address=self.address)
+
     async def access(self) -> Access:
-        access = await self.session.on(self.index, self.watch.connect)
+        access = await self.session.on(self.index, self.connect(self.index))
         if access.administrator:
             await self.watch.lend(access.client)
         return access
@@ -135,7 +154,7 @@ class Visit:
     def url(self, page: str, /, **query: object) -> str:
         """A page of this manager."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
-        return f"/{self.index}/{page}{'?' if given else ''}{urlencode(given)}"
+        return f"{self.session.base}/{self.index}/{page}{'?' if given else ''}{urlencode(given)}"
 
     def show(self, template: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
         access = None if self.manager is None else self.session.access.get(self.manager)
@@ -146,6 +165,7 @@ class Visit:
             who=None if access is None else access.client.credentials.who,
             administrator=access is not None and access.administrator,
             csrf=self.session.csrf,
+            base=self.session.base,
             here=self.request.url.path,
             now=time.time(),
             **values,

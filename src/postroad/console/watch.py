@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from postroad.console.client import Credentials, LoginNeeded, ManagerClient
 from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
+from postroad.net.endpoints import CALLED_FOR, called_for
 from postroad.values.info import ManagerInfo, QueueInfo
 
 SAMPLE_S = 5.0
@@ -69,8 +70,12 @@ def rates(samples: Iterable[Sample]) -> list[Rates]:
 class Watch:
     """One manager. `credentials` are those of the console itself, else of the first administrator who logged in."""
 
-    def __init__(self, url: str, credentials: Credentials, server_certificate: str | None = None) -> None:
+    def __init__(
+        self, url: str, credentials: Credentials, server_certificate: str | None = None, key: bytes | None = None
+    ) -> None:
+        """`key` proves to the manager that the console, and nobody else, names the address of a person."""
         self.url = url
+        self._key = key
         self._server_certificate = server_certificate
         self.name: str | None = None  # once it has answered
         self.info: ManagerInfo | None = None
@@ -83,8 +88,10 @@ class Watch:
         self._client = self.connect(credentials)
         self._asked = asyncio.Event()
 
-    def connect(self, credentials: Credentials) -> ManagerClient:
-        return ManagerClient(self.url, credentials, self._server_certificate)
+    def connect(self, credentials: Credentials, address: str | None = None) -> ManagerClient:
+        """`address` is the person's, for whom the console calls."""
+        caller = {} if self._key is None or address is None else {CALLED_FOR: called_for(self._key, address)}
+        return ManagerClient(self.url, credentials, self._server_certificate, caller)
 
     def is_busy(self) -> bool:
         """Whether many messages came or left between the last two samples. With only one, the next is a second away,

@@ -1,7 +1,12 @@
-"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. No names are resolved here."""
+"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. No names are resolved here.
+
+Also the header in which a console tells the API for which address it calls.
+"""
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 
 
@@ -31,3 +36,19 @@ def is_address(host: str) -> bool:
 def is_loopback(address: str) -> bool:
     """Whether only this computer can reach an IP address; 0.0.0.0 and :: are open to all."""
     return ip_address(plain_address(address)).is_loopback
+
+
+CALLED_FOR = "Postroad-For"
+
+
+def called_for(key: bytes, address: str) -> str:
+    """The value of `CALLED_FOR`. Only who has the key can make it."""
+    return f"{address} {hmac.digest(key, address.encode(), 'sha256').hex()}"
+
+
+def vouched_address(value: str, keys: Iterable[bytes]) -> str | None:
+    """The address in a `CALLED_FOR`, if one of the keys has made it."""
+    address = value.partition(" ")[0]
+    if any(hmac.compare_digest(value.encode(), called_for(key, address).encode()) for key in keys):
+        return address
+    return None

@@ -30,6 +30,7 @@ KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends wh
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
 CYCLE = "postroad.cycle"  # keys in the scope, for the functions below
 LEAVING = "postroad.leaving"
+USED = "postroad.used"
 
 
 class AcceptingServer(uvicorn.Server):
@@ -84,6 +85,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._reading: ReadWatch
         self._in_head = True  # from the start of a request to the end of its headers
         self._size = 0  # bytes of the incomplete request
+        self._used = 0  # of these, what the application holds no more
         self._begun = False  # a part of a request is here
         self._owed = 0  # answers to complete requests
         self._due = 0.0  # when the next request must be complete
@@ -118,12 +120,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not self._begun:
-            self._size = 0
+            self._size = self._used = 0
             self._admission.hold(0)
         elif self._in_head and self._size > MAX_HEAD:
             self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers must have at most {MAX_HEAD} bytes")
         elif self.cycle is None or not self.cycle.response_complete:  # else input is thrown away
-            self._admission.hold(self._size)
+            self._admission.hold(self._size - self._used)
+
+    def _use(self, size: int) -> None:
+        if self._begun:
+            self._used = min(self._used + size, self._size)
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= MAX_PIPELINED:
@@ -142,10 +148,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.scope[CYCLE] = self.cycle  # type: ignore[literal-required]
         self.scope[LEAVING] = self._leaving  # type: ignore[literal-required]
+        self.scope[USED] = self._use  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         self._begun = False
-        self._size = 0
+        self._size = self._used = 0
         self._owed += 1
         if self._owed > 0:  # else it is answered already
             self._admission.busy()
@@ -161,7 +168,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
         if self._begun:  # answered before it was complete: the rest is dropped
-            self._size = 0
+            self._size = self._used = 0
             self._admission.hold(0)
         if not self.pipeline:
             self._admission.idle()
@@ -234,6 +241,13 @@ def watchers(scope: MutableMapping[str, Any]) -> set[Callable[[], object]]:
     """What the server calls when the client of the request goes away."""
     leaving: set[Callable[[], object]] = scope.get(LEAVING, set())
     return leaving
+
+
+def used(scope: MutableMapping[str, Any], size: int) -> None:
+    """The application is done with so many more bytes of the request's body: they count as unfinished input no more."""
+    use: Callable[[int], None] | None = scope.get(USED)
+    if use is not None:
+        use(size)
 
 
 def has_left(scope: MutableMapping[str, Any]) -> bool:

@@ -42,8 +42,10 @@ def own_certificate(file: Path) -> str:
 class ConsoleProcess:
     """`start`, then `stop`."""
 
-    def __init__(self, config: Configuration, api_url: str, reachable: bool) -> None:
+    def __init__(self, config: Configuration, api_url: str, reachable: bool, key: str) -> None:
+        """`key` proves to the API that the console names the address of a person."""
         self.token = config.api.token  # for a process that starts from now on
+        self._key = key
         self._certificate: str | None = None
         self._config = config
         self._api_url = api_url
@@ -131,6 +133,8 @@ class ConsoleProcess:
         config, descriptor = self._config, self._listener.fileno()
         command = [sys.executable, "-m", "postroad", "console", "--api", self._api_url]
         command += ["--descriptor", str(descriptor), "--host", config.listen.host, "--name", config.manager.name]
+        for each in config.console.proxies:
+            command += ["--proxy", str(each)]
         if config.api.tls_certificate is not None:
             command += ["--tls-certificate", str(config.api.tls_certificate), "--tls-key", str(config.api.tls_key)]
         self._process = process = await asyncio.create_subprocess_exec(
@@ -141,8 +145,17 @@ class ConsoleProcess:
             start_new_session=True,
         )
         assert process.stdin is not None
+        limits = config.limits
+        given = {
+            "token": self.token,
+            "key": self._key,
+            "certificate": self._certificate,
+            "connections": limits.connections,
+            "connections_per_address": limits.connections_per_address,
+            "unfinished_input_mb": limits.unfinished_input_mb,
+        }
         with contextlib.suppress(ConnectionError):
-            process.stdin.write(f"{json.dumps({'token': self.token, 'certificate': self._certificate})}\n".encode())
+            process.stdin.write(f"{json.dumps(given)}\n".encode())
             await process.stdin.drain()
         return await process.wait()
 

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import os
+import secrets
 import socket
 import ssl
 import time
@@ -222,8 +223,9 @@ class Server:
         if config.listen.rpc is not None:
             await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
         if config.listen.api is not None:
-            self._api = await self._start_api(manager, config.listen.api)
-            self._console = await self._start_console(self._api, reachable)
+            console_key = secrets.token_urlsafe(32)
+            self._api = await self._start_api(manager, config.listen.api, console_key)
+            self._console = await self._start_console(self._api, reachable, console_key)
         manager.exposure = self._exposure(reachable)
         announce(config, manager.exposure)
         announce_algorithms(config.security)
@@ -522,13 +524,13 @@ class Server:
             raise PostroadError(f"{key}: {what}: {words}; set a port above 1023, or run with the right to listen on it")
         raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
 
-    async def _start_api(self, manager: Manager, port: int) -> ApiServer:
+    async def _start_api(self, manager: Manager, port: int, console_key: str) -> ApiServer:
         config = self._config
         tls = None
         if config.api.tls_certificate is not None and config.api.tls_key is not None:
             tls = TlsFiles(config.api.tls_certificate, config.api.tls_key, config.api.client_ca)
         passwords = {user.name: user.password for user in config.users}
-        api = ApiServer(manager, config.listen.host, port, config.api.token, tls, passwords)
+        api = ApiServer(manager, config.listen.host, port, config.api.token, tls, passwords, console_key=console_key)
         try:
             await api.start()
         except ConfigurationError as fault:
@@ -540,8 +542,8 @@ class Server:
         log.info("listening", extra={"listener": "api", "address": api.url})
         return api
 
-    async def _start_console(self, api: ApiServer, reachable: bool) -> ConsoleProcess | None:
-        console = ConsoleProcess(self._config, api.url, reachable)
+    async def _start_console(self, api: ApiServer, reachable: bool, key: str) -> ConsoleProcess | None:
+        console = ConsoleProcess(self._config, api.url, reachable, key)
         try:
             if not await console.start():
                 return None

@@ -26,22 +26,26 @@ async def log_in(visit: Visit, form: Form) -> Response:
     user, token = form.text("user"), form.text("token")
     following = local_path(form.text("next", "/"))
     credentials = Credentials(user=user, password=form.raw("password")) if user else Credentials(token=token or None)
+    if not visit.sessions.logins.enter(visit.address):
+        return _page(visit, chosen, following, "too many logins are under way: try again in a moment", user)
     try:
-        access = await visit.session.log_in(chosen, visit.watches[chosen].connect, credentials)
+        access = await visit.session.log_in(chosen, visit.connect(chosen), credentials)
     except LoginNeeded as error:
         return _page(visit, chosen, following, f"The login was refused: {error}", user)
     except (InvalidArgument, ManagerUnavailable) as error:
         return _page(visit, chosen, following, str(error), user)
-    visit.session.renewed = True
+    finally:
+        visit.sessions.logins.leave(visit.address)
+    visit.session.renew(visit.secure)
     if access.administrator:
         await visit.watches[chosen].lend(access.client)
-    return visit.go(following)
+    return visit.go(visit.session.base + following)
 
 
 async def log_out(visit: Visit, form: Form) -> Response:
     for manager, access in visit.session.access.items():
         await visit.watches[manager].give_back(access.client.credentials)
     await visit.session.close()
-    visit.session.renewed = True
+    base, visit.session.base, visit.session.renewed = visit.session.base, "", True
     visit.session.notify("You have logged out.")
-    return visit.go("/login")
+    return visit.go(f"{base}/login")  # whose script forgets the path

@@ -75,7 +75,7 @@ async def show_trace(visit: Visit) -> Response:
             if index == here or fault:
                 continue
             try:
-                other = (await visit.session.on(index, watch.connect)).client
+                other = (await visit.session.on(index, visit.connect(index))).client
                 found.append((watch.title, await other.trace(identifier)))
             except PostroadError as error:
                 visit.session.notify(f"{watch.title} was not asked: {error}", is_error=True)

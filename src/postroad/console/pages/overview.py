@@ -40,9 +40,11 @@ class Card:
 
 async def show(visit: Visit) -> Response:
     cards = [await _card(visit, index) for index in range(len(visit.watches))]
-    visit.manager = 0 if len(cards) == 1 else None
-    if len(cards) == 1 and cards[0].state == "login":
+    visit.manager = 0
+    if all(card.state == "login" for card in cards):
         raise LoginNeeded(cards[0].why)
+    if len(cards) > 1:
+        visit.manager = None
     found = [item for card in cards for item in card.attention]
     found.sort(key=lambda item: item.level != "bad")
     template = "overview_live.html" if visit.request.headers.get("x-fragment") else "overview.html"
