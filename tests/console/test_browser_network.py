@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +134,38 @@ def test_a_change_is_in_the_audit_log_under_the_users_name(login_site: Site, pag
     page.goto(f"{login_site.url}/0/security")
     row = page.locator("tr", has_text="by-root").first
     assert "root" in row.inner_text()
+
+
+def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, page: Page) -> None:
+    """Browsers send a cookie to every port of its host."""
+    heard: list[str] = []
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    log_in(page, login_site, "root")
+    page.get_by_role("button", name=re.compile("Log out")).wait_for()
+    (cookie,) = (each for each in page.context.cookies() if "console" in each["name"])
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever).start()
+        for path in ("/", "/0/queues"):
+            page.goto(f"http://127.0.0.1:{server.server_port}{path}")
+        server.shutdown()
+    assert heard
+    assert cookie["value"] not in " ".join(heard)
+    page.goto(f"{login_site.url}/0/security")  # the address without the path that the cookie is bound to
+    page.get_by_role("heading", name="Security").wait_for()
+    page.goto(login_site.url)
+    page.get_by_role("button", name=re.compile("Log out")).click()
+    page.get_by_text("You have logged out.").wait_for()
+    page.goto(f"{login_site.url}/0/security")
+    page.get_by_role("button", name="Log in").wait_for()
 
 
 def test_several_managers_and_one_that_is_down(site: Site, browser: Browser, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from postroad.api import Settings, TlsFiles, build_app
 from postroad.manager import Manager
+from postroad.net import endpoints
+from postroad.net.endpoints import CALLED_FOR
 from postroad.security.sid import Sid
 from postroad.security.users import User, Users
 from postroad.store import MemoryStore
@@ -297,3 +299,36 @@ def test_users_and_the_last_events_without_a_file() -> None:
         users = api.call("GET", f"{API}/users", headers=root).json["users"]
         assert [(each["name"], each["administrator"]) for each in users] == [("ann", False), ("root", True)]
         assert all("password" not in each for each in users)
+
+
+def called_for(address: str, key: str = TOKEN) -> dict[str, str]:
+    return {CALLED_FOR: endpoints.called_for(key.encode(), address)}
+
+
+def test_wrong_logins_at_a_console_make_only_their_own_address_wait() -> None:
+    """Both the console and its users come from one address."""
+    with served(token=TOKEN, users=[ANN]) as api:
+        for _ in range(6):
+            assert api.call("GET", QUEUES, headers=basic("ann", "x") | called_for("203.0.113.5")).status == 401
+        now = api.manager.clock()
+        assert api.manager.logins.delay("203.0.113.5", now) > 0
+        assert api.manager.logins.delay("127.0.0.1", now) == 0
+        assert api.call("GET", QUEUES, headers=basic("ann") | called_for("203.0.113.6")).status == 200
+        assert {each["from"] for each in api.manager.audit.recent} == {"203.0.113.5"}
+
+
+def test_only_who_has_the_key_may_name_another_address() -> None:
+    with served(token=TOKEN, users=[ANN]) as api:
+        for false in (
+            called_for("203.0.113.5", "another key"),
+            {CALLED_FOR: "203.0.113.5"},
+            {CALLED_FOR: called_for("203.0.113.6")[CALLED_FOR].replace("203.0.113.6", "203.0.113.5")},
+            {CALLED_FOR: "\u00e9 \u00e9"},
+        ):
+            assert api.call("GET", QUEUES, headers=basic("ann", "x") | false).status == 401
+        assert {each["from"] for each in api.manager.audit.recent} == {"127.0.0.1"}
+
+
+def test_a_password_in_plain_text_is_refused_by_where_it_comes_from_not_by_what_is_said() -> None:
+    with served(token=TOKEN, users=[ANN]) as api:
+        assert api.call("GET", QUEUES, headers=basic("ann") | called_for("203.0.113.5")).status == 200

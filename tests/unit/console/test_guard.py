@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
-from postroad.console.guard import HEADERS, Guard
+from postroad.console.guard import HEADERS, Guard, client_address
 from postroad.console.visit import local_path
 
 OWN = {"host": "127.0.0.1:8181"}
@@ -51,3 +53,19 @@ def test_the_policy_allows_no_inline_script_or_style() -> None:
 )
 def test_a_form_leads_to_our_own_pages_only(given: str, goes_to: str) -> None:
     assert local_path(given) == goes_to
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("203.0.113.5", "198.51.100.1", "203.0.113.5"),  # not a proxy
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("::ffff:10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "127.0.0.1, 198.51.100.1", "198.51.100.1"),  # what the browser itself has claimed
+        ("10.0.0.1", "127.0.0.1, 198.51.100.1, 10.0.0.2", "198.51.100.1"),  # two proxies
+        ("10.0.0.1", "198.51.100.1, nonsense", "10.0.0.1"),
+    ],
+)
+def test_a_proxy_says_whom_it_calls_for(peer: str, forwarded: str, address: str) -> None:
+    assert client_address(peer, forwarded, [ip_network("10.0.0.0/24")]) == address
