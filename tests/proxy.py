@@ -1,6 +1,7 @@
 """A small forwarding HTTP proxy as a process of its own: `python -m tests.proxy HOST` prints its port.
 
-Absolute-form requests are passed on one by one, CONNECT opens a tunnel. Each is a line on standard output.
+Absolute-form requests are passed on one by one, CONNECT opens a tunnel. Each is a line on standard output. Statuses
+after HOST are what the first requests are answered with instead, as in `python -m tests.proxy HOST 407 404`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from urllib.parse import urlsplit
+
+refusals = sys.argv[2:]
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -17,6 +20,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             line, _, rest = head.decode("latin-1").partition("\r\n")
             method, target, _ = line.split()
             print(f"{method} {target}", flush=True)
+            if refusals:
+                await refuse(reader, writer, rest)
+                continue
             if method == "CONNECT":
                 await tunnel(reader, writer, target)
                 return
@@ -46,16 +52,25 @@ async def pass_on(
 ) -> None:
     parts = urlsplit(target)
     far_reader, far_writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
-    length = next(
-        (int(line.split(":")[1]) for line in headers.split("\r\n") if line.lower().startswith("content-length:")), 0
-    )
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     far_writer.write(f"{method} {path} HTTP/1.1\r\n{headers}".encode("latin-1"))
-    far_writer.write(await reader.readexactly(length))
+    far_writer.write(await reader.readexactly(length_of(headers)))
     answer = await far_reader.readuntil(b"\r\n\r\n")
     writer.write(answer)
     await writer.drain()
     far_writer.close()
+
+
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: str) -> None:
+    await reader.readexactly(length_of(headers))
+    writer.write(f"HTTP/1.1 {refusals.pop(0)} No\r\nLocation: http://127.0.50.99/msmq/\r\n".encode())
+    writer.write(b"Content-Type: text/html\r\nContent-Length: 9\r\n\r\n<p>No</p>")
+    await writer.drain()
+
+
+def length_of(headers: str) -> int:
+    lines = headers.lower().split("\r\n")
+    return next((int(line.split(":")[1]) for line in lines if line.startswith("content-length:")), 0)
 
 
 async def main() -> None:

@@ -321,7 +321,9 @@ def test_a_queue_that_waits_says_why(alpha: Manager) -> None:
         sent = alpha.client.send(name, client.Message("x", recoverable=True))
         wait_until(lambda: alpha.queue(name).info().failures > 0)
         shown = postroad("queue", "show", name, "--json", api=alpha.process.api).objects[0]
-        assert "127.0.50.14 answered 503; next try in" in shown["why"] or shown["why"].startswith("sent to")
+        assert "127.0.50.14 answered 503 (Service Unavailable); next try in" in shown["why"] or shown["why"].startswith(
+            "sent to"
+        )
         wait_until(lambda: bool(alpha.queue(name).info().stuck))
         trace = postroad("trace", sent, api=alpha.process.api).text
         assert "in the outgoing queue to DIRECT=HTTP://127.0.50.14" in trace
@@ -437,9 +439,10 @@ def test_curl_can_send(beta: Manager, tmp_path: Path) -> None:
 
 
 @contextmanager
-def proxying() -> Iterator[tuple[int, list[str]]]:
-    """A proxy's port, and the requests that it has passed on."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.proxy", "127.0.50.15"], stdout=subprocess.PIPE, text=True)
+def proxying(*refusals: int) -> Iterator[tuple[int, list[str]]]:
+    """A proxy's port, and the requests that it has passed on, or refused with the statuses that come first."""
+    command = [sys.executable, "-m", "tests.proxy", "127.0.50.15", *map(str, refusals)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     port = int(process.stdout.readline())
     lines: list[str] = []
@@ -466,6 +469,26 @@ def test_messages_and_receipts_go_through_a_proxy(tmp_path: Path, stack: ExitSta
     assert beta.received("orders", 5) == [f"{each}" for each in range(5)]
     wait_until(lambda: lines.count(f"POST {beta.url('orders')}") >= 5)
     assert f"POST {beta.url('plain')}" in lines
+
+
+@pytest.mark.spec("SRM-3.1.2.1-01", "SRM-3.1.2.1-02")
+@pytest.mark.parametrize("queue", ["plain", "orders"])
+def test_what_a_proxy_refuses_for_a_while_is_delivered_afterwards(
+    tmp_path: Path, stack: ExitStack, beta: Manager, queue: str
+) -> None:
+    refusals = (407, 404, 429, 413, 301, 502)
+    port, lines = stack.enter_context(proxying(*refusals))
+    alpha = Manager(tmp_path, stack, "alpha", srmp=f'proxy = "http://127.0.50.15:{port}"')
+    labels = [f"{each}" for each in range(3)]
+    messages = [client.Message(each, label=each, recoverable=True, dead_letter=queue == "plain") for each in labels]
+    alpha.queue(beta.direct(queue)).send(messages, transactional=queue == "orders")
+    wait_until(lambda: beta.queue(queue).info().messages == len(labels))
+    assert sorted(beta.received(queue, 3)) == labels
+    assert set(lines) >= {f"POST {beta.url(queue)}"}  # and nothing went where the 301 points
+    assert not [line for line in lines if "127.0.50.99" in line]
+    assert "SOAP message put off" in alpha.process.log
+    assert "answered 407 (Proxy Authentication Required): it wants a login" in alpha.process.log
+    assert alpha.client.queue(";deadletter").info().messages == 0
 
 
 @pytest.mark.spec("SRM-2.1.1-03", "SRM-6-27", "SRM-5.1-01")

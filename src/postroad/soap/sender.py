@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
+from math import inf
 
-from postroad.deadlines import Agenda
+from postroad.deadlines import Agenda, earliest
 from postroad.errors import RemoteProtocolError
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
@@ -28,6 +29,7 @@ from postroad.wire.view import MessageView
 
 OUTGOING_STATE = "soap-outgoing/"
 REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 says: nobody there takes it, whatever the fault
+STEP_ASIDE = 3  # answers that put a message off, before it lets those behind it go first
 # A record of an outgoing queue with this reason has its stream receipt and waits for the final one.
 ORDERED = MessageClass.ACK_REACH_QUEUE
 
@@ -66,6 +68,12 @@ class Transfer(outgoing.OutgoingTransfer[Flight]):
     `resend_at` is the Stream Receipt Wait Timer."""
 
     stream: OutgoingStream | None = None
+    waits_until: float | None = None  # an answer that is neither 2xx nor 400 holds the queue up, 3.1.2.1
+    put_off: int = 0  # how often in a row
+    put_off_at: float = 0.0  # the last time
+    fault: str = ""  # that answer
+    tries: dict[int, int] = field(default_factory=dict)  # by lookup id: how often this was the answer to a message
+    aside: dict[int, tuple[float, float]] = field(default_factory=dict)  # let others go first: until when, and at most
     on_the_way: Flight | None = None  # transactional messages go one at a time, or their order would be chance
     awaiting_final: dict[int, Flight] = field(default_factory=dict)  # AwaitingFinalStreamReceipt, by number
     settling: bool = False  # a new name for the stream is on its way to the disk
@@ -142,10 +150,15 @@ class Sender:
         transfer = self.transfers.setdefault(queue, Transfer())
         if transfer.unacked and transfer.resend_at is None:
             self._arm(queue, transfer, now)
+        self._wake(queue, transfer, now)
+        if transfer.waits_until is not None:
+            return []
         taken: list[Flight] = []
         while len(taken) < limit:
             records = self.core.delivery.fresh(queue, limit - len(taken), now)
             if not records:
+                if self._bring_back(queue, transfer, now, now):
+                    continue
                 break
             for record in records:
                 flight = Flight(queue, record, sent_at=now)
@@ -221,7 +234,10 @@ class Sender:
 
     def _resend_at(self, queue: Queue) -> float | None:
         transfer = self.transfers.get(queue)
-        return None if transfer is None else transfer.resend_at
+        if transfer is None:
+            return None
+        aside = [] if transfer.put_off else [again_at for again_at, _ in transfer.aside.values()]
+        return earliest((transfer.resend_at, transfer.waits_until, *aside))
 
     def _begin_anew(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
         """The messages before this one are gone and none of them has arrived: it starts a stream of its own, once the
@@ -251,6 +267,7 @@ class Sender:
     def delivered(self, flight: Flight, now: float) -> None:
         """200: whoever answered is responsible for it. A message of our streams stays until its receipt."""
         self._land(flight)
+        self.transfers[flight.queue].tries.pop(flight.record.lookup_id, None)
         flight.answered = True
         if flight.number:
             stream = self.transfers[flight.queue].stream
@@ -275,6 +292,70 @@ class Sender:
         self._no_longer_unacked(flight)
         flight.release(self.core, now)
         self.transfers[flight.queue].resend_at = None
+
+    def put_off(self, flight: Flight, fault: str, now: float) -> None:
+        """Neither 2xx, 400 nor 5xx: no queue manager answers so, but a proxy or a web server before it. It may be about
+        the message, its URL or everything: the queue waits, longer each time, and after some tries a message that is
+        not of a stream lets those behind it go first."""
+        self.failed(flight, now)
+        queue, lookup_id = flight.queue, flight.record.lookup_id
+        transfer = self.transfers[queue]
+        if queue.get(lookup_id) is None:
+            return
+        transfer.tries[lookup_id] = tries = transfer.tries.get(lookup_id, 0) + 1
+        if transfer.waits_until is None:
+            transfer.put_off += 1
+            transfer.put_off_at, transfer.fault = now, fault
+            transfer.waits_until = now + self._wait_s(transfer.put_off)
+        if tries >= STEP_ASIDE and not is_transactional(flight.record.packet) and lookup_id not in queue.positions:
+            queue.mark(lookup_id, PositionState.LOCKED)
+            transfer.aside[lookup_id] = (now + self._wait_s(tries + 1), flight.record.expires_s or inf)
+        self._resending.add(queue)
+
+    def _wait_s(self, tries: int) -> float:
+        """The Retransmission Timer, twice as long each time, and never longer than the resend table says."""
+        table = self.settings.resend_s
+        doubled = self.settings.retransmission_ms / 1000 * 2.0 ** min(tries - 1, 40)
+        return min(doubled, table[min(tries, len(table)) - 1])
+
+    def goes_on(self, queue: Queue, now: float) -> bool:
+        """A queue manager has answered; whether the queue was held up before."""
+        transfer = self.transfers[queue]
+        if not transfer.put_off:
+            return False
+        if transfer.put_off > STEP_ASIDE:  # it was not about these messages
+            self._bring_back(queue, transfer, inf, now)
+        transfer.put_off, transfer.waits_until = 0, None
+        return True
+
+    def hurry(self, queue: Queue, now: float) -> None:
+        """Whatever was put off may be tried at once."""
+        transfer = self.transfers.get(queue)
+        if transfer is not None:
+            self._bring_back(queue, transfer, inf, now)
+            transfer.put_off, transfer.waits_until = 0, None
+            transfer.tries.clear()
+
+    def _wake(self, queue: Queue, transfer: Transfer, now: float) -> None:
+        """While nothing is taken, messages that were not tried yet come before those that have stepped aside."""
+        if transfer.waits_until is not None and transfer.waits_until <= now:
+            transfer.waits_until = None
+        if transfer.aside:
+            self._bring_back(queue, transfer, -inf if transfer.put_off else now, now)
+
+    def _bring_back(self, queue: Queue, transfer: Transfer, due: float, now: float) -> bool:
+        """What stepped aside until then, or has expired or was purged, is where it was again; whether there was any."""
+        back = [
+            lookup_id
+            for lookup_id, (again_at, expires_s) in transfer.aside.items()
+            if again_at <= due or expires_s < int(now) or queue.positions.get(lookup_id) is not PositionState.LOCKED
+        ]
+        for lookup_id in back:
+            del transfer.aside[lookup_id]
+            record = queue.get(lookup_id)
+            if record is not None:
+                Flight(queue, record).release(self.core, now)
+        return bool(back)
 
     def _land(self, flight: Flight) -> None:
         transfer = self.transfers[flight.queue]
@@ -416,8 +497,11 @@ class Sender:
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
         transfer = self.transfers.get(queue)
-        place = None if transfer is None else self._place(record)
-        if transfer is None or place is None:
+        if transfer is None:
+            return
+        transfer.tries.pop(record.lookup_id, None)
+        place = self._place(record)
+        if place is None:
             return
         gone = Flight(queue, record, *place)
         for flight in [each for each in transfer.unacked if each.record.lookup_id == record.lookup_id]:
@@ -436,11 +520,18 @@ class Sender:
         return self._resending.next
 
     def on_timer(self, now: float) -> list[Queue]:
-        """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again; which queues."""
+        """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again, and what was put off; which
+        queues."""
         due = []
         for queue in self._resending.due(now):
             transfer = self.transfers[queue]
+            self._wake(queue, transfer, now)
+            if transfer.resend_at is None or transfer.resend_at > now:
+                self._resending.add(queue)
+                due.append(queue)
+                continue
             transfer.resend_at = None
+            self._resending.add(queue)
             answered = [each for each in transfer.unacked if each.answered]
             if not answered:  # nothing that could have a receipt: HTTP has a timer of its own
                 continue

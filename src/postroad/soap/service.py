@@ -23,11 +23,11 @@ from postroad.soap.addresses import url_of
 from postroad.soap.outgoing import Outgoing, Request
 from postroad.soap.receipts import admin_of
 from postroad.soap.receiver import Incoming, Outcome, Receiver
-from postroad.soap.report import report
+from postroad.soap.report import answer_in_words, report
 from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
-from postroad.transfer.outgoing import PeerQueues, may_send, sendable
+from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.info import SessionInfo
 from postroad.wire.view import MessageView
@@ -104,6 +104,7 @@ class SoapService:
         self.receiver = Receiver(core, settings, self.sender, watcher)
         self.peers: dict[Address, Peer] = {}
         self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
+        self._watcher = watcher
         self._port_of = port_of
         self._addresses: dict[Queue, Address] = {}
         self._addresses_of = addresses_of
@@ -286,13 +287,13 @@ class SoapService:
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
-        """Any 2xx is a 200; 5xx means later; everything else means never."""
+        """Any 2xx is a 200, and 400 means never; everything else means later, 3.1.2.1."""
         peer = self._over(post)
         if peer is None:
             self._feed(post.peer.address.host, now)
             return
         if status >= SERVER_ERROR:
-            self._failed(post, ConnectionStatus.NOT_READY, f"{peer.address.host} answered {status}", now)
+            self._failed(post, ConnectionStatus.NOT_READY, answer_in_words(peer.address.host, status), now)
             return
         if not peer.connected:
             peer.connected = True
@@ -300,9 +301,13 @@ class SoapService:
             peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
         if OK <= status < 300:
             self.sent += 1
+            self._goes_on(post, now)
             self.sender.delivered(post.flight, now)
-        else:
+        elif status == BAD_REQUEST:
+            self._goes_on(post, now)
             self._refused(post, status, now)
+        else:
+            self._put_off(post, status, now)
         if not peer.posts:
             peer.idle_at = now + self.settings.cleanup_ms / 1000
             self._timed.add(peer)
@@ -315,6 +320,25 @@ class SoapService:
             info.last_error = f"{post.peer.address.host} refused a message with {status}"
             info.failures += 1
         self.sender.refused(post.flight, now)
+
+    def _put_off(self, post: Post, status: int, now: float) -> None:
+        """What answered is no queue manager: its answer counts for this queue, and others have their own way."""
+        queue, host = post.flight.queue, post.peer.address.host
+        fault = answer_in_words(host, status)
+        self.sender.put_off(post.flight, fault, now)
+        info = self.core.queues.outgoing_info.get(queue)
+        if info is not None:
+            info.note(attempt(ConnectionStatus.NOT_READY, now, host), fault)
+            info.on(OutgoingEvent.FAILED)
+            facts = {"peer": host, "queue": str(info.destination), "reason": fault}
+            self._watcher.suspicious("SOAP message put off", facts)
+
+    def _goes_on(self, post: Post, now: float) -> None:
+        queue = post.flight.queue
+        info = self.core.queues.outgoing_info.get(queue)
+        if self.sender.goes_on(queue, now) and info is not None:
+            info.note(attempt(ConnectionStatus.ESTABLISHED, now, post.peer.address.host))
+            info.on(OutgoingEvent.CONNECTED)
 
     def failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
         """No answer."""
@@ -414,6 +438,7 @@ class SoapService:
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None
+            self.sender.hurry(queue, transfer.put_off_at)
         peer = self.peer_of(queue)
         if peer is not None and not any(may_send(self.core.queues, each) for each in peer.queues):
             self._give_up(peer)
@@ -430,5 +455,6 @@ class SoapService:
 
     def resume(self, queue: Queue, now: float) -> None:
         """3.1.7.5"""
+        self.sender.hurry(queue, now)
         if queue.count:
             self.ready(queue, now)

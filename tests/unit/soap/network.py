@@ -258,6 +258,7 @@ class Network:
     answers: dict[str, int | None] = field(default_factory=dict)
     lost_answers: set[str] = field(default_factory=set)  # hosts that take requests and are not heard
     down: set[str] = field(default_factory=set)
+    too_large: int | None = None  # what stands before all hosts answers 413 to requests of this size
 
     def station(self, name: str, number: int, **settings: object) -> Station:
         return Station(self, name, number, SoapSettings(**settings))  # type: ignore[arg-type]
@@ -300,7 +301,9 @@ class Network:
             if station.service is service and host not in self.lost_answers:
                 service.answered(post, status, self.now)
 
-        if host in self.answers:
+        if self.too_large is not None and len(request.body) >= self.too_large:
+            answer(413)
+        elif host in self.answers:
             status = self.answers[host]
             if status is not None:
                 answer(status)

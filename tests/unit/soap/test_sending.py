@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from postroad.message import Message
@@ -9,7 +11,7 @@ from postroad.queues.outgoing import OutgoingState
 from postroad.soap.receiver import Incoming
 from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
-from tests.unit.soap.network import ACKS, DEADLETTER, JOURNAL, ORDERS, Network, Station
+from tests.unit.soap.network import ACKS, DEADLETTER, JOURNAL, LEDGER, ORDERS, Network, Station
 
 RETRY_S = 20
 
@@ -94,11 +96,8 @@ def test_a_journal_copy_is_left_after_200_where_it_was_asked_for(
 
 
 @pytest.mark.spec("SRM-3.1.7.2.5-06", "SRM-3.1.7.2.5-07", "SRM-3.1.5.2.1-01", "SRM-1.3.7.2-01")
-@pytest.mark.parametrize("status", [400, 404, 413, 301])
-def test_a_400_is_the_end_and_leaves_a_dead_letter_if_asked(
-    network: Network, alpha: Station, beta: Station, status: int
-) -> None:
-    network.answers[beta.address] = status
+def test_a_400_is_the_end_and_leaves_a_dead_letter_if_asked(network: Network, alpha: Station, beta: Station) -> None:
+    network.answers[beta.address] = 400
     there = beta.direct(ORDERS)
     alpha.send(there, Message(label="dead", recoverable=True, dead_letter=True), "gone")
     network.wait(10 * RETRY_S)
@@ -106,7 +105,7 @@ def test_a_400_is_the_end_and_leaves_a_dead_letter_if_asked(
     assert alpha.waiting(there) == []
     assert alpha.labels(DEADLETTER) == ["dead"]
     assert alpha.classes(DEADLETTER) == [MessageClass.NACK_BAD_DST_Q]
-    assert alpha.outgoing(there).last_error == f"{beta.address} refused a message with {status}"
+    assert alpha.outgoing(there).last_error == f"{beta.address} refused a message with 400"
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
@@ -369,3 +368,133 @@ def test_what_every_request_has_and_has_not(network: Network, alpha: Station, be
         assert post.envelope.msmq is not None
         assert not any(f"<{name}" in text for name in ("fwd", "from", "relatesTo", "fault", "inReplyTo"))
         assert "http://schemas.xmlsoap.org/soap/envelope/" in text
+
+
+def assert_waits(times: list[float], expected: list[float], timer_s: float = RETRY_S) -> None:
+    """Between tries. A message that is alone and has stepped aside comes back with the Retransmission Timer."""
+    waits = [after - before for before, after in pairwise(times)]
+    assert len(waits) == len(expected), waits
+    assert all(least - 0.001 < wait < least + timer_s + 0.001 for wait, least in zip(waits, expected, strict=True)), (
+        waits
+    )
+
+
+TEMPORARY = [301, 302, 307, 401, 403, 404, 405, 407, 408, 413, 418, 429, 451]
+
+
+@pytest.mark.spec("SRM-3.1.2.1-01", "SRM-3.1.2.1-02")
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("status", TEMPORARY)
+def test_an_answer_that_no_queue_manager_gives_costs_nothing(
+    network: Network, alpha: Station, beta: Station, status: int, transactional: bool
+) -> None:
+    there = beta.direct(LEDGER if transactional else ORDERS)
+    labels = [f"{number}" for number in range(20)]
+    network.answers[beta.address] = status
+    messages = [Message(label=label, recoverable=True, dead_letter=not transactional) for label in labels]
+    (alpha.send_transactional if transactional else alpha.send)(there, *messages)
+    network.wait(200)
+    told = alpha.outgoing(there)
+    assert (alpha.waiting(there), alpha.labels(DEADLETTER)) == (labels, [])
+    assert told.state is OutgoingState.INACTIVE
+    assert str(told.last_error).startswith(f"{beta.address} answered {status}")
+    del network.answers[beta.address]
+    network.wait(100)
+    assert sorted(beta.labels(LEDGER if transactional else ORDERS), key=int) == labels
+    assert alpha.waiting(there) == []
+    assert (told.state, told.last_error) == (OutgoingState.CONNECTED, None)
+
+
+@pytest.mark.spec("SRM-3.1.2.1-02")
+def test_a_message_that_is_put_off_for_ever_is_sent_until_its_time_is_over(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    there = beta.direct(ORDERS)
+    network.answers[beta.address] = 404
+    alpha.send(there, Message(label="late", recoverable=True, dead_letter=True, time_to_reach_queue=5000))
+    network.wait(4990)
+    assert_waits([each.at for each in network.exchanges], [20, 30, 160, 300, 300, 1280, 1800])
+    assert alpha.waiting(there) == ["late"]
+    network.wait(10 + RETRY_S)
+    assert alpha.waiting(there) == []
+    assert alpha.classes(DEADLETTER) == [MessageClass.NACK_REACH_QUEUE_TIMEOUT]
+
+
+def test_the_times_between_tries_are_never_longer_than_the_table(network: Network, beta: Station) -> None:
+    alpha = network.station("gamma", 3, retransmission_ms=300, resend_s=(1.0, 2.0, 3.0))
+    network.answers[beta.address] = 404
+    alpha.send(beta.direct(ORDERS), "one")
+    network.wait(6)
+    assert_waits([each.at for each in network.exchanges], [0.3, 0.6, 2.4], timer_s=0.3)
+
+
+def test_a_message_that_is_too_large_lets_the_others_go_and_waits_longer_each_time(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    there = beta.direct(ORDERS)
+    network.too_large = 5000
+    alpha.send(there, Message(b"x" * 5000, label="large", recoverable=True), *(f"{each}" for each in range(30)))
+    alpha.send(beta.direct(ACKS), "other")
+    assert beta.labels(ACKS) == ["other"]  # one queue waits, not all that lead to the host
+    network.wait(200)
+    assert alpha.waiting(there) == ["large"]
+    assert len(beta.labels(ORDERS)) == 30
+    network.wait(86400)
+    tried = [each.at for each in network.exchanges if each.label == "large"]
+    assert len(tried) < 20
+    network.too_large = None
+    network.wait(21600)
+    assert "large" in beta.labels(ORDERS)
+
+
+def test_many_messages_that_are_too_large_hold_nobody_up_for_ever(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    there = beta.direct(ORDERS)
+    network.too_large = 5000
+    large = [Message(b"x" * 5000, label=f"large {each}") for each in range(20)]
+    alpha.send(there, *large, *(f"{each}" for each in range(30)))
+    network.wait(3 * 3600)
+    assert len(beta.labels(ORDERS)) == 30
+    assert len(alpha.waiting(there)) == 20
+    assert len(network.exchanges) < 600
+
+
+@pytest.mark.parametrize("remedy", ["purge", "pause"])
+def test_a_message_that_stepped_aside_is_there_for_people(
+    network: Network, alpha: Station, beta: Station, remedy: str
+) -> None:
+    there = beta.direct(ORDERS)
+    network.answers[beta.address] = 413
+    alpha.send(there, Message(label="large", recoverable=True, dead_letter=True))
+    network.wait(600)
+    if remedy == "purge":
+        alpha.purge(there)
+        network.wait(RETRY_S)
+        assert alpha.waiting(there) == []
+        return
+    alpha.core.pause(alpha.queue(there))
+    network.run()
+    assert alpha.labels(there) == ["large"]  # to be taken out, or moved
+    del network.answers[beta.address]
+    alpha.core.resume(alpha.queue(there), network.now)
+    network.run()
+    assert beta.labels(ORDERS) == ["large"]  # at once
+
+
+def test_what_an_answer_means_and_what_to_do_is_said(network: Network, alpha: Station, beta: Station) -> None:
+    there = beta.direct(ORDERS)
+    network.answers[beta.address] = 413
+    alpha.send(there, "one")
+    network.wait(5)
+    told = alpha.service.report(alpha.queue(there), None, network.now)
+    assert told.why == (
+        f"{beta.address} answered 413 (Request Entity Too Large): the message is too large for it: raise the limit of "
+        "the proxy or web server; next try in 15.0 s"
+    )
+    assert told.stuck
+    assert told.unsent == 1
+    network.wait(300)
+    told = alpha.service.report(alpha.queue(there), None, network.now)  # it has stepped aside
+    assert "answered 413" in str(told.why)
+    assert told.stuck
