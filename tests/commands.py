@@ -49,7 +49,8 @@ def postroad(
     output: BinaryIO | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Runs one command to its end; what it prints goes to `output`, if there is one."""
+    """Runs one command to its end; what it prints goes to `output`, if there is one. What keeps a server from starting
+    is a fault of its configuration for `serve --check` too."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POSTROAD_")}
     environment |= variables or {}
     if api is not None:
@@ -63,7 +64,11 @@ def postroad(
         env=environment,
         check=False,
     )
-    return Outcome(run.returncode, run.stdout or b"", run.stderr.decode())
+    outcome = Outcome(run.returncode, run.stdout or b"", run.stderr.decode())
+    if arguments[:1] == ("serve",) and outcome.code == 2 and "--check" not in arguments:
+        checked = postroad(*arguments, "--check", given=given, api=api, variables=variables)
+        assert (checked.code, checked.last_error) == (2, outcome.last_error)
+    return outcome
 
 
 class ServerProcess:

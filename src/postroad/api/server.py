@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import uvicorn
 
 from postroad.api.app import Settings, build_app
 from postroad.api.protocol import ApiProtocol
@@ -52,19 +49,20 @@ class ApiServer(HttpListener):
         """`credentials` are the passwords of the users by name. `console_key` is what this manager's own console proves
         with that it names the address of a person."""
         self._token = token
-        self._tls = tls
+        self._files = tls
         certificates = tls is not None and tls.client_ca is not None
         app = build_app(manager, Settings(token, certificates, credentials or {}, console_key))
         files = (None, None) if tls is None else (tls.certificate, tls.key)
         super().__init__(app, manager.limits, host, port, *files, supervisor=manager.supervisor)
+        self._client_ca = None if tls is None else tls.client_ca
 
     @property
     def url(self) -> str:
-        return f"{'http' if self._tls is None else 'https'}://{self.address}"
+        return f"{'http' if self._files is None else 'https'}://{self.address}"
 
     def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
         """ConfigurationError if other computers could then call without a token."""
-        certified = self._tls is not None and self._tls.client_ca is not None
+        certified = self._client_ca is not None
         if token is None and not certified and not is_loopback(self.host):
             raise ConfigurationError("", "api.token", f"is missing: other computers can reach {self.host}")
         self._token = token
@@ -87,15 +85,7 @@ class ApiServer(HttpListener):
                 "", "listen.host", f"must be an address or the name of a host, got {self.host}: {error.strerror}"
             ) from None
         family, kind, protocol, _, address = found[0]
-        certified = self._tls is not None and self._tls.client_ca is not None
-        if self._token is None and not certified and not is_loopback(str(address[0])):
-            tls = "" if self._tls is None else "; TLS alone does not authenticate callers"
-            raise ConfigurationError(
-                "",
-                "api.token",
-                f"is missing: other computers can reach {self.host}, and could read and delete messages without a "
-                f"token{tls}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
-            )
+        refuse_strangers(self.host, str(address[0]), self._token, self._files)
         try:
             listener = bound(socket.socket(family, kind, protocol), address)
         except OSError as error:
@@ -103,13 +93,14 @@ class ApiServer(HttpListener):
         self.host = listener.getsockname()[0]
         return listener
 
-    def _config(self) -> uvicorn.Config:
-        config = super()._config()
-        if self._tls is not None and self._tls.client_ca is not None:
-            assert config.ssl is not None
-            try:
-                config.ssl.load_verify_locations(self._tls.client_ca)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigurationError("", "api.client_ca", f"cannot be used: {error}") from None
-            config.ssl.verify_mode = ssl.CERT_REQUIRED
-        return config
+
+def refuse_strangers(host: str, address: str, token: str | None, tls: TlsFiles | None) -> None:
+    """ConfigurationError if other computers could reach `address`, that of `host`, and nothing says who calls."""
+    if token is None and (tls is None or tls.client_ca is None) and not is_loopback(address):
+        words = "" if tls is None else "; TLS alone does not authenticate callers"
+        raise ConfigurationError(
+            "",
+            "api.token",
+            f"is missing: other computers can reach {host}, and could read and delete messages without a "
+            f"token{words}; set api.token_file or api.client_ca, or listen on 127.0.0.1",
+        )

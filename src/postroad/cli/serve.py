@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json
+from postroad.cli.output import print_json, print_line
 
 
 class LogLevel(Enum):
@@ -31,17 +31,24 @@ def serve(
     log_level: Annotated[
         LogLevel | None, typer.Option("--log-level", help="How much to log; default: [log] level, else info.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read and check what a start would; open, make and change nothing.")
+    ] = False,
 ) -> None:
     """Run a queue manager.
 
     Prints one JSON line on standard output once every listener accepts, and logs to standard error. SIGTERM and SIGINT
     (Ctrl-C) stop it. SIGHUP reads the configuration again, and the log says what it took and what needs a restart.
 
+    With --check it reads the configuration, every file that the configuration names, and the queues in the data
+    directory, and says what would keep the manager from starting. It opens no port, so one that is taken shows at the
+    start only, and it may run beside the manager that uses the data directory.
+
     Without a configuration the manager has this computer's name, keeps its data in ./data/NAME, and
     its API is on 127.0.0.1:8180.
 
     Exit code: 0 after a stop, 1 if it cannot run (a port or the data directory is in use), 2 if the configuration is at
-    fault: the last line on standard error then names the file, the key and the fault.
+    fault: the last line on standard error then names the file, the key and the fault. With --check: 0 or 2.
     """
     import asyncio
     import logging
@@ -50,18 +57,22 @@ def serve(
     from postroad.errors import ConfigurationError, PostroadError
     from postroad.runtime.collector import relax_collector
     from postroad.runtime.logs import start_logging
-    from postroad.server.run import run
+    from postroad.server.run import check_only, run
 
     level = None if log_level is None else logging.getLevelNamesMapping()[log_level.value.upper()]
-    start_logging(as_json=log_json, level=level or logging.INFO)
+    start_logging(as_json=log_json, level=level or (logging.WARNING if check else logging.INFO))
     try:
         configuration = default_configuration() if config is None else load_configuration(config)
+        if check:
+            asyncio.run(check_only(configuration))
+            print_line(f"{config or 'default configuration'}: checked; manager {configuration.manager.name} can start")
+            return
         relax_collector()
         asyncio.run(run(configuration, _announce, level))
     except ConfigurationError as fault:
         fail(str(fault), ExitCode.USAGE)
     except PostroadError as fault:
-        fail(str(fault), ExitCode.FAILED)
+        fail(str(fault), ExitCode.USAGE if check else ExitCode.FAILED)
 
 
 def _announce(ready: dict[str, object]) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from postroad.directory.file import load_enterprise, read_directory
+from postroad.directory.file import Enterprise, load_enterprise, read_directory
 from postroad.directory.review import review
+from postroad.directory.snapshot import Directory
 from postroad.errors import ConfigurationError, PostroadError
 from postroad.fields.toml import read_file
 
@@ -52,12 +53,17 @@ class DirectoryWatch:
         self.directory = read_directory(self.enterprise)
         self._tell()
 
-    def reload(self, now: float) -> bool:
+    def check(self) -> None:
+        """Raises ConfigurationError if `reload` would not take the file as it is."""
+        self._read(read_file(self._file))
+
+    def reload(self, now: float, *, asked: bool = False) -> bool:
         """Whether there is a new directory: the file was written, is valid, and its content has changed.
 
-        A look at an unchanged file costs one `stat`. If the file is faulty, the last valid directory stays in use.
+        A look at an unchanged file costs one `stat`, unless it is `asked` to read it. If the file is faulty, the last
+        valid directory stays in use.
         """
-        due = self._rearm(now)
+        due = self._rearm(now) or asked
         signature = _signature(self._file)
         if signature == self._seen and not due:
             return False
@@ -86,18 +92,21 @@ class DirectoryWatch:
         if digest == self._digest:
             self._recover()
             return False
-        enterprise = load_enterprise(self._file, data)
-        if self.enterprise.managers and not enterprise.managers:
-            # An editor that truncates before it writes leaves an empty file for a moment.
-            fault = "is missing: the file has none any more; the last valid directory stays in use"
-            raise ConfigurationError(str(self._file), "manager", fault)
-        directory = read_directory(enterprise)
+        enterprise, directory = self._read(data)
         self._digest = digest
         self.enterprise, self.directory = enterprise, directory
         self._recover()
         log.info("directory read", extra={"file": self._file, "managers": len(directory.managers)})
         self._tell()
         return True
+
+    def _read(self, data: bytes) -> tuple[Enterprise, Directory]:
+        enterprise = load_enterprise(self._file, data)
+        if self.enterprise.managers and not enterprise.managers:
+            # An editor that truncates before it writes leaves an empty file for a moment.
+            fault = "is missing: the file has none any more; the last valid directory stays in use"
+            raise ConfigurationError(str(self._file), "manager", fault)
+        return enterprise, read_directory(enterprise)
 
     def _fail(self, sentence: str) -> None:
         if sentence == self.last_error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from postroad.errors import InvalidArgument, StorageError
-from postroad.runtime.private_files import open_private, tighten
+from postroad.runtime.private_files import open_private
 from postroad.security.keys import KeyRing
 
 KEY_FILE: Final = "keys.pem"  # in the data directory
@@ -43,7 +43,6 @@ def load_keys(file: Path) -> StoredKeys | None:
         return None
     except OSError as error:
         raise StorageError(f"{file}: the private keys cannot be read: {error.strerror}; {_REMEDY}") from None
-    tighten(file)
     try:
         text = data.decode("ascii")
         return StoredKeys(KeyRing.from_pem(text), _made_at(text))

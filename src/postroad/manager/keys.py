@@ -18,6 +18,7 @@ from postroad.manager.key_file import StoredKeys, load_keys, write_keys
 from postroad.message import Message
 from postroad.names import FormatName, PathName
 from postroad.queues.local import LocalQueueManager
+from postroad.runtime.private_files import tighten
 from postroad.security.algorithms import PROVIDERS
 from postroad.security.keys import KeyRing, make_private_key, public_key_der
 from postroad.values.info import KeyInfo, KeysInfo
@@ -26,6 +27,7 @@ from postroad.values.info import KeyInfo, KeysInfo
 def open_keys(file: Path, now: float) -> StoredKeys:
     """The keys in the file; at the first start, new ones. Takes a while: call it in a thread. Raises StorageError."""
     stored = load_keys(file)
+    tighten(file)
     if stored is None:
         stored = StoredKeys(KeyRing.make(make_private_key), int(now))
         write_keys(file, stored)

@@ -33,6 +33,28 @@ LEAVING = "postroad.leaving"
 USED = "postroad.used"
 
 
+def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """What a listener serves; with `client_ca` its clients need certificates. All files are PEM. ConfigurationError
+    names the setting in `table` whose file cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("", f"{table}.client_ca", f"cannot be used: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _no_password() -> str:
+    """OpenSSL would ask for it on the terminal, and keep the whole manager waiting."""
+    raise OSError("the key must not be encrypted")
+
+
 class AcceptingServer(uvicorn.Server):
     """Signals when it accepts. The owner of the process handles the system's signals."""
 
@@ -58,6 +80,11 @@ class AcceptingServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        self.config.ssl = context
+        for acceptor in self.servers:
+            acceptor.tls = context  # type: ignore[attr-defined]
 
     async def start(self, listener: socket.socket, name: str) -> asyncio.Task[None]:
         """The task that serves, once it accepts; closes the listener and raises if it cannot."""
@@ -284,6 +311,8 @@ class HttpListener:
         self._limits = limits
         self._certificate = certificate
         self._key = key
+        self._client_ca: Path | None = None
+        self._tls: ssl.SSLContext | None = None
         self._supervisor = supervisor or Supervisor()
         self._server: AcceptingServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -299,6 +328,12 @@ class HttpListener:
             raise RuntimeError("the server is running already")
         await self._open()
         self._supervisor.keep(f"{self.task} {self.address}", self._serve)
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """New connections get this certificate; those that exist go on as they are."""
+        self._tls = context
+        if self._server is not None:
+            self._server.use_tls(context)
 
     async def _serve(self, running: Running) -> None:
         """Runs while the server serves, and starts another one if it ends."""
@@ -344,13 +379,11 @@ class HttpListener:
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=self.grace_s,
-            ssl_certfile=self._certificate,
-            ssl_keyfile=self._key,
         )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError("", f"{self.table}.tls_certificate", f"cannot be used: {error}") from None
+        config.load()
+        if self._tls is None and self._certificate is not None and self._key is not None:
+            self._tls = server_tls(self.table, self._certificate, self._key, self._client_ca)
+        config.ssl = self._tls
         return config
 
 

@@ -65,7 +65,7 @@ class Acceptor:
         self._limits = limits
         self._sockets = sockets
         self._factory = factory
-        self._tls = tls
+        self.tls = tls  # of connections that come from now on
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = int(sockets[0].getsockname()[1])
         for listener in sockets:
@@ -117,11 +117,12 @@ class Acceptor:
                 await asyncio.sleep(0)
 
     async def _serve(self, connection: socket.socket, admission: Admission) -> None:
-        handshake_s = None if self._tls is None else TLS_HANDSHAKE_S
+        tls = self.tls
+        handshake_s = None if tls is None else TLS_HANDSHAKE_S
         try:
             connection.getpeername()  # a peer that has gone again has no address, and its protocol needs one
             await self._loop.connect_accepted_socket(
-                lambda: self._factory(admission), connection, ssl=self._tls, ssl_handshake_timeout=handshake_s
+                lambda: self._factory(admission), connection, ssl=tls, ssl_handshake_timeout=handshake_s
             )
         except BaseException as error:
             admission.close()

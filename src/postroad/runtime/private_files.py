@@ -5,6 +5,7 @@ Their content is the business of other modules. Windows has no such modes, so no
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -30,6 +31,16 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def refuse_unwritable(path: Path, made: Path | None = None) -> None:
+    """Raises the OSError of a later `open_private`, and creates nothing. `made` is a directory that will be there."""
+    if path.exists():
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)))
+    elif path.parent != made or made.exists():
+        os.stat(path.parent / ".")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def tighten(path: Path) -> None:

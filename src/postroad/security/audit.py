@@ -50,7 +50,7 @@ class AuditLog:
         self._refused: Counter[str] = Counter()  # lines of this minute, by event
 
     def check(self) -> None:
-        """Raises OSError if the file cannot be written."""
+        """Raises OSError if the file cannot be written; makes it if it is not there."""
         if self.file is not None:
             os.close(open_private(self.file, _FLAGS))
 

@@ -90,6 +90,7 @@ class Opened:
 
 
 Verdict: TypeAlias = Opened | Refused
+KnownCertificates: TypeAlias = TimedCache[tuple[bytes, int, bytes], RSAPublicKey]
 SendPlace: TypeAlias = tuple[bytes, str, bytes]  # the peer's GUID, the cipher's word, the peer's public keys
 
 
@@ -97,7 +98,7 @@ class Guard:
     """Decrypts and checks what has reached its destination.
 
     `certificates` are those registered for each SID, `manager_certificates` those of managers that sign by themselves.
-    Both may change; what was found stays known for 20 minutes, unless `forget` is called.
+    What was found stays known for 20 minutes, until `use_certificates` is called.
     """
 
     def __init__(
@@ -121,17 +122,16 @@ class Guard:
         self._hashes = frozenset(accepted_hashes)
         self._ciphers = frozenset(accepted_ciphers)
         self.session_keys: ReceiveCache = TimedCache(RECEIVE_KEYS, KEY_LIFETIME_S)
-        self.known_certificates: TimedCache[tuple[bytes, int, bytes], RSAPublicKey] = TimedCache(
-            CERTIFICATES, CERTIFICATE_LIFETIME_S
-        )
+        self.known_certificates: KnownCertificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 
     def use_keys(self, ring: KeyRing) -> None:
         """After a rotation. Session keys that are known stay known."""
         self._ring = ring
 
-    def forget(self) -> None:
-        """After a change of the registered certificates."""
-        self.known_certificates.clear()
+    def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
+        """Those that are registered from now on. A new cache: `open`, in another thread, may still fill the old one."""
+        self._certificates = certificates
+        self.known_certificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 
     def cleanup(self, now: float) -> float | None:
         """Drops old keys and certificates. The seconds until the next call, or None if nothing is cached."""
@@ -175,13 +175,14 @@ class Guard:
 
     def _verify(self, view: MessageView, header: SecurityParts, now: float) -> Verified | Refused:
         place = (header.sender_certificate, header.flags & _SENDER_ID_TYPE, header.security_id)
-        key = self.known_certificates.get(place, now)
+        known = self.known_certificates
+        key = known.get(place, now)
         if key is None:
             found = self._look_up(view, header)
             if isinstance(found, Refused):
                 return found
             key = found
-            self.known_certificates.put(place, key, now)
+            known.put(place, key, now)
         return verify_with(view, header.signature, key, self._profile, self._hashes)
 
     def _look_up(self, view: MessageView, header: SecurityParts) -> RSAPublicKey | Refused:

@@ -46,6 +46,12 @@ class Protection:
         )
         self.sealer = Sealer(random_bytes)
 
+    def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
+        """Those that are registered from now on."""
+        self.certificates = certificates
+        self.guard.use_certificates(certificates)
+        self.opener.use_certificates(certificates)
+
     def use_keys(self, ring: KeyRing) -> None:
         """After a rotation."""
         self.ring = ring

@@ -39,6 +39,28 @@ def own_certificate(file: Path) -> str:
     return f"{begin}{file.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
 
 
+def console_port(config: Configuration, reachable: bool) -> int | None:
+    """None if nothing asks for a console. ConfigurationError if other computers could read its passwords."""
+    port = config.listen.console
+    if port == WITH_API:
+        port = ports.CONSOLE if config.listen.api == ports.API and not reachable else None
+    plain = config.api.tls_certificate is None and config.api.client_ca is None
+    if port is not None and reachable and plain and _off() is None:
+        config.fail(
+            "api.tls_certificate",
+            "is missing: other computers can reach the console, and its passwords need TLS; set it and tls_key, "
+            "or set listen.console to false",
+        )
+    return port
+
+
+def _off() -> str | None:
+    """What to do on a computer where this process can have no console."""
+    if sys.platform == "win32":  # a child there cannot take over a socket
+        return "run `postroad console`"
+    return INSTALL if importlib.util.find_spec("jinja2") is None else None
+
+
 class ConsoleProcess:
     """`start`, then `stop`."""
 
@@ -66,17 +88,12 @@ class ConsoleProcess:
 
     async def start(self) -> bool:
         """Whether it is on. OSError if the port that the configuration sets is not available."""
-        port = self._config.listen.console
-        is_default = port == WITH_API
-        if is_default:
-            port = ports.CONSOLE if self._config.listen.api == ports.API and not self._reachable else None
+        is_default = self._config.listen.console == WITH_API
+        port = console_port(self._config, self._reachable)
         if port is None:
             return False
-        if sys.platform == "win32":  # a child there cannot take over a socket
-            log.info("the console is off", extra={"do": "run `postroad console`"})
-            return False
-        if importlib.util.find_spec("jinja2") is None:
-            log.info("the console is off", extra={"do": INSTALL})
+        if (remedy := _off()) is not None:
+            log.info("the console is off", extra={"do": remedy})
             return False
         if self._config.api.client_ca is not None:
             log.info(
@@ -84,12 +101,6 @@ class ConsoleProcess:
                 extra={"do": "run `postroad console` with POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY"},
             )
             return False
-        if self._reachable and self._config.api.tls_certificate is None:
-            self._config.fail(
-                "api.tls_certificate",
-                "is missing: other computers can reach the console, and its passwords need TLS; set it and tls_key, "
-                "or set listen.console to false",
-            )
         try:
             self._listener = await self._bind(port)
         except OSError as error:

@@ -6,6 +6,7 @@ A configuration with a fault changes nothing. Each setting that can change is in
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,11 +17,17 @@ from postroad.fields.tables import shown_key
 log = logging.getLogger(__name__)
 
 # Sections whose settings all count at once, and single settings of other sections.
-TAKEN_SECTIONS = frozenset({"queues", "users", "relay", "leases", "log"})
+TAKEN_SECTIONS = frozenset({"queues", "users", "relay", "leases", "log", "certificates"})
 TAKEN_SETTINGS = frozenset(
     {"manager.quota_kb", "manager.keep_journal_days", "limits.connections_per_address"}
     | {"limits.unfinished_input_mb", "limits.outgoing_queues", "api.token", "api.token_file", "security.sender_ids"}
 )
+# Files that can become other files, where there was one before. Their contents count at every reload.
+TAKEN_FILES = frozenset(
+    {"api.tls_certificate", "api.tls_key", "api.client_ca"}
+    | {"srmp.tls_certificate", "srmp.tls_key", "srmp.ca_certificates"}
+)
+_SECRETS = (".password_file", ".token_file")  # they count as what they hold
 _KEYS = {"queues": "queue", "users": "user", "certificates": "certificate"}  # in the file
 _DERIVED = frozenset({"file", "data"})
 
@@ -36,21 +43,30 @@ def read_again(running: Configuration) -> tuple[Configuration, list[str], list[s
     except PostroadError as fault:
         refuse(fault)
         return None
-    changed = [key for key in _settings(new) if _settings(new)[key] != _settings(running).get(key)]
-    taken = [key for key in changed if _is_taken(key)]
-    waiting = [key for key in changed if not _is_taken(key)]
-    return _merged(running, new), [_shown(each) for each in taken], [_shown(each) for each in waiting]
+    before, after = _settings(running), _settings(new)
+    changed = [key for key in after if after[key] != before.get(key)]
+    taken = [key for key in changed if _is_taken(key, before, after)]
+    waiting = [key for key in changed if key not in taken]
+    return _merged(running, new, taken), [_shown(each) for each in taken], [_shown(each) for each in waiting]
+
+
+def changed_files(running: Mapping[str, bytes], new: Mapping[str, bytes]) -> list[str]:
+    """The settings whose files have other contents now, by their digests. What a password or a token file holds is a
+    setting itself."""
+    return [key for key in new if new[key] != running.get(key, new[key]) and not key.endswith(_SECRETS)]
 
 
 def refuse(fault: Exception) -> None:
     log.error("configuration not taken; the manager goes on with the one it has", extra={"reason": fault})
 
 
-def report(taken: list[str], waiting: list[str]) -> None:
+def report(taken: list[str], waiting: list[str], files: Iterable[str]) -> None:
+    """`files` are the settings that name the files that were read besides the configuration."""
+    read = {"files": ", ".join(sorted(files))} if files else {}
     if not taken and not waiting:
-        log.info("configuration read again: nothing has changed")
+        log.info("configuration read again: nothing has changed", extra=read)
         return
-    log.info("configuration read again", extra={"taken": ", ".join(taken) or "nothing"})
+    log.info("configuration read again", extra={"taken": ", ".join(taken) or "nothing"} | read)
     if waiting:
         log.warning("settings need a restart of the manager", extra={"settings": ", ".join(waiting)})
 
@@ -69,14 +85,16 @@ def _settings(config: Configuration) -> dict[str, Any]:
     return found
 
 
-def _is_taken(key: str) -> bool:
+def _is_taken(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    if key in TAKEN_FILES:
+        return before[key] is not None and after[key] is not None
     return key.partition(".")[0] in TAKEN_SECTIONS or key in TAKEN_SETTINGS
 
 
-def _merged(running: Configuration, new: Configuration) -> Configuration:
+def _merged(running: Configuration, new: Configuration, taken: list[str]) -> Configuration:
     """The running configuration with what can change."""
     sections: dict[str, Any] = {name: getattr(new, name) for name in TAKEN_SECTIONS}
-    for key in TAKEN_SETTINGS:
+    for key in TAKEN_SETTINGS | TAKEN_FILES.intersection(taken):
         section, _, name = key.partition(".")
         value = getattr(getattr(new, section), name)
         sections[section] = replace(sections.get(section, getattr(running, section)), **{name: value})

@@ -37,6 +37,11 @@ async def run(config: Configuration, announce: Callable[[dict[str, object]], Non
     log.info("stopped")
 
 
+async def check_only(config: Configuration) -> None:
+    """Raises the PostroadError that would keep the manager from starting. Opens, makes and changes nothing."""
+    await Server(config, logging.WARNING).check()
+
+
 class _Reloading:
     """One reload at a time; signals that come meanwhile, and before the start has ended, are one more."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -38,14 +38,13 @@ _PEM = b"-----BEGIN"
 _MAX_BYTES = 1 << 20
 
 
-def build_protection(config: Configuration, ring: KeyRing) -> Protection:
-    """Raises ConfigurationError for a certificate that cannot be read and for an algorithm that is not installed."""
-    security = config.security
-    _check_libraries(config)
+def build_protection(
+    security: SecuritySettings, ring: KeyRing, certificates: Mapping[str, tuple[bytes, ...]]
+) -> Protection:
     return Protection(
         secrets.token_bytes,
         ring,
-        _certificates(config),
+        certificates,
         profile=PROFILES[security.signature_profile],
         accepted_hashes=security.accept_hashes,
         accepted_ciphers=security.accept_ciphers,
@@ -90,7 +89,8 @@ def _weak_settings(security: SecuritySettings) -> Iterator[tuple[str, str]]:
         yield "send_cipher", security.send_cipher
 
 
-def _check_libraries(config: Configuration) -> None:
+def check_libraries(config: Configuration) -> None:
+    """Raises ConfigurationError for an algorithm that is not installed."""
     security = config.security
     needed: list[tuple[str, Hash | Cipher]] = [
         *(("accept_hashes", HASHES[word]) for word in security.accept_hashes),
@@ -104,8 +104,8 @@ def _check_libraries(config: Configuration) -> None:
             config.fail(f"security.{key}", str(fault))
 
 
-def _certificates(config: Configuration) -> dict[str, tuple[bytes, ...]]:
-    """The registered certificates in DER, by SID."""
+def read_certificates(config: Configuration) -> dict[str, tuple[bytes, ...]]:
+    """The registered certificates in DER, by SID. Raises ConfigurationError for one that cannot be read."""
     found: dict[str, tuple[bytes, ...]] = {}
     for index, each in enumerate(config.certificates, 1):
         key = f"certificate[{index}].file"

@@ -6,21 +6,17 @@ Only the composition: how a queue, a store or a protocol works is in its own roo
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 import secrets
-import socket
-import ssl
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-from uuid import UUID
 
-from postroad.api.server import ApiServer, TlsFiles
+from postroad.api.server import ApiServer
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
@@ -29,7 +25,6 @@ from postroad.binary.transport import BinaryTransport
 from postroad.config import (
     WITH_RPC,
     Configuration,
-    DirectorySettings,
     LogLevel,
     RpcLevel,
     SenderIds,
@@ -37,30 +32,32 @@ from postroad.config import (
     StandardPort,
 )
 from postroad.directory.file import Enterprise, ManagerEntry
-from postroad.directory.watch import DirectoryWatch, UpdateTimers
+from postroad.directory.watch import DirectoryWatch
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
 from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager import NAME_STATE, Manager
-from postroad.manager.key_file import KEY_FILE
+from postroad.manager.key_file import KEY_FILE, StoredKeys, load_keys
 from postroad.manager.keys import open_keys
 from postroad.names import DirectName
 from postroad.net import ports
-from postroad.net.endpoints import endpoint, is_address, is_loopback
+from postroad.net.endpoints import endpoint, is_address
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.answers import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
-from postroad.remote_read.admission import readers_log_in
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
 from postroad.runtime.logs import set_level
+from postroad.runtime.private_files import refuse_unwritable
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
+from postroad.security.keys import KeyRing
 from postroad.security.relay import Relay
 from postroad.server.console import ConsoleProcess
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
+from postroad.server.preparation import Prepared, prepare, refuse_listener
 from postroad.server.provision import provide_all, provide_public
-from postroad.server.reload import read_again, refuse, report
+from postroad.server.reload import changed_files, read_again, refuse, report
 from postroad.server.restore import refuse_unfinished
 from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.server.tracing import manager_class
@@ -69,7 +66,8 @@ from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
-from postroad.store import open_store
+from postroad.store import Batch, MemoryStore, Store, open_store
+from postroad.store.inspection import read_state
 from postroad.values.info import ListenerInfo
 
 if TYPE_CHECKING:  # what a configuration can leave out is imported where it starts
@@ -95,8 +93,8 @@ class Server:
         self._config = config
         self._level = level
         self._logged: LogLevel | None = None  # what the configuration has set
-        self._watch = _watch(config.directory)
-        self._enterprise = Enterprise() if self._watch is None else self._watch.enterprise
+        self._prepared: Prepared
+        self._enterprise = Enterprise()
         self._published: bytes | None = None  # this manager's keys in the directory, when they were last checked
         self._opened = AsyncExitStack()  # what `stop` closes, the last first
         self._manager: Manager | None = None
@@ -105,6 +103,7 @@ class Server:
         self._ping: PingResponder | None = None
         self._http: Listener | None = None
         self._https: Listener | None = None
+        self._soap: SoapTransport | None = None
         self._remote_read: RemoteReadServer | None = None
         self._multicast: MulticastTransport | None = None
         self._console: ConsoleProcess | None = None
@@ -151,38 +150,39 @@ class Server:
         await self._opened.aclose()
         self._opened = AsyncExitStack()
         self._manager = self._api = self._binary = self._ping = self._http = self._https = self._remote_read = None
-        self._multicast = self._console = None
+        self._soap = self._multicast = self._console = None
+
+    async def check(self) -> None:
+        """Raises what `start` would, as far as reading shows it. Nothing is opened, made or changed."""
+        config = self._config
+        self._prepared = prepared = await prepare(config)
+        self._enterprise = prepared.enterprise
+        refuse_unfinished(config.data)
+        store = MemoryStore()  # with a copy of the state: what a start would do to the queues happens there
+        store.commit([Batch(state=dict(await asyncio.to_thread(read_state, config.data)))])
+        self._check_audit(lambda file: refuse_unwritable(file, config.data))
+        keys = load_keys(config.data / KEY_FILE)
+        manager = self._make_manager(manager_class(config, None), store, AuditLog(), keys)
+        self._opened.push_async_callback(manager.stop)
+        try:
+            await manager.start()
+            await provide_all(manager, config, self._enterprise)
+        finally:
+            await self.stop()
 
     async def _start(self) -> None:
         config = self._config
-        entry = self._enterprise.manager(config.manager.name)
-        identifier = self._identifier(entry)
-        try:
-            reachable = await is_reachable(config.listen.host)
-        except OSError as error:
-            self._refuse_listener("listen.host", f"cannot listen on {config.listen.host}", error)
-        authenticate_readers = readers_log_in(config, reachable)
+        self._prepared = prepared = await prepare(config)
+        self._enterprise = prepared.enterprise
+        entry, reachable = prepared.entry, prepared.reachable
         refuse_unfinished(config.data)
         store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
         try:
-            audit = self._open_audit()
-            key_file = config.data / KEY_FILE
-            keys = await asyncio.to_thread(open_keys, key_file, time.time())
-            protection = build_protection(config, keys.ring)
-            manager = manager_class(config, self._opened)(
-                config.manager.name,
-                store,
-                identifier=identifier,
-                insecure_nacks=config.binary.insecure_nacks,
-                quota_kb=config.manager.quota_kb,
-                audit=audit,
-                lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
-                protection=protection,
-                key_file=key_file,
-                keys_made_at_s=keys.made_at_s,
-            )
-            manager.core.access.users = build_users(config, manager.identifier)
+            audit = AuditLog(config.audit.file)
+            self._check_audit(lambda file: audit.check())  # after the store: it may be in the data directory
+            keys = await asyncio.to_thread(open_keys, config.data / KEY_FILE, time.time())
+            manager = self._make_manager(manager_class(config, self._opened), store, audit, keys)
             # A program that opens the directory later by itself then finds the manager under the same name.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:
@@ -197,13 +197,11 @@ class Server:
         self._apply(manager)
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
-        if self._watch is not None:
-            manager.watch = self._watch
-            manager.router = Router(
-                manager.identifier, self._watch.directory, manager.clock(), config.directory.query_s
-            )
+        if (watch := prepared.watch) is not None:
+            manager.watch = watch
+            manager.router = Router(manager.identifier, watch.directory, manager.clock(), config.directory.query_s)
             self._check_own_keys(manager)
-            manager.supervisor.keep("directory", partial(self._keep_directory, manager, self._watch))
+            manager.supervisor.keep("directory", partial(self._keep_directory, manager, watch))
             self._opened.push_async_callback(manager.supervisor.stop, "directory")
         await provide_all(manager, config, self._enterprise)
         if config.listen.binary is not None:
@@ -221,7 +219,7 @@ class Server:
             self._opened.push_async_callback(self._multicast.stop)
             self._multicast.start()
         if config.listen.rpc is not None:
-            await self._start_remote_read(manager, config.listen.rpc, authenticate_readers)
+            await self._start_remote_read(manager, config.listen.rpc, prepared.authenticate_readers)
         if config.listen.api is not None:
             console_key = secrets.token_urlsafe(32)
             self._api = await self._start_api(manager, config.listen.api, console_key)
@@ -238,6 +236,7 @@ class Server:
         config, taken, waiting = found
         passwords = {user.name: user.password for user in config.users}
         try:
+            prepared = await prepare(config, self._prepared.watch)
             users = build_users(config, manager.identifier)
             if self._api is not None:
                 self._api.set_credentials(config.api.token, passwords)
@@ -250,15 +249,30 @@ class Server:
             return
         if self._remote_read is not None and not self._remote_read.set_passwords(passwords) and "user" in taken:
             waiting.append("user (remote readers log in)")
-        self._config = config
+        files = changed_files(self._prepared.digests, prepared.digests)
+        self._config, self._prepared = config, prepared
         manager.core.access.users = users
+        manager.core.protection.use_certificates(prepared.certificates)
+        self._use_tls()
+        if prepared.watch is not None:
+            await self._read_directory(manager, prepared.watch, asked=True)
         manager.limits.connections_per_address.maximum = config.limits.connections_per_address
         manager.limits.unfinished_input.maximum = config.limits.unfinished_input_mb << 20
         self._apply(manager)
         manager.exposure = self._exposure(any(each.reachable for each in manager.exposure))
         if self._console is not None:
             self._console.token = config.api.token
-        report(taken, waiting)
+        report([*taken, *(each for each in files if each not in taken)], waiting, prepared.digests)
+
+    def _use_tls(self) -> None:
+        """New connections get the new certificates, and existing ones go on."""
+        prepared = self._prepared
+        if self._api is not None and prepared.api_tls is not None:
+            self._api.use_tls(prepared.api_tls)
+        if self._https is not None and prepared.https_tls is not None:
+            self._https.use_tls(prepared.https_tls)
+        if self._soap is not None and prepared.client_tls is not None:
+            self._soap.use_tls(prepared.client_tls)
 
     def _apply(self, manager: Manager) -> None:
         """What counts from now on, at the start and after a reload."""
@@ -286,14 +300,34 @@ class Server:
         multicast = None if self._multicast is None else self._multicast.address
         return found if multicast is None else (*found, multicast_exposure(multicast))
 
-    def _open_audit(self) -> AuditLog:
-        """After the store: the file may be in the data directory."""
-        audit = AuditLog(self._config.audit.file)
-        try:
-            audit.check()
-        except OSError as error:
-            self._config.fail("audit.file", f"{audit.file} cannot be written: {error.strerror}; create its directory")
-        return audit
+    def _make_manager(
+        self, make: Callable[..., Manager], store: Store, audit: AuditLog, keys: StoredKeys | None
+    ) -> Manager:
+        """Without `keys` it will have some, but needs none now."""
+        config, prepared = self._config, self._prepared
+        ring = KeyRing({}) if keys is None else keys.ring
+        manager = make(
+            config.manager.name,
+            store,
+            identifier=prepared.identifier,
+            insecure_nacks=config.binary.insecure_nacks,
+            quota_kb=config.manager.quota_kb,
+            audit=audit,
+            lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
+            protection=build_protection(config.security, ring, prepared.certificates),
+            key_file=config.data / KEY_FILE,
+            keys_made_at_s=None if keys is None else keys.made_at_s,
+        )
+        manager.core.access.users = build_users(config, manager.identifier)
+        return manager
+
+    def _check_audit(self, check: Callable[[Path], None]) -> None:
+        file = self._config.audit.file
+        if file is not None:
+            try:
+                check(file)
+            except OSError as error:
+                self._config.fail("audit.file", f"{file} cannot be written: {error.strerror}; create its directory")
 
     def _limits(self) -> Limits:
         """The limits of the configuration, as far as the system allows them."""
@@ -310,15 +344,6 @@ class Server:
                 extra={"configured": settings.connections, "used": limits.connections.maximum},
             )
         return limits
-
-    def _identifier(self, entry: ManagerEntry | None) -> UUID | None:
-        """The manager's id in the files; None leaves it to the data directory."""
-        own = self._config.manager.id
-        if entry is None:
-            return own
-        if own is not None and own != entry.id:
-            self._config.fail("manager.id", f"must be {entry.id}, the id of {entry.name} in the directory, got {own}")
-        return entry.id
 
     def _own_addresses(self, entry: ManagerEntry | None) -> set[str]:
         """Other hosts that mean this manager in a direct name, besides its name."""
@@ -352,15 +377,18 @@ class Server:
         """Loads a file as soon as it was written: waiting for the timer would only keep wrong routes."""
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
-            now = manager.clock()
-            if await asyncio.to_thread(watch.reload, now):  # a large file takes a second to read
-                self._enterprise = watch.enterprise
-                manager.router.initialize(watch.directory, now)
-                self._check_own_keys(manager)
-                await provide_public(manager, self._config, self._enterprise)
-            else:
-                manager.router.run_timers(watch.directory, now)
+            await self._read_directory(manager, watch)
             running()
+
+    async def _read_directory(self, manager: Manager, watch: DirectoryWatch, *, asked: bool = False) -> None:
+        now = manager.clock()
+        if await asyncio.to_thread(partial(watch.reload, now, asked=asked)):  # a large file takes a second to read
+            self._enterprise = watch.enterprise
+            manager.router.initialize(watch.directory, now)
+            self._check_own_keys(manager)
+            await provide_public(manager, self._config, self._enterprise)
+        else:
+            manager.router.run_timers(watch.directory, now)
 
     def _check_own_keys(self, manager: Manager) -> None:
         """Warns if the directory publishes keys that this manager no longer has, or never had."""
@@ -425,8 +453,9 @@ class Server:
             entry = manager.router.directory.manager_named(name)
             return None if entry is None else entry.host
 
-        trusted = None if srmp.ca_certificates is None else str(srmp.ca_certificates)
-        options = ClientOptions(host, trusted, srmp.proxy, frozenset(each.lower() for each in srmp.no_proxy))
+        assert self._prepared.client_tls is not None
+        no_proxy = frozenset(each.lower() for each in srmp.no_proxy)
+        options = ClientOptions(host, self._prepared.client_tls, srmp.proxy, no_proxy)
         transport = SoapTransport(manager, options, known)
         self._opened.push_async_callback(transport.stop)
         settings = replace(
@@ -441,27 +470,21 @@ class Server:
             http = Listener(transport, manager.limits, host, config.listen.http, supervisor=manager.supervisor)
             self._http = await self._listen_http("http", http)
         if config.listen.https is not None:
-            files = (srmp.tls_certificate, srmp.tls_key)
-            https = Listener(
-                transport, manager.limits, host, config.listen.https, *files, supervisor=manager.supervisor
-            )
+            assert self._prepared.https_tls is not None
+            https = Listener(transport, manager.limits, host, config.listen.https, supervisor=manager.supervisor)
+            https.use_tls(self._prepared.https_tls)
             self._https = await self._listen_http("https", https)
         for scheme, listener in (("http", self._http), ("https", self._https)):
             if listener is not None:
                 service.outgoing.ports[scheme] = listener.port
                 manager.core.queues.http_ports.add(listener.port)
-        try:
-            transport.start()
-        except (OSError, ssl.SSLError) as error:
-            config.fail("srmp.ca_certificates", f"cannot be used: {error}")
-        manager.soap = service
+        transport.start()
+        manager.soap, self._soap = service, transport
 
     async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
         """None if the configuration does not ask for the standard port, and it is not available."""
         try:
             await listener.start()
-        except ConfigurationError as fault:
-            self._config.fail(fault.key, fault.fault)
         except OSError as error:
             if not isinstance(listener.port, StandardPort):
                 self._refuse_listener(f"listen.{name}", f"cannot listen on {listener.address}", error)
@@ -516,21 +539,15 @@ class Server:
             self._refuse_listener(f"listen.{name}", f"cannot listen on {endpoint(host, port)}", error)
 
     def _refuse_listener(self, key: str, what: str, error: OSError) -> NoReturn:
-        """A foreign address is a fault of the file. Any other error comes from the computer."""
-        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-            self._config.fail("listen.host", f"{what}: {words}; set it to an address of this computer")
-        if error.errno == errno.EACCES:
-            raise PostroadError(f"{key}: {what}: {words}; set a port above 1023, or run with the right to listen on it")
-        raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
+        refuse_listener(self._config, key, what, error)
 
     async def _start_api(self, manager: Manager, port: int, console_key: str) -> ApiServer:
         config = self._config
-        tls = None
-        if config.api.tls_certificate is not None and config.api.tls_key is not None:
-            tls = TlsFiles(config.api.tls_certificate, config.api.tls_key, config.api.client_ca)
         passwords = {user.name: user.password for user in config.users}
-        api = ApiServer(manager, config.listen.host, port, config.api.token, tls, passwords, console_key=console_key)
+        files = self._prepared.api_files
+        api = ApiServer(manager, config.listen.host, port, config.api.token, files, passwords, console_key=console_key)
+        if self._prepared.api_tls is not None:
+            api.use_tls(self._prepared.api_tls)
         try:
             await api.start()
         except ConfigurationError as fault:
@@ -554,12 +571,6 @@ class Server:
         return console
 
 
-async def is_reachable(host: str) -> bool:
-    """Whether other computers can reach a listener on `host`, a name or an address."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    return not all(is_loopback(str(each[4][0])) for each in found)
-
-
 def soap_settings(srmp: SrmpSettings) -> SoapSettings:
     """The settings of the configuration in the protocol's form."""
     return SoapSettings(
@@ -575,10 +586,3 @@ def soap_settings(srmp: SrmpSettings) -> SoapSettings:
             default_receipts=srmp.receipts_url or "",
         ),
     )
-
-
-def _watch(settings: DirectorySettings) -> DirectoryWatch | None:
-    if settings.file is None:
-        return None
-    timers = UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
-    return DirectoryWatch(settings.file, time.time(), timers)

@@ -9,13 +9,15 @@ from functools import partial
 
 from postroad.config import Configuration
 from postroad.manager import Manager
+from postroad.runtime.private_files import refuse_unwritable
 
 NOT_INSTALLED = "needs OpenTelemetry, which is not installed: pip install postroad[otel]"
 NO_OTLP = "needs a package that is not installed: pip install opentelemetry-exporter-otlp-proto-http"
 
 
-def manager_class(config: Configuration, opened: AsyncExitStack) -> Callable[..., Manager]:
-    """What makes the manager. `opened` closes what it exports to. ConfigurationError where `[tracing]` is wrong."""
+def manager_class(config: Configuration, opened: AsyncExitStack | None) -> Callable[..., Manager]:
+    """What makes the manager. `opened` closes what it exports to; None only checks, and opens nothing.
+    ConfigurationError where `[tracing]` is wrong."""
     settings = config.tracing
     if not settings.enabled:
         return Manager
@@ -26,7 +28,10 @@ def manager_class(config: Configuration, opened: AsyncExitStack) -> Callable[...
     except ImportError:
         config.fail("tracing.enabled", NOT_INSTALLED)
     try:
-        if settings.file is not None:
+        if settings.file is not None and opened is None:
+            refuse_unwritable(settings.file, config.data)
+            return Manager
+        if settings.file is not None and opened is not None:
             stream = settings.file.open("a", encoding="utf-8")
             opened.callback(stream.close)
             exporter = stream_exporter(stream)
@@ -36,6 +41,8 @@ def manager_class(config: Configuration, opened: AsyncExitStack) -> Callable[...
         config.fail("tracing.file", f"{settings.file} cannot be written: {error.strerror}; create its directory")
     except ImportError:
         config.fail("tracing.endpoint", NO_OTLP)
+    if opened is None:
+        return Manager
     tracing = Tracing(settings.service or config.manager.name, exporter, label_prefix=settings.label_prefix)
     opened.push_async_callback(asyncio.to_thread, tracing.close)
     return partial(TracedManager, tracing)

@@ -104,6 +104,11 @@ class SoapTransport:
         if self._client is not None:
             await self._client.stop()
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """New connections trust what the context does."""
+        if self._client is not None:
+            self._client.tls = context
+
     # Driver
 
     def post(self, post: Post) -> None:
@@ -198,10 +203,11 @@ class SoapTransport:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """`host` is the address that requests come from. Hosts in `no_proxy` are called without the proxy."""
+    """`host` is the address that requests come from, and `tls` says whom they trust. Hosts in `no_proxy` are called
+    without the proxy."""
 
     host: str = ""
-    ca_certificates: str | None = None
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     proxy: str | None = field(default=None, repr=False)  # it may hold a password
     no_proxy: frozenset[str] = frozenset()
     posts_per_host: int = 8
@@ -241,12 +247,11 @@ class SoapClient:
     """`post` makes a request and tells how it went, by `done` or by `failed`; made on a running loop."""
 
     def __init__(self, options: ClientOptions, known: Lookup, done: Done, failed: Failed) -> None:
-        """ssl.SSLError or OSError where the certificates to trust cannot be read."""
         self._options = options
         self._resolver = _Resolver(known)
         self._done = done
         self._failed = failed
-        self._tls = ssl.create_default_context(cafile=options.ca_certificates)
+        self.tls = options.tls
         self._sessions: dict[Peer, aiohttp.ClientSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -283,7 +288,6 @@ class SoapClient:
                 keepalive_timeout=KEEP_ALIVE_S,
                 # From our own address, so that the peer knows the caller by the address it would call.
                 local_addr=None if host in _WILDCARDS else (host, 0),
-                ssl=self._tls,
                 ttl_dns_cache=10,
             )
             timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
@@ -338,6 +342,7 @@ class SoapClient:
             headers=request.headers,
             allow_redirects=False,
             proxy=self._options.proxy if proxied else None,
+            ssl=self.tls,
             server_hostname=request.server_name if address.secure else None,
         ) as answer:
             return answer.status

@@ -105,7 +105,7 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
     Postroad made, before it changes anything."""
     connection = _connect(file, vfs)
     try:
-        _check_identity(connection, file)
+        check_identity(connection, file)
         for pragma in PRAGMAS:
             connection.execute(pragma).fetchall()  # to the end: SQLite can fail in a pragma after its row
         mode = connection.pragma("journal_mode")
@@ -135,6 +135,10 @@ def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
     return connection
 
 
+def cannot_create(directory: Path, error: OSError) -> StorageError:
+    return StorageError(f"{directory}: the data directory cannot be created: {error.strerror}")
+
+
 def make_directory(directory: Path) -> None:
     """Creates the directory if needed, durably and for its owner only. SQLite makes its own files durable: the first
     sync of its log syncs the directory too."""
@@ -142,7 +146,7 @@ def make_directory(directory: Path) -> None:
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
         directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}") from error
+        raise cannot_create(directory, error) from error
     if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
         tighten(directory)
     for path in missing:
@@ -175,7 +179,7 @@ def _connect(file: Path, vfs: str | None) -> apsw.Connection:
     return connection
 
 
-def _check_identity(connection: apsw.Connection, file: Path) -> None:
+def check_identity(connection: apsw.Connection, file: Path) -> None:
     application_id = connection.pragma("application_id")
     version = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -32,6 +32,10 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def cannot_lock(directory: Path, error: OSError) -> StorageError:
+    return StorageError(f"{directory / LOCK_NAME}: this user must be able to write in {directory}: {error.strerror}")
+
+
 class DirectoryLock:
     """Held from construction to `close` or the end of the process. The file stays: only the lock on it counts."""
 
@@ -40,7 +44,7 @@ class DirectoryLock:
         try:
             self._descriptor = open_private(path, os.O_RDWR)
         except OSError as error:
-            raise StorageError(f"{path}: this user must be able to write in {directory}: {error.strerror}") from error
+            raise cannot_lock(directory, error) from error
         try:
             _lock(self._descriptor)
         except (BlockingIOError, PermissionError) as error:

@@ -6,6 +6,7 @@ What is damaged is named in `damaged`; what is behind it is read nevertheless.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
     """Raises StorageError if a file cannot be read."""
     mark = database.mark()
     last = None if mark is None else mark.spilled
-    segments = _live_segments(journal, last)
+    segments = live_segments(journal.read, last)
     if mark is None:  # the database is new, or of an earlier version; or the mark is damaged
         first = segments[0][1].generation if segments else None
         spilled = int.from_bytes(os.urandom(RANDOM_BYTES), "big") if first is None else first - 1
@@ -53,14 +54,14 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
     return replayed
 
 
-def _live_segments(journal: Journal, spilled: int | None) -> list[tuple[int, Segment]]:
+def live_segments(read: Callable[[int], bytes], spilled: int | None) -> list[tuple[int, Segment]]:
     """The segments that are not in the database yet, in order; all segments if the last one that is there is unknown:
     to read too much changes nothing."""
 
     def is_live(generation: int) -> bool:
         return spilled is None or spilled < generation <= spilled + LIVE
 
-    segments = [(number, decode(journal.read(number), is_live)) for number in range(len(NAMES))]
+    segments = [(number, decode(read(number), is_live)) for number in range(len(NAMES))]
     segments.sort(key=lambda each: each[1].generation or 0)
     segments[-1][1].drop_torn()
     return [each for each in segments if each[1].frames]

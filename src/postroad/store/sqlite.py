@@ -56,7 +56,7 @@ T = TypeVar("T")
 MAX_DAMAGED = 10_000  # at most so many damaged records are listed; more are left out too, but not listed
 KEPT_FREE_PAGES = 1024  # 8 MiB of free pages are kept for the next messages
 TIDY_PAGES = 512  # 4 MiB are returned in one step: a commit never waits longer
-MAX_UNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
+MAXUNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
 
 # apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
 # it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so few statements need to
@@ -111,7 +111,7 @@ STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGE
 _MARK = Struct(">qq")
 
 # What SQLite says of a row that it cannot take apart; a text that is no UTF-8 was a blob before a bit flipped.
-_UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
+UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
 
 
 class Mark(NamedTuple):
@@ -119,6 +119,15 @@ class Mark(NamedTuple):
 
     spilled: int
     newest: int
+
+
+def read_mark(connection: apsw.Connection) -> Mark | None:
+    """The mark of the journal; None if there is none, or it is damaged."""
+    with suppress(*UNREADABLE, struct.error):
+        row = connection.execute(GET_MARK).fetchone()
+        if row is not None and crc32(_MARK.pack(*row[:2])) == row[2]:
+            return Mark(*row[:2])
+    return None
 
 
 class SqliteStore:
@@ -256,15 +265,12 @@ class SqliteStore:
 
     def mark(self) -> Mark | None:
         """The mark of the journal; None if there is none, or it is damaged."""
-        with self._explained("reading"), suppress(*_UNREADABLE, struct.error):
-            row = self._writer.execute(GET_MARK).fetchone()
-            if row is not None and crc32(_MARK.pack(*row[:2])) == row[2]:
-                return Mark(*row[:2])
-        return None
+        with self._explained("reading"):
+            return read_mark(self._writer)
 
     def newest(self) -> int:
         """The greatest arrival number of a message."""
-        with self._explained("reading"), suppress(*_UNREADABLE):
+        with self._explained("reading"), suppress(*UNREADABLE):
             return int(self._writer.execute(NEWEST).get or 0)
         return MAX_ARRIVAL
 
@@ -349,7 +355,7 @@ class SqliteStore:
                 connection = open_aside(self.file, self._vfs)
             found: T | None = None
             try:
-                with suppress(Suspicious, *_UNREADABLE), connection:
+                with suppress(Suspicious, *UNREADABLE), connection:
                     found = read(connection)
             finally:
                 if self._closed:
@@ -366,7 +372,7 @@ class SqliteStore:
 
     def firsts(self) -> list[tuple[Key, int]]:
         """The first message of each queue and priority, and when it arrived; nothing if the database is damaged."""
-        with self._explained("reading"), suppress(*_UNREADABLE):
+        with self._explained("reading"), suppress(*UNREADABLE):
             return [(unpack_key(key), arrived_ms) for key, arrived_ms in self._reader.execute(FIRSTS)]
         return []
 
@@ -468,7 +474,7 @@ class SqliteStore:
         except CorruptRecord as error:
             self._note(unpack_key(key), f"{self.file}: {error}")
             raise CorruptRecord(f"{self.file}: {error}") from error
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._note_row(key, f"SQLite cannot read it ({error})")
             raise CorruptRecord(self._damaged.get(unpack_key(key), f"{self.file}: {error}")) from error
 
@@ -525,7 +531,7 @@ class SqliteStore:
                     yield name or b"", value or b"", checksum
                     place += 1
                 return
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 if passed_over == place - 1:
                     raise  # two in a row: it is the page that is damaged
                 self._note(f"#{place}", f"{self.file}: state, row {place}: SQLite cannot read it ({error})")
@@ -553,8 +559,8 @@ class SqliteStore:
                             last = row[0]
                             yield row
                 return
-            except _UNREADABLE as error:
-                if len(unreadable) == MAX_UNREADABLE:
+            except UNREADABLE as error:
+                if len(unreadable) == MAXUNREADABLE:
                     raise
                 find = FORWARD_KEY if forward else BACKWARD_KEY
                 place = (0, 0, start, json.dumps(unreadable), seen)

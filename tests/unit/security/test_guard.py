@@ -273,8 +273,7 @@ def test_a_certificate_is_looked_up_once_in_20_minutes() -> None:
     assert directory.readings == 1
     assert isinstance(checked.open(SIGNED_2_0, CERTIFICATE_LIFETIME_S + 1), Opened)
     assert directory.readings == 2
-    directory.registered = {}
-    checked.forget()
+    checked.use_certificates({})
     assert checked.open(SIGNED_2_0, CERTIFICATE_LIFETIME_S + 2) == bad_signature(Reason.NOT_REGISTERED)
 
 

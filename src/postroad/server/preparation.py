@@ -1,0 +1,196 @@
+"""What a start reads and refuses before it opens anything. `postroad serve --check` and a reload do the same."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+from postroad.api.server import TlsFiles, refuse_strangers
+from postroad.config import Configuration
+from postroad.directory.file import Enterprise, ManagerEntry
+from postroad.directory.watch import DirectoryWatch, UpdateTimers
+from postroad.errors import ConfigurationError, PostroadError
+from postroad.net.endpoints import endpoint, is_loopback
+from postroad.net.http import server_tls
+from postroad.remote_read.admission import readers_log_in
+from postroad.server.console import console_port
+from postroad.server.security import check_libraries, read_certificates
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the files say. `digests` are of their contents, by the setting that names the file."""
+
+    watch: DirectoryWatch | None
+    enterprise: Enterprise
+    entry: ManagerEntry | None  # of this manager in the directory
+    identifier: UUID | None  # None leaves it to the data directory
+    reachable: bool
+    authenticate_readers: bool
+    api_files: TlsFiles | None
+    api_tls: ssl.SSLContext | None
+    https_tls: ssl.SSLContext | None
+    client_tls: ssl.SSLContext | None  # None without SOAP
+    certificates: Mapping[str, tuple[bytes, ...]]
+    digests: Mapping[str, bytes]
+
+
+async def prepare(config: Configuration, watch: DirectoryWatch | None = None) -> Prepared:
+    """Raises ConfigurationError on the first fault, and changes nothing. `watch` is the one that is in use already."""
+    if watch is not None:
+        await asyncio.to_thread(watch.check)  # a large file takes a second to read
+    else:
+        watch = _watch(config)
+    enterprise = Enterprise() if watch is None else watch.enterprise
+    entry = enterprise.manager(config.manager.name)
+    identifier = _identifier(config, entry)
+    addresses = await _addresses(config)
+    reachable = not all(is_loopback(each) for _, each in addresses)
+    authenticate_readers = readers_log_in(config, reachable)
+    digests = {key: _digest(file) for key, file in _files(config)}  # before they are read: what comes later counts too
+    api_files, api_tls, https_tls = _server_tls(config)
+    if config.listen.api is not None:
+        with _named(config):
+            refuse_strangers(config.listen.host, addresses[0][1], config.api.token, api_files)
+        console_port(config, reachable)
+    _check_host(config, addresses)
+    check_libraries(config)
+    return Prepared(
+        watch,
+        enterprise,
+        entry,
+        identifier,
+        reachable,
+        authenticate_readers,
+        api_files,
+        api_tls,
+        https_tls,
+        _client_tls(config),
+        read_certificates(config),
+        digests,
+    )
+
+
+def refuse_listener(config: Configuration, key: str, what: str, error: OSError) -> NoReturn:
+    """A foreign address is a fault of the file. Any other error comes from the computer."""
+    words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        config.fail("listen.host", f"{what}: {words}; set it to an address of this computer")
+    if error.errno == errno.EACCES:
+        raise PostroadError(f"{key}: {what}: {words}; set a port above 1023, or run with the right to listen on it")
+    raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
+
+
+def _watch(config: Configuration) -> DirectoryWatch | None:
+    settings = config.directory
+    if settings.file is None:
+        return None
+    return DirectoryWatch(
+        settings.file, time.time(), UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
+    )
+
+
+def _identifier(config: Configuration, entry: ManagerEntry | None) -> UUID | None:
+    """The manager's id in the files."""
+    own = config.manager.id
+    if entry is None:
+        return own
+    if own is not None and own != entry.id:
+        config.fail("manager.id", f"must be {entry.id}, the id of {entry.name} in the directory, got {own}")
+    return entry.id
+
+
+async def _addresses(config: Configuration) -> list[tuple[socket.AddressFamily, str]]:
+    host = config.listen.host
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        refuse_listener(config, "listen.host", f"cannot listen on {host}", error)
+    return [(each[0], str(each[4][0])) for each in found]
+
+
+def _check_host(config: Configuration, addresses: list[tuple[socket.AddressFamily, str]]) -> None:
+    """Refuses addresses of other computers. A UDP socket is bound for a moment, and hears nothing."""
+    listen = config.listen
+    wanted = ((name, getattr(listen, name)) for name in ("binary", "ping", "http", "https", "rpc", "api"))
+    first = next(((name, port) for name, port in wanted if port is not None), None)
+    if first is None:
+        return
+    for family, address in addresses:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, 0))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    where = endpoint(listen.host, first[1])
+                    refuse_listener(config, f"listen.{first[0]}", f"cannot listen on {where}", error)
+
+
+# The files
+
+
+def _server_tls(config: Configuration) -> tuple[TlsFiles | None, ssl.SSLContext | None, ssl.SSLContext | None]:
+    """What the API and the HTTPS listener serve."""
+    api, srmp, files, api_tls, https_tls = config.api, config.srmp, None, None, None
+    with _named(config):
+        if config.listen.https is not None and srmp.tls_certificate is not None and srmp.tls_key is not None:
+            https_tls = server_tls("srmp", srmp.tls_certificate, srmp.tls_key)
+        if config.listen.api is not None and api.tls_certificate is not None and api.tls_key is not None:
+            files = TlsFiles(api.tls_certificate, api.tls_key, api.client_ca)
+            api_tls = server_tls("api", api.tls_certificate, api.tls_key, api.client_ca)
+    return files, api_tls, https_tls
+
+
+def _client_tls(config: Configuration) -> ssl.SSLContext | None:
+    trusted = config.srmp.ca_certificates
+    if config.listen.http is None and config.listen.https is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=None if trusted is None else str(trusted))
+    except (OSError, ssl.SSLError) as error:
+        config.fail("srmp.ca_certificates", f"cannot be used: {error}")
+
+
+def _files(config: Configuration) -> list[tuple[str, Path]]:
+    """Every file that the configuration names and a start reads, by its setting."""
+    api, srmp = config.api, config.srmp
+    found = [
+        ("api.token_file", api.token_file),
+        ("api.tls_certificate", api.tls_certificate),
+        ("api.tls_key", api.tls_key),
+        ("api.client_ca", api.client_ca),
+        ("srmp.tls_certificate", srmp.tls_certificate),
+        ("srmp.tls_key", srmp.tls_key),
+        ("srmp.ca_certificates", srmp.ca_certificates),
+        ("directory.file", config.directory.file),
+    ]
+    found += [(f"user[{index}].password_file", each.password_file) for index, each in enumerate(config.users, 1)]
+    found += [(f"certificate[{index}].file", each.file) for index, each in enumerate(config.certificates, 1)]
+    return [(key, file) for key, file in found if file is not None]
+
+
+def _digest(file: Path) -> bytes:
+    try:
+        return sha256(file.read_bytes()).digest()
+    except OSError:  # whoever needs the file says so
+        return b""
+
+
+@contextmanager
+def _named(config: Configuration) -> Iterator[None]:
+    """Puts the configuration's file into a fault of a part that does not know it."""
+    try:
+        yield
+    except ConfigurationError as fault:
+        config.fail(fault.key, fault.fault)
