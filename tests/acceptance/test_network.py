@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import postroad as client
 from postroad.errors import PostroadError
-from tests.commands import ServerProcess, postroad
+from tests.commands import PATIENCE_S, ServerProcess, postroad
 
 ADDRESSES = {"alpha": "127.0.0.12", "router": "127.0.0.13", "beta": "127.0.0.14"}
 IDS = {name: f"00000000-0000-0000-0000-0000000000a{number}" for number, name in enumerate(ADDRESSES)}
@@ -153,6 +154,50 @@ def test_a_kill_in_the_middle_loses_and_doubles_nothing(network: Network, victim
         assert received == labels if kind == "orders" else sorted(received) == sorted(labels)
         with pytest.raises(PostroadError):
             queue.receive(timeout=0.5)
+
+
+def traced(network: Network, at: str, identifier: str) -> tuple[str, list[tuple[str, str]]]:
+    """The state of a message as a whole and at each manager, as one of them knows it."""
+    (found,) = postroad("trace", identifier, "--json", api=network.processes[at].api).objects
+    return found["state"], [(hop["name"], hop["state"]) for hop in found["hops"]]
+
+
+def traced_until(network: Network, at: str, identifier: str, *states: str) -> None:
+    """Each manager in the row comes to this state."""
+    deadline = time.monotonic() + PATIENCE_S
+    expected = list(zip(ADDRESSES, states, strict=True))
+    while (found := traced(network, at, identifier))[1] != expected:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    assert found[0] == [state for state in states if state != "unknown"][-1]
+
+
+def test_a_trace_says_what_is_known_of_each_manager(network: Network) -> None:
+    there = network.names[2]["plain"]
+    alpha, beta = network.manager("alpha"), network.manager("beta")
+    alpha.create_queue(r"private$\acks")
+    acks = alpha.queue(r"private$\acks").info().format_name
+    told = client.Message("x", recoverable=True, ack="full", admin_queue=acks, time_to_reach_queue=5)
+    silent = client.Message("x", recoverable=True, time_to_reach_queue=5)
+    first, second = alpha.send(there, [told, silent])
+    traced_until(network, "alpha", first, "handed over", "handed over", "arrived")
+    traced_until(network, "alpha", second, "handed over", "unknown", "unknown")
+    traced_until(network, "router", second, "handed over", "handed over", "unknown")
+    beta.queue(r"private$\plain").receive_many(2, timeout=PATIENCE_S)
+    traced_until(network, "alpha", first, "handed over", "handed over", "received")
+    assert traced(network, "alpha", second)[0] == "handed over"
+    assert traced(network, "beta", second) == ("received", [("alpha", "handed over"), ("beta", "received")])
+
+    network.processes["beta"].end()
+    first, second = alpha.send(there, [told, silent])
+    traced_until(network, "router", second, "handed over", "waiting", "unknown")
+    traced_until(network, "router", second, "handed over", "died", "unknown")
+    traced_until(network, "alpha", first, "handed over", "died", "unknown")
+    traced_until(network, "alpha", second, "handed over", "unknown", "unknown")
+    lines = postroad("trace", first, api=network.processes["alpha"].api).lines
+    assert lines[0] == "died: it did not reach its queue in time"
+    assert [line.split()[0] for line in lines[3:6]] == [*ADDRESSES]
+    network.start("beta")
 
 
 def test_commands_show_why_a_message_waits(network: Network) -> None:

@@ -169,7 +169,7 @@ def test_a_message_that_was_received_is_known_for_a_while(server: ServerProcess)
     run(server, "queue", "purge", f"{ORDERS};journal")
     found = run(server, "trace", received["id"], "--json")
     assert found.code == 0
-    assert [(each["kind"], each["sentence"]) for each in found.objects] == [
+    assert [(each["kind"], each["sentence"]) for each in found.objects[0]["findings"]] == [
         ("left", rf"left {ORDERS}: it was received"),
         ("left", rf"left {ORDERS};journal: it was purged from its queue"),
     ]

@@ -130,7 +130,9 @@ def test_a_peer_that_is_down_and_comes_back(scene: Scene) -> None:
     assert measured["outgoing_failures_total"] >= 1
     assert measured["queue_oldest_message_age_seconds"] > 0
 
-    (sent, waits) = scene.run("trace", identifier, "--json").objects
+    (found,) = scene.run("trace", identifier, "--json").objects
+    assert (found["state"], [hop["name"] for hop in found["hops"]]) == ("waiting", ["alpha", HOSTS["late"]])
+    (sent, waits) = found["findings"]
     assert (sent["kind"], waits["kind"], waits["queue"]) == ("sent", "outgoing", queue)
     assert waits["why"].startswith(refused)
 
@@ -206,7 +208,7 @@ def test_the_story_of_a_message_as_both_ends_tell_it(scene: Scene) -> None:
     )
     (identifier,) = run.lines
     until(lambda: {"acknowledgment", "journal"} <= set(scene.kinds(identifier)))
-    sent, *rest = scene.run("trace", identifier, "--json").objects
+    sent, *rest = scene.run("trace", identifier, "--json").objects[0]["findings"]
     assert sent["sentence"] == f"sent by alpha, this queue manager: 'hello', recoverable, to {direct('beta', 'told')}"
     assert {each["kind"]: each["queue"] for each in rest} == {
         "acknowledgment": r"private$\acks",
@@ -216,10 +218,12 @@ def test_the_story_of_a_message_as_both_ends_tell_it(scene: Scene) -> None:
 
     scene.managers["beta"].queue(r"private$\told").receive(timeout=PATIENCE_S)
     until(lambda: len(scene.kinds(identifier)) == 4)
-    assert scene.run("trace", identifier, "--json").objects[-1]["class_name"] == "ack-receive"
+    (found,) = scene.run("trace", identifier, "--json").objects
+    assert (found["state"], found["findings"][-1]["class_name"]) == ("received", "ack-receive")
     lines = scene.run("trace", identifier).lines
+    assert lines[:2] == ["received", ""]
     assert any(line.endswith(f"acknowledged by {beta}: it was received") for line in lines)
-    times = [line.split()[0] for line in lines if line[0] != " "]
+    times = [line.split()[0] for line in lines if line[:2] == "20"]
     assert times == sorted(times)
     until(lambda: scene.kinds(identifier, at="beta") == ["sent", "passed", "journal"])
 
@@ -229,7 +233,9 @@ def test_the_story_of_a_message_that_died(scene: Scene) -> None:
         *("send", direct(NOBODY, "late"), "--body", "x", "--recoverable", "--dead-letter", "--ttrq", "1")
     ).lines
     until(lambda: scene.kinds(identifier)[-1:] == ["dead-letter"])
-    dead = scene.run("trace", identifier, "--json").objects[-1]
+    (found,) = scene.run("trace", identifier, "--json").objects
+    assert (found["state"], found["reason"]) == ("died", "nack-reach-queue-timeout")
+    dead = found["findings"][-1]
     assert (dead["queue"], dead["class_name"]) == (";deadletter", "nack-reach-queue-timeout")
     assert dead["sentence"] == "died: it did not reach its queue in time; a copy is in ;deadletter"
     (shown,) = scene.run("peek", ";deadletter", "--lookup", str(dead["lookup_id"]), "--json").objects

@@ -36,7 +36,7 @@ from postroad.values.plain import key_of
 from postroad.values.resending import Resent
 from postroad.values.resolution import Resolution
 from postroad.values.routes import Route, Table
-from postroad.values.trace import Finding, Trace
+from postroad.values.trace import Finding, Trace, TraceHop
 from postroad.version import __version__
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     KeysInfo: "Keys",
     Finding: "Finding",
     Trace: "Trace",
+    TraceHop: "TraceHop",
     Resent: "ResentMessage",
     Resolution: "Resolution",
     Route: "Route",

@@ -14,6 +14,7 @@ from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import NEVER, Key, Record
 from postroad.transfer.outgoing import tell_outcome
+from postroad.values.trace import TraceState
 from postroad.wire.ordering import FinalAck
 from postroad.wire.view import MessageView
 
@@ -100,6 +101,8 @@ class AwaitingFinalAcks:
     def settle(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
         """It is known what became of the message, wherever it waits."""
         self._core.delivery.discard(queue, record)
+        state = TraceState.RECEIVED if ack.positive else TraceState.DIED
+        self._core.departures.delivered(queue, (record,), state, reason=ack.final_class)
         self._core.delivery.try_after(record.packet, self._tell, record, ack, now)
 
     def _tell(self, record: Record, ack: FinalAck, now: float) -> None:

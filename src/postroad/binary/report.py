@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from postroad.binary.sender import Flight, flight_of
 from postroad.binary.session import Session
 from postroad.deadlines import earliest
-from postroad.queues.carriers import CarrierReport
+from postroad.queues.carriers import NOBODY_KNOWN, CarrierReport, Progress
 from postroad.queues.queue import PositionState, Queue
 from postroad.values.info import SessionInfo
 from postroad.values.spans import span
@@ -86,7 +86,7 @@ class SendingFacts:
         again = "" if self.next_resend_s is None else f"; sent again in {span(self.next_resend_s)}"
         place = "the next hop" if self.host is None else self.host
         since = span(self.ordered_s or 0.0)
-        return f"arrived at {place}, waiting for the destination's order acknowledgment for {since}{again}"
+        return f"handed over to {place}, waiting for the destination's order acknowledgment for {since}{again}"
 
     def _leaving(self) -> str:
         return "nothing is left to send: held by a reader, or about to leave the queue"
@@ -106,14 +106,16 @@ def report(service: BinaryService, queue: Queue, oldest_s: float | None, now: fl
     )
 
 
-def progress(service: BinaryService, queue: Queue, lookup_id: int, now: float) -> str | None:
+def progress(service: BinaryService, queue: Queue, lookup_id: int, now: float) -> Progress | None:
     flight = _flights(service, queue).get(lookup_id)
     if flight is None:
         return None
     since = span(max(0.0, now - flight.sent_at))
     if flight.session_acked:
-        return f"sent {since} ago; the next hop has it, the destination has not put it in order"
-    return f"sent {since} ago; the next hop has not acknowledged it"
+        sessions = [each.session for each in service.peers_of(queue) if each.session is not None]
+        hop = service.next_hop(sessions[0]) if sessions else NOBODY_KNOWN
+        return Progress(f"sent {since} ago; the next hop has it, the destination has not put it in order", hop)
+    return Progress(f"sent {since} ago; the next hop has not acknowledged it")
 
 
 def _with_flights(service: BinaryService, queue: Queue, oldest_s: float | None, now: float) -> SendingFacts:

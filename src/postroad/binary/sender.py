@@ -17,12 +17,14 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines
 from postroad.names import FormatName
+from postroad.queues.carriers import NextHop
 from postroad.queues.collection import leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.store.interface import Record
 from postroad.transfer import outgoing as transfer
+from postroad.values.trace import TraceState
 from postroad.wire.fields import is_recoverable, is_traced, is_transactional, message_id_of, wants_copy
 from postroad.wire.local_part import without_local_part
 from postroad.wire.ordering import FinalAck, OrderAck
@@ -229,7 +231,7 @@ class Sender:
         if newest is not None and sequence.resend_at is None:
             self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
 
-    def acknowledged(self, tokens: Iterable[object], now: float) -> None:
+    def acknowledged(self, tokens: Iterable[object], now: float, hop: NextHop) -> None:
         """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
         its source keeps a copy if it asked to."""
         delivered: dict[Queue, list[Record]] = {}
@@ -246,7 +248,7 @@ class Sender:
                     records = delivered[queue] = []
                 records.append(record)
         for queue, records in delivered.items():
-            transfer.leave_all(self.core, queue, records, now)
+            transfer.leave_all(self.core, queue, records, now, hop)
         for queue, flights in settled.items():
             self.core.delivery.try_after(flights[0].record.packet, self._settle, queue, flights)
 
@@ -273,7 +275,7 @@ class Sender:
             self._forget_sent(message_id)
         if leaving:
             self.core.delivery.discard_all(queue, leaving)
-            self.core.departures.delivered(queue, leaving)
+            self.core.departures.delivered(queue, leaving, TraceState.ARRIVED)
 
     def _forget_sent(self, message_id: int) -> Flight | None:
         """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""

@@ -23,7 +23,7 @@ from postroad.deadlines import Deadlines, earliest
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.direct import Protocol as Transport
-from postroad.queues.carriers import CarrierReport
+from postroad.queues.carriers import CarrierReport, NextHop, Progress
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
 from postroad.queues.queue import Queue
@@ -141,8 +141,11 @@ class BinaryService:
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return report(self, queue, oldest_s, now)
 
-    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
         return progress(self, queue, lookup_id, now)
+
+    def next_hop(self, session: Session) -> NextHop:
+        return NextHop(None if session.peer == NULL_GUID else session.peer, self.addresses[session])
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
         seen_s = self.receiver.history.seen_at(identifier)
@@ -414,7 +417,7 @@ class BinaryService:
                         self.receiver.take(session, event, self.addresses[session], now, opened.get(place))
                         stored = event.number or stored
                     case Acknowledged():
-                        self.sender.acknowledged(event.tokens, now)
+                        self.sender.acknowledged(event.tokens, now, self.next_hop(session))
                     case Opened():
                         self._opened(session, now)
                     case Closed():

@@ -76,7 +76,7 @@ COMMANDS = {
     "trace": Source(
         "trace",
         "trace",
-        "Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.",
+        "Show where a message went, and what is known of it at each queue manager.",
     ),
     "ping": Source(
         "ping", "ping", "Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects."

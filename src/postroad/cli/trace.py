@@ -8,7 +8,7 @@ import typer
 
 from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail, report
-from postroad.cli.output import print_json, print_line
+from postroad.cli.output import print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from postroad.values.trace import Trace
@@ -20,18 +20,25 @@ def trace(
         str, typer.Argument(metavar="MESSAGE-ID", help=r"{guid}\n, as `send` prints it; the braces are optional.")
     ],
 ) -> None:
-    """Show where a message went: the queues that contain it, its copies, its acknowledgments and its reports.
+    """Show where a message went, and what is known of it at each queue manager.
 
-    Exit code 1 if nothing is found. With --json, each finding is one object.
+    A state is waiting, handed over, arrived, received, died or unknown. Exit code 1 if nothing is found.
     """
+    from postroad.values.trace import reason_words
+
     with context.connect() as manager:
         found = manager.trace(message_id)
     if not found.findings:
         fail(f"nothing was found about {found.id}{_extent(found)}", ExitCode.FAILED)
+    if context.as_json:
+        print_json(found)
+        return
+    print_line(found.state if found.reason is None else f"{found.state}: {reason_words(found.reason)}")
+    print_line("")
+    rows = [(hop.name, hop.state, hop.at and _time(hop.at), hop.sentence) for hop in found.hops]
+    print_table(["queue manager", "state", "time", "what is known"], rows)
+    print_line("")
     for finding in found.findings:
-        if context.as_json:
-            print_json(finding)
-            continue
         print_line(f"{_time(finding.at)}  {finding.sentence}")
         if finding.why is not None:
             print_line(f"{'':25} {finding.why}")

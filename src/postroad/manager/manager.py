@@ -187,6 +187,10 @@ class Manager(Reads, Rescue, AccessLists):
         except NoRoute:
             return None
 
+    def _manager_name(self, identifier: UUID) -> str | None:
+        entry = self.router.directory.manager(identifier)
+        return None if entry is None else entry.computer_name
+
     def _public_keys(self, identifier: UUID) -> bytes:
         entry = self.router.directory.manager(identifier)
         return b"" if entry is None else entry.public_encryption_keys
@@ -240,7 +244,7 @@ class Manager(Reads, Rescue, AccessLists):
 
     async def trace(self, message_id: str) -> Trace:
         """Where a message went, as far as this manager knows; other tasks run between two pages of messages."""
-        search = Search(self.outlook(), message_id)
+        search = Search(self.outlook(), message_id, self._manager_name)
         for _ in search.pages():
             await asyncio.sleep(0)
         return search.trace()

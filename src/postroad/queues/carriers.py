@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import UUID
 
 from postroad.names import FormatName
 from postroad.store.interface import Record
@@ -16,6 +17,16 @@ from postroad.wire.view import MessageView
 if TYPE_CHECKING:
     from postroad.queues.queue import Queue
     from postroad.values.info import SessionInfo
+
+
+class NextHop(NamedTuple):
+    """Who has taken a message: its GUID where it is known, and its address."""
+
+    manager: UUID | None = None
+    address: str | None = None
+
+
+NOBODY_KNOWN = NextHop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,13 @@ class CarrierReport:
     next_retry_s: float | None = None
     next_resend_s: float | None = None
     resend_interval_s: float | None = None
+
+
+class Progress(NamedTuple):
+    """How far a message has got that is still in its outgoing queue, in words, and who has it already."""
+
+    words: str
+    taken_by: NextHop | None = None
 
 
 class Carrier(Protocol):
@@ -76,8 +94,8 @@ class Carrier(Protocol):
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         """How far the messages of an outgoing queue have got; the oldest of them came `oldest_s` seconds ago."""
 
-    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
-        """How far one message of an outgoing queue has got, in words; None for one that was not sent."""
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
+        """How far one message of an outgoing queue has got; None for one that was not sent."""
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
         """When a message of this id came in, in seconds, and how; None where that is not known."""

@@ -6,8 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from postroad.queues.carriers import NOBODY_KNOWN, NextHop
+from postroad.queues.collection import DEADLETTER, DEADXACT
+from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import Record
+from postroad.values.trace import TraceState
+from postroad.wire.constants import MessageClass
 from postroad.wire.fields import MESSAGE_ID, SOURCE
 
 KEPT = 20_000  # messages
@@ -17,11 +22,16 @@ _ORDINAL = MESSAGE_ID.stop - MESSAGE_ID.start
 
 
 class Departure(NamedTuple):
-    """When a message left which queue; `reason` is its message class, None if the next hop has taken it."""
+    """When messages left which queue, and what that says of them; None if nothing. `reason` is a message class.
+
+    With a `hop`, messages left for another manager, and the state is what is known of them there.
+    """
 
     at_s: float
     queue: str
-    reason: int | None
+    state: TraceState | None
+    reason: int | None = None
+    hop: NextHop | None = None
 
 
 class Departures:
@@ -32,13 +42,24 @@ class Departures:
         self._groups: deque[tuple[Departure, list[bytes]]] = deque()
         self._count = 0
 
-    def delivered(self, queue: Queue, records: Sequence[Record]) -> None:
-        """The next hop has taken them."""
-        self._note(Departure(self.now, queue.name, None), [record.packet[_BOTH] for record in records])
+    def delivered(
+        self,
+        queue: Queue,
+        records: Sequence[Record],
+        state: TraceState = TraceState.HANDED_OVER,
+        hop: NextHop = NOBODY_KNOWN,
+        reason: int | None = None,
+    ) -> None:
+        """They left for another manager, and this much is known of them there."""
+        self._note(Departure(self.now, queue.name, state, reason, hop), [record.packet[_BOTH] for record in records])
 
     def removed(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
         """Messages were received, or have left for another reason."""
-        self._note(Departure(now, queue.name, reason), [record.packet[_BOTH] for record in records])
+        if dead := [record.packet[_BOTH] for record in records if record.reason]:  # dead letters, in whatever queue
+            self._note(Departure(now, queue.name, TraceState.DIED, reason), dead)
+        if len(dead) < len(records):
+            left = [record.packet[_BOTH] for record in records if not record.reason]
+            self._note(Departure(now, queue.name, _state(queue, reason), reason), left)
 
     def find(self, identifier: bytes) -> list[Departure]:
         """What is known of a message, by the bytes of its id: the source and the ordinal."""
@@ -54,3 +75,13 @@ class Departures:
         self._count += len(ids)
         while self._count > KEPT:
             self._count -= len(self._groups.popleft()[1])
+
+
+def _state(queue: Queue, reason: int) -> TraceState | None:
+    """What became of a message that has left this queue. Journals and dead-letter queues hold copies."""
+    kind = queue.properties.queue_type
+    if kind is QueueType.JOURNAL:
+        return TraceState.RECEIVED
+    if kind is QueueType.SYSTEM:
+        return TraceState.DIED if queue.properties.path in (DEADLETTER, DEADXACT) else None
+    return TraceState.RECEIVED if reason == MessageClass.ACK_RECEIVE else TraceState.DIED

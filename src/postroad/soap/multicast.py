@@ -18,7 +18,7 @@ from postroad.pgm.receiver import OutgoingNak, Receiver
 from postroad.pgm.session import Apdu, ReceiverCounts, Session
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Outgoing, Source
-from postroad.queues.carriers import CarrierReport
+from postroad.queues.carriers import CarrierReport, Progress
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
 from postroad.queues.queue import PositionState, Queue
@@ -158,8 +158,8 @@ class MulticastService:
 
     traffic = (0, 0)
 
-    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
-        return "on its way" if queue.positions.get(lookup_id) is PositionState.LOCKED else None
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
+        return Progress("on its way") if queue.positions.get(lookup_id) is PositionState.LOCKED else None
 
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         in_flight = sum(state is PositionState.LOCKED for state in queue.positions.values())

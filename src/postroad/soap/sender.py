@@ -22,6 +22,7 @@ from postroad.soap.streams import OutgoingStream
 from postroad.soap.texts import parse_ordinal
 from postroad.store.interface import NEVER, Record
 from postroad.transfer import outgoing
+from postroad.values.trace import TraceState
 from postroad.wire.constants import MessageClass
 from postroad.wire.fields import arrived_by_http, is_transactional, wants_positive_copy
 from postroad.wire.transaction_header import TxSequenceId
@@ -408,7 +409,7 @@ class Sender:
             flight.record = record._replace(reason=int(ORDERED), expires_s=NEVER)
             self.core.tick.replace(flight.record)
         else:
-            self._settle(flight, True, now)
+            self._settle(flight, True, now, state=TraceState.ARRIVED)
 
     def take_final_receipt(
         self, receipt: StreamReceipt, outcome: CommitmentReceipt, reason: int, address: str, now: float
@@ -436,14 +437,21 @@ class Sender:
         self._settle(flight, outcome.decision is Decision.POSITIVE, now, reason)
         return Taken.DONE
 
-    def _settle(self, flight: Flight, positive: bool, now: float, reason: int = 0) -> None:
+    def _settle(
+        self,
+        flight: Flight,
+        positive: bool,
+        now: float,
+        reason: int = 0,
+        state: TraceState = TraceState.RECEIVED,
+    ) -> None:
         """What became of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
         if flight.queue.positions.get(flight.record.lookup_id) is PositionState.DELETED:
             return
         packet = flight.record.packet
         self.core.delivery.discard(flight.queue, flight.record)
-        if positive:
-            self.core.departures.delivered(flight.queue, (flight.record,))
+        state = state if positive else TraceState.DIED
+        self.core.departures.delivered(flight.queue, (flight.record,), state, reason=reason or None)
         tell = partial(outgoing.tell_outcome, positive=positive)
         self.core.delivery.try_after(packet, tell, self.core, packet, reason, now)
         self._end_stream(flight)

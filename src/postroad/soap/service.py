@@ -15,7 +15,7 @@ from postroad.names import DirectName, FormatName, parse_format_name
 from postroad.names.direct import Protocol as Scheme
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, plain_address
-from postroad.queues.carriers import CarrierReport
+from postroad.queues.carriers import CarrierReport, Progress
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent
 from postroad.queues.queue import PositionState, Queue
@@ -138,8 +138,8 @@ class SoapService:
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return report(self, queue, now)
 
-    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
-        return "on its way" if queue.positions.get(lookup_id) is PositionState.LOCKED else None
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
+        return Progress("on its way") if queue.positions.get(lookup_id) is PositionState.LOCKED else None
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
         return None  # the ids of messages are known together with who brought them

@@ -5,23 +5,38 @@ Only reads, a page of messages a step, so that whoever drives it can serve other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 from uuid import UUID
 
 from postroad.describe.message import delivery_word, destination_text
 from postroad.describe.values import rfc3339_ns
-from postroad.errors import RemoteProtocolError
+from postroad.errors import IllegalName, RemoteProtocolError
+from postroad.names import DirectName, FormatName, Protocol, parse_format_name
+from postroad.queues.carriers import NextHop
 from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
+from postroad.queues.departures import Departure
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
 from postroad.status.report import Outlook
+from postroad.status.stations import ON_THE_WAY, Evidence, Place, Stations, furthest
 from postroad.store.interface import Record
-from postroad.values.trace import Finding, FindingKind, Trace, class_words, read_message_id
+from postroad.values.trace import (
+    Finding,
+    FindingKind,
+    Trace,
+    TraceHop,
+    TraceState,
+    class_words,
+    read_message_id,
+)
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.fields import MESSAGE_ID, SOURCE
+from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck
 from postroad.wire.packets import decode_packet
+from postroad.wire.queue_names import destination_name
 from postroad.wire.report import MESSAGE_ID_TAG, TraceReport
 from postroad.wire.view import MessageView
 
@@ -40,16 +55,21 @@ _RANKS = {kind.value: rank for rank, kind in enumerate(FindingKind)}
 class Search:
     """Go through `pages`, then ask for the `trace`. IllegalIdentifier for text that is no message id."""
 
-    def __init__(self, outlook: Outlook, message_id: str) -> None:
+    def __init__(
+        self, outlook: Outlook, message_id: str, name_of: Callable[[UUID], str | None] = lambda manager: None
+    ) -> None:
+        """`name_of` is what the directory calls a manager."""
         self.id = read_message_id(message_id)
+        self._name_of = name_of
         self.outlook = outlook
         self.core = outlook.core
         self.looked_at = 0
         self._identifier = self.id.to_bytes()
         self._guid, self._ordinal = self._identifier[:16], self._identifier[16:]
         self._cut_off: list[str] = []
-        self._found: dict[tuple[int, int], tuple[int, Finding]] = {}  # by place; the time in ms stands beside it
+        self._found: dict[tuple[int, int], tuple[int, _Found]] = {}  # by place; the time in ms stands beside it
         self._sent: Finding | None = None
+        self._view: MessageView | None = None
 
     def pages(self) -> Iterator[int]:
         """Looks at everything, a page of messages a step: how many were looked at so far.
@@ -63,15 +83,27 @@ class Search:
             yield from self._look_everywhere()
 
     def trace(self) -> Trace:
-        found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].kind]))
-        findings = [finding for _, finding in found]
-        if not findings:
-            findings += self._left()
+        found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].finding.kind]))
+        findings = [each.finding for _, each in found]
+        departures = self.core.departures.find(self._identifier)
+        if not findings:  # a copy or an acknowledgment says more
+            findings += [_left(each) for each in departures]
         if (passed := self._passed()) is not None:
             findings.insert(0, passed)
         if self._sent is not None:
             findings.insert(0, self._sent)
-        return Trace(str(self.id), tuple(findings), self.looked_at, LOOK_LIMIT, tuple(self._cut_off))
+        hops = self._hops([each for _, each in found], departures, passed) if findings else ()
+        last = furthest(hops)
+        return Trace(
+            id=str(self.id),
+            findings=tuple(findings),
+            looked_at=self.looked_at,
+            limit_per_queue=LOOK_LIMIT,
+            cut_off=tuple(self._cut_off),
+            state=TraceState.UNKNOWN.value if last is None else last.state,
+            reason=None if last is None else last.reason,
+            hops=hops,
+        )
 
     # Where to look
 
@@ -97,13 +129,14 @@ class Search:
         if packet[MESSAGE_ID] == self._ordinal and packet[SOURCE] == self._guid:
             view = MessageView(packet)
             self._sent = self._sent or self._origin(view)
-            finding: Finding | None = self._copy(queue, record, view)
+            self._view = self._view or view
+            found: _Found | None = self._copy(queue, record, view)
         else:
-            finding = self._reference(queue, record) if self._identifier in packet else None
-            if finding is None and _REPORT_TAG in packet:
-                finding = self._report(queue, record)
-        if finding is not None:
-            self._found[record.queue, record.lookup_id] = (record.arrived_ms, finding)
+            found = self._reference(queue, record) if self._identifier in packet else None
+            if found is None and _REPORT_TAG in packet:
+                found = self._report(queue, record)
+        if found is not None:
+            self._found[record.queue, record.lookup_id] = (record.arrived_ms, found)
 
     # What it means
 
@@ -116,17 +149,6 @@ class Search:
         at = rfc3339_ns(view.sent_time * 1_000_000_000)
         return Finding(at, FindingKind.SENT.value, sentence, manager=str(view.source_queue_manager))
 
-    def _left(self) -> Iterator[Finding]:
-        """What has left this manager is known for a while. A copy or an acknowledgment says more."""
-        for departure in self.core.departures.find(self._identifier):
-            if departure.reason is None:
-                sentence = f"delivered: the next hop on the way to {departure.queue} has taken it"
-            else:
-                sentence = f"left {departure.queue.removeprefix('system$')}: {class_words(departure.reason)}"
-            at = rfc3339_ns(int(departure.at_s * 1000) * 1_000_000)
-            name = None if departure.reason is None else class_name(departure.reason)
-            yield Finding(at, FindingKind.LEFT.value, sentence, queue=departure.queue, class_name=name)
-
     def _passed(self) -> Finding | None:
         """Of messages that are not transactional it is known for a while that they came, wherever they are now."""
         for carrier in self.core.queues.carriers:
@@ -134,35 +156,71 @@ class Search:
                 return Finding(rfc3339_ns(seen[0] * 1_000_000_000), FindingKind.PASSED.value, seen[1])
         return None
 
-    def _copy(self, queue: Queue, record: Record, view: MessageView) -> Finding:
+    def _copy(self, queue: Queue, record: Record, view: MessageView) -> _Found:
         path, queue_type = queue.properties.path, queue.properties.queue_type
         if queue_type is QueueType.OUTGOING:
-            why = self.outlook.outgoing(queue).why
-            return _finding(FindingKind.OUTGOING, self._outgoing(queue, record), queue, record, why=why)
+            return self._outgoing(queue, record)
         if queue_type is QueueType.JOURNAL:
             owner = queue.name.rpartition(";")[0]
-            return _finding(FindingKind.JOURNAL, f"received from {owner}: a copy is in its journal", queue, record)
+            sentence = f"received from {owner}: a copy is in its journal"
+            return _found(FindingKind.JOURNAL, sentence, queue, record, here=TraceState.RECEIVED)
         if path == JOURNAL:
-            return _finding(FindingKind.JOURNAL, "delivered: a copy is in the manager's journal", queue, record)
+            return self._journaled(queue, record, view)
         if record.reason or path in (DEADLETTER, DEADXACT):
-            reason = record.reason or view.message_class
-            sentence = f"died: {class_words(reason)}; a copy is in {_shown(queue)}"
-            return _finding(FindingKind.DEAD_LETTER, sentence, queue, record, reason)
+            return self._dead(queue, record, view, record.reason or view.message_class)
         if path == AWAITING_FINAL_ACK:
             sentence = "put in order at its destination; whether it was received is not known yet"
-            return _finding(FindingKind.AWAITING_FINAL_ACK, sentence, queue, record)
+            state = TraceState.ARRIVED
+            return _found(FindingKind.AWAITING_FINAL_ACK, sentence, queue, record, there=state)
         sentence = f"in {queue.name}, {_STATES[queue.state(record.lookup_id)]}"
-        return _finding(FindingKind.QUEUED, sentence, queue, record)
+        name = self._name(view)
+        here = TraceState.ARRIVED if name is None or self._is_here(name) else TraceState.WAITING
+        return _found(FindingKind.QUEUED, sentence, queue, record, here=here)
 
-    def _outgoing(self, queue: Queue, record: Record) -> str:
+    def _outgoing(self, queue: Queue, record: Record) -> _Found:
         place = f"in the outgoing queue to {queue.name}"
         if queue.positions.get(record.lookup_id) is PositionState.DELETED:
-            return f"{place}, {_STATES[PositionState.DELETED]}"
-        carrier = queue.carrier
-        progress = None if carrier is None else carrier.progress(queue, record.lookup_id, self.outlook.now)
-        return f"{place}, {progress or 'not sent'}"
+            sentence, hop = f"{place}, {_STATES[PositionState.DELETED]}", None
+        else:
+            carrier = queue.carrier
+            progress = None if carrier is None else carrier.progress(queue, record.lookup_id, self.outlook.now)
+            sentence, hop = f"{place}, {'not sent' if progress is None else progress.words}", None
+            hop = None if progress is None else progress.taken_by
+        arrived = TraceState.ARRIVED if record.reason else None  # the far end has put it in order
+        here = TraceState.WAITING if hop is None and arrived is None else TraceState.HANDED_OVER
+        why = self.outlook.outgoing(queue).why
+        return _found(
+            FindingKind.OUTGOING, sentence, queue, record, here=here, there=arrived, why=why, name=queue.name, hop=hop
+        )
 
-    def _reference(self, queue: Queue, record: Record) -> Finding | None:
+    def _journaled(self, queue: Queue, record: Record, view: MessageView) -> _Found:
+        """The manager's journal: [MS-MQQB] 3.1.5.5.4 and 3.1.5.7, [MC-MQSRM] 3.1.5.2.1.2."""
+        kept = "a copy is in the manager's journal"
+        name = self._name(view)
+        if name is None or not self._is_here(name):
+            if not view.transactional:
+                sentence = f"handed over to the next hop: {kept}"
+                return _found(FindingKind.JOURNAL, sentence, queue, record, here=TraceState.HANDED_OVER)
+            by_http = isinstance(name, DirectName) and name.protocol in (Protocol.HTTP, Protocol.HTTPS)
+            state = TraceState.ARRIVED if by_http else TraceState.RECEIVED
+            return _found(FindingKind.JOURNAL, f"{state.value} at its destination: {kept}", queue, record, there=state)
+        state = TraceState.RECEIVED if view.transactional else TraceState.ARRIVED
+        sentence = f"{'received' if view.transactional else 'reached its queue'}: {kept}"
+        return _found(FindingKind.JOURNAL, sentence, queue, record, here=state)
+
+    def _dead(self, queue: Queue, record: Record, view: MessageView, reason: int) -> _Found:
+        sentence = f"died: {class_words(reason)}; a copy is in {_shown(queue)}"
+        name = self._name(view)
+        was_refused = (
+            name is not None
+            and not self._is_here(name)
+            and self.id.guid == self.core.identifier
+            and reason not in ON_THE_WAY
+        )
+        here, there = (None, TraceState.DIED) if was_refused else (TraceState.DIED, None)
+        return _found(FindingKind.DEAD_LETTER, sentence, queue, record, message_class=reason, here=here, there=there)
+
+    def _reference(self, queue: Queue, record: Record) -> _Found | None:
         """A message about it: an acknowledgment, or an answer."""
         view = MessageView(record.packet)
         message_class = view.message_class
@@ -172,11 +230,19 @@ class Search:
         manager = view.source_queue_manager
         if message_class == MessageClass.NORMAL:
             sentence = f"answered by {self._manager(manager)} with message {view.message_id}{where}"
-            return _finding(FindingKind.ANSWER, sentence, queue, record, manager=manager)
+            return _found(FindingKind.ANSWER, sentence, queue, record, manager=manager)
         sentence = f"acknowledged by {self._manager(manager)}: {class_words(message_class)}{where}"
-        return _finding(FindingKind.ACKNOWLEDGMENT, sentence, queue, record, message_class, manager)
+        return _found(
+            FindingKind.ACKNOWLEDGMENT,
+            sentence,
+            queue,
+            record,
+            message_class=message_class,
+            manager=manager,
+            said=_state_of(message_class),
+        )
 
-    def _final_ack(self, queue: Queue, record: Record) -> Finding | None:
+    def _final_ack(self, queue: Queue, record: Record) -> _Found | None:
         try:
             packet = decode_packet(record.packet)
         except RemoteProtocolError:
@@ -186,11 +252,17 @@ class Search:
         if (packet.source_guid, packet.acknowledged_message_id) != (self.id.guid, self.id.ordinal):
             return None
         sentence = f"{class_words(packet.final_class)}; the final acknowledgment is on its way to its source"
-        return _finding(
-            FindingKind.ACKNOWLEDGMENT, sentence, queue, record, packet.final_class, packet.source_queue_manager
+        return _found(
+            FindingKind.ACKNOWLEDGMENT,
+            sentence,
+            queue,
+            record,
+            message_class=packet.final_class,
+            manager=packet.source_queue_manager,
+            said=TraceState.RECEIVED if packet.positive else TraceState.DIED,
         )
 
-    def _report(self, queue: Queue, record: Record) -> Finding | None:
+    def _report(self, queue: Queue, record: Record) -> _Found | None:
         view = MessageView(record.packet)
         report = TraceReport.of(view)
         if report is None or not report.is_about(self.id.guid, self.id.ordinal):
@@ -199,22 +271,85 @@ class Search:
         hops = "1 hop" if report.hops == 1 else f"{report.hops} hops"
         did = "reported as come in" if report.next_hop is None else f"reported as sent on to {report.next_hop}"
         sentence = f"{did} by {self._manager(manager)}, after {hops}, bound for {report.target_queue or 'nowhere'}"
-        return _finding(FindingKind.REPORT, sentence, queue, record, MessageClass.REPORT, manager)
+        return _found(
+            FindingKind.REPORT,
+            sentence,
+            queue,
+            record,
+            message_class=MessageClass.REPORT,
+            manager=manager,
+            said=TraceState.WAITING if report.next_hop is None else TraceState.UNKNOWN,
+            name=report.target_queue,
+        )
+
+    # The managers on its way
+
+    def _hops(
+        self, found: Sequence[_Found], departures: Sequence[Departure], passed: Finding | None
+    ) -> tuple[TraceHop, ...]:
+        stations = Stations(self.core.identifier, self.id.guid, self._called)
+        elsewhere = [each for each in departures if each.hop is not None]
+        names = [each.name for each in found if each.name] + [each.queue for each in departures]
+        name = self._name(self._view) if self._view is not None else next(filter(None, map(_read_name, names)), None)
+        if name is not None:
+            manager = self.core.delivery.manager_of(name)
+            stations.bound_for(name, None if manager == NULL_GUID else manager, here=self._is_here(name))
+        for hop in (*[each.hop for each in found], *[each.hop for each in elsewhere]):
+            if hop is not None:
+                stations.handed_to(hop)
+        if passed is not None:
+            stations.add(Evidence(Place.HERE, TraceState.UNKNOWN, passed.sentence, passed.at))
+        for departure in departures:
+            stations.add(*_proof(departure))
+        for each in found:
+            stations.add(*each.evidence)
+        return stations.hops()
+
+    def _called(self, manager: UUID) -> str | None:
+        return self.core.name if manager == self.core.identifier else self._name_of(manager)
+
+    def _name(self, view: MessageView) -> FormatName | None:
+        try:
+            return destination_name(view)
+        except IllegalName:
+            return None
+
+    def _is_here(self, name: FormatName) -> bool:
+        """Whether its queue is here. What came from another manager by a direct name was led here by it."""
+        return self.core.queues.is_local(name) or (
+            isinstance(name, DirectName) and self.id.guid != self.core.identifier
+        )
 
     def _manager(self, identifier: UUID) -> str:
         return f"{self.core.name}, this queue manager" if identifier == self.core.identifier else str(identifier)
 
 
-def _finding(
+class _Found(NamedTuple):
+    """A finding, and what it proves. `name` is the message's destination, `hop` who has taken it."""
+
+    finding: Finding
+    evidence: tuple[Evidence, ...] = ()
+    name: str | None = None
+    hop: NextHop | None = None
+
+
+def _found(
     kind: FindingKind,
     sentence: str,
     queue: Queue,
     record: Record,
+    *,
     message_class: int | None = None,
     manager: UUID | None = None,
     why: str | None = None,
-) -> Finding:
-    return Finding(
+    here: TraceState | None = None,
+    there: TraceState | None = None,
+    said: TraceState | None = None,
+    name: str | None = None,
+    hop: NextHop | None = None,
+) -> _Found:
+    """`here` is what it proves of this manager, `there` of the destination, `said` of the manager that said it."""
+    finding = Finding(
         at=rfc3339_ns(record.arrived_ms * 1_000_000),
         kind=kind.value,
         sentence=sentence,
@@ -224,6 +359,62 @@ def _finding(
         manager=None if manager is None else str(manager),
         why=why,
     )
+    proven = {Place.HERE: here or (there and TraceState.HANDED_OVER), Place.DESTINATION: there, manager: said}
+    evidence = tuple(
+        Evidence(where, state, sentence, finding.at, message_class if state is TraceState.DIED else None)
+        for where, state in proven.items()
+        if where is not None and state is not None
+    )
+    return _Found(finding, evidence, name, hop)
+
+
+def _left(departure: Departure) -> Finding:
+    """What has left this manager is known for a while."""
+    queue, reason = departure.queue.removeprefix("system$"), departure.reason
+    if departure.hop is None:
+        sentence = f"left {queue}: {class_words(reason or 0)}"
+    elif departure.state is TraceState.HANDED_OVER:
+        sentence = f"handed over to {departure.hop.address or 'the next hop'}, on the way to {queue}"
+    elif reason is None:
+        sentence = f"arrived at its destination {queue}"
+    else:
+        sentence = f"its destination says: {class_words(reason)}"
+    name = None if reason is None else class_name(reason)
+    return Finding(_second(departure), FindingKind.LEFT.value, sentence, queue=departure.queue, class_name=name)
+
+
+def _proof(departure: Departure) -> Iterator[Evidence]:
+    state, at = departure.state, _second(departure)
+    if state is None:
+        return
+    sentence = _left(departure).sentence
+    reason = departure.reason if state is TraceState.DIED else None
+    if departure.hop is None:
+        yield Evidence(Place.HERE, state, sentence, at, reason)
+        return
+    yield Evidence(Place.HERE, TraceState.HANDED_OVER, sentence, at)
+    if state is TraceState.HANDED_OVER:
+        yield Evidence(Place.NEXT, TraceState.UNKNOWN, "has taken it; what became of it there is not known here", at)
+    else:
+        yield Evidence(Place.DESTINATION, state, sentence, at, reason)
+
+
+def _second(departure: Departure) -> str | None:
+    return rfc3339_ns(int(departure.at_s * 1000) * 1_000_000)
+
+
+def _state_of(message_class: int) -> TraceState:
+    """What an administration acknowledgment says of the message."""
+    if message_class == MessageClass.ACK_REACH_QUEUE:
+        return TraceState.ARRIVED
+    return TraceState.RECEIVED if message_class == MessageClass.ACK_RECEIVE else TraceState.DIED
+
+
+def _read_name(text: str) -> FormatName | None:
+    try:
+        return parse_format_name(text)
+    except IllegalName:
+        return None
 
 
 def _shown(queue: Queue) -> str:

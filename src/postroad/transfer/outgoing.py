@@ -12,6 +12,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from postroad.errors import Status
+from postroad.queues.carriers import NOBODY_KNOWN, NextHop
 from postroad.queues.collection import JOURNAL, QueueCollection
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus, OutgoingEvent
@@ -111,25 +112,29 @@ def is_losing(queue: Queue, before: int) -> bool:
     return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
 
 
-def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float) -> None:
+def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float, hop: NextHop = NOBODY_KNOWN) -> None:
     """The next hop has the message: it is done with here, but for the copy that its source may have asked for."""
     packet = flight.record.packet
     core.delivery.discard(flight.queue, flight.record)
-    core.departures.delivered(flight.queue, (flight.record,))
+    core.departures.delivered(flight.queue, (flight.record,), hop=hop)
     if copy and core.delivery.journals_at_source(MessageView(packet)):
         core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
 
 
-def leave_all(core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float) -> None:
+def leave_all(
+    core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float, hop: NextHop = NOBODY_KNOWN
+) -> None:
     """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
     leaving = held(queue, records)
     if copied := [record for record in leaving if wants_positive_copy(record.packet)]:
         for record in copied:
-            core.delivery.try_after(record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now))
+            core.delivery.try_after(
+                record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now, hop=hop)
+            )
         leaving = [record for record in leaving if not wants_positive_copy(record.packet)]
     if leaving:
         core.delivery.try_after(leaving[0].packet, core.delivery.discard_all, queue, leaving)
-        core.departures.delivered(queue, leaving)
+        core.departures.delivered(queue, leaving, hop=hop)
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:

@@ -51,6 +51,33 @@ class FindingKind(Enum):
     ANSWER = "answer"
 
 
+class TraceState(Enum):
+    """What is known of a message at one manager, or at all."""
+
+    WAITING = "waiting"  # it is still there, on its way to another manager
+    HANDED_OVER = "handed over"  # the next manager has it, which may still refuse or lose it
+    ARRIVED = "arrived"  # it is in its queue, or was
+    RECEIVED = "received"
+    DIED = "died"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHop:
+    """A manager that the message was at or is bound for, and what is known of it there, as one TraceState.
+
+    `reason` is the class of the message that says why it died; `address` is known of a manager that was called.
+    """
+
+    name: str
+    state: str
+    sentence: str
+    at: str | None = None
+    reason: str | None = None
+    manager: str | None = None
+    address: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One fact about a message: what, where, and since when. Times are RFC 3339 and of this manager's clock, except
@@ -72,20 +99,30 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All findings, in order of time. The queues in `cut_off` have more messages than `limit_per_queue`, and only
-    their first and last messages were searched."""
+    """All findings, in order of time, and the managers from the source on. `state` is that of the last manager where
+    one is known. The queues in `cut_off` have more messages than `limit_per_queue`, and only their first and last
+    messages were searched."""
 
     id: str
     findings: tuple[Finding, ...] = field(metadata=listed(Finding))
     looked_at: int
     limit_per_queue: int
     cut_off: tuple[str, ...]
+    state: str = TraceState.UNKNOWN.value
+    reason: str | None = None  # why it died
+    hops: tuple[TraceHop, ...] = field(default=(), metadata=listed(TraceHop))
 
 
 def class_words(message_class: int) -> str:
     """`it was received`; only the name of a class without a text."""
     words = _CLASS_WORDS.get(message_class)
     return f"class {class_name(message_class)}" if words is None else f"it {words}"
+
+
+def reason_words(name: str) -> str:
+    """The same of a class by its name."""
+    known = MessageClass.__members__.get(name.upper().replace("-", "_"))
+    return name if known is None else class_words(known)
 
 
 def read_message_id(text: str) -> MessageId:

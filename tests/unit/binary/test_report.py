@@ -169,7 +169,7 @@ def test_transactional_messages_wait_for_their_order(network: Network, alpha: St
     network.wait(2)
     info = shown(alpha, there)
     assert info.why == (
-        "arrived at 10.0.0.9, waiting for the destination's order acknowledgment for 2.0 s; sent again in 28 s"
+        "handed over to 10.0.0.9, waiting for the destination's order acknowledgment for 2.0 s; sent again in 28 s"
     )
     assert (figures(info), info.next_resend_s, info.resend_interval_s) == ((0, 0, 2, 2), 28.0, 30)
     network.wait(STUCK_S)

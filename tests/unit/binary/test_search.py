@@ -9,6 +9,7 @@ import pytest
 from postroad.errors import IllegalIdentifier
 from postroad.message import Message
 from postroad.names import MessageId
+from postroad.queues.carriers import Watcher
 from postroad.queues.queue import PositionState
 from postroad.status import search
 from postroad.status.report import Outlook
@@ -240,3 +241,126 @@ def test_an_id_may_be_written_without_braces(alpha: Station) -> None:
     assert kinds(alpha, f"{alpha.identifier}\\{ordinal}") == ["sent", "queued"]
     with pytest.raises(IllegalIdentifier):
         trace(alpha, "hello")
+
+
+# The managers on its way, and what is known of it at each
+
+
+def states(station: Station, message_id: str) -> list[tuple[str, str]]:
+    found = trace(station, message_id)
+    known = [hop.state for hop in found.hops if hop.state != "unknown"]
+    assert found.state == (known[-1] if known else "unknown")
+    return [(hop.name, hop.state) for hop in found.hops]
+
+
+def test_a_local_message_arrives_and_is_received_or_dies(network: Network, alpha: Station) -> None:
+    alpha.core.watch(Watcher(removed=alpha.core.departures.removed))
+    (ordinal,) = alpha.send(ORDERS, "a")
+    assert states(alpha, name(alpha, ordinal)) == [("alpha", "arrived")]
+    alpha.receive(ORDERS)
+    assert states(alpha, name(alpha, ordinal)) == [("alpha", "received")]
+    (ordinal,) = alpha.send(ORDERS, Message(b"", dead_letter=True, time_to_be_received=2))
+    network.wait(5)
+    assert states(alpha, name(alpha, ordinal)) == [("alpha", "died")]
+    assert trace(alpha, name(alpha, ordinal)).reason == "nack-receive-timeout"
+    alpha.receive(DEADLETTER)
+    assert states(alpha, name(alpha, ordinal)) == [("alpha", "died")]  # whoever reads a dead letter does not revive it
+
+
+def test_a_session_acknowledgment_only_says_that_the_next_manager_has_it(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    for station in (alpha, beta):
+        station.core.watch(Watcher(removed=station.core.departures.removed))
+    network.routes[alpha, gamma.identifier] = [beta]
+    gamma.stop()
+    message = Message(b"", recoverable=True, time_to_reach_queue=20)
+    (ordinal,) = alpha.send(gamma.private(ORDERS), message)
+    identifier = name(alpha, ordinal)
+    network.wait(1)
+    assert states(alpha, identifier) == [
+        ("alpha", "handed over"),
+        (beta.address, "unknown"),
+        (str(gamma.identifier), "unknown"),
+    ]
+    assert states(beta, identifier) == [
+        (str(alpha.identifier), "handed over"),
+        ("beta", "waiting"),
+        (str(gamma.identifier), "unknown"),
+    ]
+    hop = trace(alpha, identifier).hops[1]
+    assert (hop.manager, hop.address) == (str(beta.identifier), beta.address)
+    network.wait(30)
+    assert trace(alpha, identifier).state == "handed over"
+    assert states(beta, identifier) == [
+        (str(alpha.identifier), "handed over"),
+        ("beta", "died"),
+        (str(gamma.identifier), "unknown"),
+    ]
+    assert trace(beta, identifier).reason == "nack-reach-queue-timeout"
+
+
+def test_acknowledgments_say_what_became_of_it_elsewhere(
+    network: Network, alpha: Station, beta: Station, gamma: Station
+) -> None:
+    network.routes[alpha, gamma.identifier] = [beta]
+    there = gamma.private(ORDERS)
+    message = Message(b"", recoverable=True, time_to_reach_queue=20, ack="full", admin_queue=alpha.direct(ACKS))
+    (ordinal,) = alpha.send(there, message)
+    network.wait(70)
+    identifier = name(alpha, ordinal)
+    assert [state for _, state in states(alpha, identifier)] == ["handed over", "handed over", "arrived"]
+    gamma.receive(ORDERS)
+    network.wait(1)
+    assert [state for _, state in states(alpha, identifier)] == ["handed over", "handed over", "received"]
+    gamma.stop()
+    (ordinal,) = alpha.send(there, message)
+    network.wait(70)
+    identifier = name(alpha, ordinal)
+    assert [state for _, state in states(alpha, identifier)] == ["handed over", "died", "unknown"]
+    assert trace(alpha, identifier).reason == "nack-reach-queue-timeout"
+
+
+def test_a_message_that_its_destination_refuses_has_not_arrived(
+    network: Network, alpha: Station, beta: Station
+) -> None:
+    (ordinal,) = alpha.send(beta.direct(r"private$\mistyped"), Message(b"", recoverable=True))
+    network.wait(1)
+    assert states(alpha, name(alpha, ordinal)) == [("alpha", "handed over"), (beta.address, "unknown")]
+
+
+def test_an_order_acknowledgment_says_that_it_arrived(network: Network, alpha: Station, beta: Station) -> None:
+    there = beta.direct(LEDGER)
+    (kept,) = alpha.send_transactional(there, Message(b"", journal=True))
+    (plain,) = alpha.send_transactional(there, "x")
+    (refused,) = alpha.send_transactional(beta.direct(ORDERS), "x")
+    assert states(alpha, name(alpha, kept)) == [("alpha", "waiting"), (beta.address, "unknown")]
+    network.wait(5)
+    for ordinal in (kept, plain):
+        assert states(alpha, name(alpha, ordinal)) == [("alpha", "handed over"), (beta.address, "arrived")]
+    assert states(alpha, name(alpha, refused)) == [("alpha", "handed over"), (beta.address, "died")]
+    assert trace(alpha, name(alpha, refused)).reason == "nack-not-transactional-q"
+    beta.receive(LEDGER, 2)
+    network.wait(5)
+    assert states(alpha, name(alpha, kept)) == [("alpha", "handed over"), (beta.address, "received")]
+
+
+def test_a_message_that_was_put_aside_has_not_arrived(alpha: Station) -> None:
+    (ordinal,) = alpha.send(NOWHERE, "a")
+    identifier = name(alpha, ordinal)
+    assert states(alpha, identifier) == [("alpha", "waiting"), ("10.0.0.99", "unknown")]
+    alpha.create(r"private$\parked")
+    record = next(alpha.queue(NOWHERE).everything())
+    alpha.core.delivery.add(alpha.queue(r"private$\parked"), record.packet, 3, 0, alpha.network.now)
+    alpha.core.delivery.discard(alpha.queue(NOWHERE), record)
+    alpha.commit()
+    assert states(alpha, identifier) == [("alpha", "waiting"), ("10.0.0.99", "unknown")]
+
+
+def test_trace_reports_show_every_manager(network: Network, alpha: Station, beta: Station, gamma: Station) -> None:
+    network.routes[alpha, gamma.identifier] = [beta]
+    network.public[REPORTS] = alpha
+    alpha.create(r"alpha\reports", identifier=REPORTS)
+    (ordinal,) = alpha.send(gamma.private(ORDERS), Message(b"", recoverable=True, trace=REPORTS))
+    network.wait(70)
+    assert [state for _, state in states(alpha, name(alpha, ordinal))] == ["handed over", "handed over", "arrived"]

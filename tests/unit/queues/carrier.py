@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from postroad.errors import IllegalName
 from postroad.names import FormatName
-from postroad.queues.carriers import CarrierReport
+from postroad.queues.carriers import CarrierReport, Progress
 from postroad.queues.queue import Queue
 from postroad.store.interface import Record
 from postroad.values.info import SessionInfo
@@ -59,7 +59,7 @@ class RecordingCarrier:
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return CarrierReport(why="it is carried nowhere", stuck=True, unsent=queue.count)
 
-    def progress(self, queue: Queue, lookup_id: int, now: float) -> str | None:
+    def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
         return None
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:

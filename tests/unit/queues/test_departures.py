@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from postroad.message import Message
+from postroad.queues.carriers import NextHop
 from postroad.queues.departures import Departure
 from postroad.transfer.outgoing import leave_all
+from postroad.values.trace import TraceState
 from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ELSEWHERE, IDENTIFIER, ORDERS, Harness
@@ -23,11 +25,12 @@ def test_a_message_that_the_next_hop_has_taken_is_known(harness: Harness) -> Non
     first, second, third = queue.available(3)
     for record in (first, second):
         harness.manager.delivery.lock(queue, record.lookup_id)
-    leave_all(harness.manager, queue, [first, second], harness.now)
+    hop = NextHop(IDENTIFIER, "10.0.0.9")
+    leave_all(harness.manager, queue, [first, second], harness.now, hop)
     harness.tick()
     find = harness.manager.departures.find
     for record in (first, second):
-        assert find(identifier(record.packet)) == [Departure(harness.now, queue.name, None)]
+        assert find(identifier(record.packet)) == [Departure(harness.now, queue.name, TraceState.HANDED_OVER, hop=hop)]
     assert find(identifier(third.packet)) == []
 
 
@@ -39,4 +42,4 @@ def test_only_the_newest_are_remembered(harness: Harness, monkeypatch: pytest.Mo
         harness.manager.departures.removed(harness.queue(ORDERS), [record], MessageClass.ACK_RECEIVE, harness.now)
     found = [harness.manager.departures.find(identifier(record.packet)) for record in records]
     assert [len(each) for each in found] == [0, 1, 1, 1]
-    assert found[1] == [Departure(harness.now, ORDERS, MessageClass.ACK_RECEIVE)]
+    assert found[1] == [Departure(harness.now, ORDERS, TraceState.RECEIVED, MessageClass.ACK_RECEIVE)]
