@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import signal
+import ssl
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from postroad.console.sessions import MAX_SESSIONS
+from tests.certificates import Authority
 from tests.commands import serving
-from tests.console.sites import GUARDED, PATIENCE_S, TOKEN, Site, guarded, wait_for
+from tests.console.sites import GUARDED, PASSWORD, PATIENCE_S, TOKEN, Site, guarded, wait_for
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -118,3 +121,58 @@ def test_a_console_that_others_can_reach_needs_tls(tmp_path: Path) -> None:
         serving(config),
     ):
         pass
+
+
+def test_a_reload_brings_another_certificate_and_token_and_logs_nobody_out(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, _ = authority.issue("127.0.0.1")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    tls = 'token_file = "token"\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\n'
+    config = tmp_path / "guarded.toml"
+    config.write_text(GUARDED.replace(f'token = "{TOKEN}"\n', tls))
+    context = ssl.create_default_context(cafile=str(authority.file))
+
+    with serving(config) as server:
+        where = server.ready["listen"]["console"]
+
+        def connect() -> tuple[http.client.HTTPSConnection, str]:
+            connection = http.client.HTTPSConnection(where, context=context, timeout=PATIENCE_S)
+            connection.connect()
+            found = connection.sock.getpeercert(binary_form=True)
+            assert isinstance(found, bytes)
+            return connection, ssl.DER_cert_to_PEM_cert(found)
+
+        def page(connection: http.client.HTTPSConnection, method: str, path: str, **form: str) -> tuple[int, str, str]:
+            connection.request(method, path, urlencode(form), {"Content-Type": FORM, "Cookie": "; ".join(cookies)})
+            answer = connection.getresponse()
+            cookies.extend(each.partition(";")[0] for each in answer.headers.get_all("set-cookie", []))
+            return answer.status, answer.headers.get("location", ""), answer.read().decode()
+
+        def log_in(connection: http.client.HTTPSConnection, user: str) -> str:
+            csrf = re.search(r'name="csrf" value="([^"]+)"', page(connection, "GET", "/login")[2])
+            assert csrf is not None
+            form = {"user": user, "password": PASSWORD, "next": "/0/queues", "csrf": csrf[1]}
+            status, location, text = page(connection, "POST", "/login", **form)
+            assert status == 303, text
+            return location
+
+        def is_renewed() -> bool:
+            new, found = connect()
+            new.close()
+            return found == certificate.read_text()
+
+        cookies: list[str] = []
+        old, served = connect()
+        assert served == certificate.read_text()
+        location = log_in(old, "root")
+        assert page(old, "GET", location)[0] == 200
+        authority.issue("127.0.0.1")
+        (tmp_path / "token").write_text("another-token-that-is-long-enough\n")
+        os.kill(server.pid, signal.SIGHUP)
+        wait_for(is_renewed)
+        assert page(old, "GET", location)[0] == 200  # the connection and the login go on
+        cookies.clear()
+        new, _ = connect()
+        assert page(new, "GET", log_in(new, "root"))[0] == 200  # the console trusts the new certificate
+        old.close()
+        new.close()

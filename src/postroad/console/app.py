@@ -129,6 +129,11 @@ class Console:
         self._templates = templates()
         self._guard = Guard(settings.names)
 
+    async def renew(self, credentials: Credentials, api_certificate: str | None) -> None:
+        """Other ones than those of the settings, from now on."""
+        for watch in self._watches:
+            await watch.renew(credentials, api_certificate)
+
     def app(self) -> ASGIApp:
         routes: list[Route | Mount] = [Route(path, self._page(page), methods=["GET"]) for path, page in PAGES.items()]
         routes += [Route(path, self._action(action), methods=["POST"]) for path, action in ACTIONS.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -12,7 +13,6 @@ from postroad.client.aio.transport import Transport
 from postroad.client.exchange import Address, Exchange, WholeReply
 from postroad.client.http import HttpBackend
 from postroad.client.payloads import queue_path
-from postroad.client.tls import pinned_context
 from postroad.errors import AccessDenied
 from postroad.values.directory import DirectoryInfo
 from postroad.values.info import UserInfo
@@ -72,15 +72,15 @@ class ManagerClient(HttpBackend):
         self,
         url: str,
         credentials: Credentials = NO_CREDENTIALS,
-        server_certificate: str | None = None,
+        tls: ssl.SSLContext | None = None,
         caller: Mapping[str, str] | None = None,
     ) -> None:
-        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust. `caller` is
-        the header that says for whom the console calls."""
+        """`tls` says which server to trust; without it, the system decides. `caller` is the header that says for whom
+        the console calls."""
         self.credentials = credentials
         address = Address(url, credentials.token, user=credentials.user, password=credentials.password)
-        if server_certificate is not None and address.tls is not None:
-            address.tls = pinned_context(server_certificate)
+        if tls is not None and address.tls is not None:
+            address.tls = tls
         address.headers["Postroad-Client"] = f"console {address.headers['Postroad-Client']}"
         address.headers |= caller or {}
         transport = _Transport(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -17,10 +18,12 @@ import uvicorn
 from postroad.console.app import Console, Settings
 from postroad.console.client import NO_CREDENTIALS, Credentials
 from postroad.console.guard import Networks
-from postroad.errors import PostroadError
+from postroad.errors import ConfigurationError, PostroadError
 from postroad.net.endpoints import endpoint
-from postroad.net.http import KEEP_ALIVE_S, AcceptingServer, BoundedHttpProtocol
+from postroad.net.http import KEEP_ALIVE_S, AcceptingServer, BoundedHttpProtocol, server_tls
 from postroad.net.limits import Limits, usable_descriptors
+
+log = logging.getLogger(__name__)
 
 STOP_S = 2
 
@@ -29,11 +32,14 @@ STOP_S = 2
 class Given:
     """What `postroad serve` writes to standard input, because it belongs neither into the arguments nor into the
     environment of a process. `key` proves to the manager for whom the console calls; `certificate` (PEM) is the only
-    one of a manager to trust; the rest is of `[limits]`."""
+    one of a manager to trust; `tls_certificate` and `tls_key` are the console's files, where it uses TLS; the rest is
+    of `[limits]`."""
 
     token: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
     certificate: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
     connections: int = 4096
     connections_per_address: int = 256
     unfinished_input_mb: int = 256
@@ -56,8 +62,11 @@ class Options:
 
 
 def read_parent() -> Given:
-    """Of the console of `postroad serve`."""
-    return Given(**json.loads(sys.stdin.readline() or "{}"))
+    """Of the console of `postroad serve`. No byte is read of what may follow."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
+        line += byte
+    return Given(**json.loads(line or b"{}"))
 
 
 def run(options: Options, announce: Callable[[str], None]) -> None:
@@ -72,7 +81,7 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
     names = frozenset(each.lower() for each in (options.host, *options.names) if each)
     settings = Settings(
         options.apis,
-        NO_CREDENTIALS if given.token is None else Credentials(token=given.token),
+        _credentials(given),
         (given.key or given.token or "").encode() or None,
         names,
         options.proxies,
@@ -80,8 +89,9 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
         secure,
         given.certificate,
     )
+    console = Console(settings)
     config = uvicorn.Config(
-        Console(settings).app(),
+        console.app(),
         http=BoundedHttpProtocol,
         loop="none",
         log_level="warning",
@@ -103,7 +113,7 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
     serving = await server.start(listener, "postroad-console-server")
     _end_on_signals(server)
     if options.descriptor is not None:
-        _end_with_parent(server)
+        _hear_parent(server, console)
     announce(f"http{'s' if secure else ''}://{endpoint(host, port)}/")
     await serving
 
@@ -136,13 +146,36 @@ def _end_on_signals(server: uvicorn.Server) -> None:
             loop.add_signal_handler(number, end)
 
 
-def _end_with_parent(server: uvicorn.Server) -> None:
-    """The end of standard input is the end of `postroad serve`, however that came about."""
+def _hear_parent(server: AcceptingServer, console: Console) -> None:
+    """Each line says what counts from now on. The end of standard input is the end of `postroad serve`, however that
+    came about."""
     loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+    held = b""
 
-    def ended() -> None:
-        if not os.read(sys.stdin.fileno(), 1024):
+    def hear() -> None:
+        nonlocal held
+        data = os.read(sys.stdin.fileno(), 0x10000)
+        if not data:
             loop.remove_reader(sys.stdin)
             server.should_exit = True
+        *lines, held = (held + data).split(b"\n")
+        for line in lines:
+            task = loop.create_task(_renew(server, console, Given(**json.loads(line))))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
-    loop.add_reader(sys.stdin, ended)
+    loop.add_reader(sys.stdin, hear)
+
+
+async def _renew(server: AcceptingServer, console: Console, given: Given) -> None:
+    if given.tls_certificate is not None and given.tls_key is not None:
+        try:
+            server.use_tls(server_tls("api", Path(given.tls_certificate), Path(given.tls_key)))
+        except ConfigurationError as fault:  # the manager has just read it: the file has changed again
+            log.error("the console keeps its certificate", extra={"reason": fault})
+    await console.renew(_credentials(given), given.certificate)
+
+
+def _credentials(given: Given) -> Credentials:
+    return NO_CREDENTIALS if given.token is None else Credentials(token=given.token)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from postroad.client.tls import pinned_context
 from postroad.console.client import Credentials, LoginNeeded, ManagerClient
 from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
 from postroad.net.endpoints import CALLED_FOR, called_for
@@ -73,10 +74,11 @@ class Watch:
     def __init__(
         self, url: str, credentials: Credentials, server_certificate: str | None = None, key: bytes | None = None
     ) -> None:
-        """`key` proves to the manager that the console, and nobody else, names the address of a person."""
+        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust. `key` proves
+        to the manager that the console, and nobody else, names the address of a person."""
         self.url = url
         self._key = key
-        self._server_certificate = server_certificate
+        self._tls = None if server_certificate is None else pinned_context(server_certificate)
         self.name: str | None = None  # once it has answered
         self.info: ManagerInfo | None = None
         self.queues: list[QueueInfo] = []
@@ -91,7 +93,7 @@ class Watch:
     def connect(self, credentials: Credentials, address: str | None = None) -> ManagerClient:
         """`address` is the person's, for whom the console calls."""
         caller = {} if self._key is None or address is None else {CALLED_FOR: called_for(self._key, address)}
-        return ManagerClient(self.url, credentials, self._server_certificate, caller)
+        return ManagerClient(self.url, credentials, self._tls, caller)
 
     def is_busy(self) -> bool:
         """Whether many messages came or left between the last two samples. With only one, the next is a second away,
@@ -124,6 +126,14 @@ class Watch:
         if credentials != self._own and self._client.credentials == credentials:
             self.info, self.queues = None, []
             await self._use(self._own)
+
+    async def renew(self, credentials: Credentials, server_certificate: str | None) -> None:
+        """The manager has another certificate or token. Those who are logged in trust the certificate too."""
+        if self._tls is not None and server_certificate is not None:
+            self._tls.load_verify_locations(cadata=server_certificate)
+        before, self._own = self._own, credentials
+        if self._client.credentials == before:
+            await self._use(credentials)
 
     async def _use(self, credentials: Credentials) -> None:
         before, self._client = self._client, self.connect(credentials)

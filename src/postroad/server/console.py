@@ -34,7 +34,7 @@ INSTALL = "pip install 'postroad[console]'"
 
 def own_certificate(file: Path) -> str:
     """The first certificate of a chain (PEM), which is the server's own. It stays what the API has read, also if the
-    file is replaced."""
+    file is replaced, until a reload."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     return f"{begin}{file.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
 
@@ -66,7 +66,6 @@ class ConsoleProcess:
 
     def __init__(self, config: Configuration, api_url: str, reachable: bool, key: str) -> None:
         """`key` proves to the API that the console names the address of a person."""
-        self.token = config.api.token  # for a process that starts from now on
         self._key = key
         self._certificate: str | None = None
         self._config = config
@@ -108,8 +107,7 @@ class ConsoleProcess:
                 raise
             log.warning("the console is off", extra={"port": port, "reason": os.strerror(error.errno or 0)})
             return False
-        if self._config.api.tls_certificate is not None:
-            self._certificate = own_certificate(self._config.api.tls_certificate)
+        self._read_certificate()
         self._keeper = asyncio.create_task(self._keep(), name="postroad-console")
         return True
 
@@ -156,19 +154,36 @@ class ConsoleProcess:
             start_new_session=True,
         )
         assert process.stdin is not None
-        limits = config.limits
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(self._given())
+            await process.stdin.drain()
+        return await process.wait()
+
+    def renew(self, config: Configuration) -> None:
+        """What a reload has read, for the process that runs and for those that start from now on."""
+        self._config = config
+        self._read_certificate()
+        process = self._process
+        if process is not None and process.stdin is not None and process.returncode is None:
+            process.stdin.write(self._given())
+
+    def _read_certificate(self) -> None:
+        certificate = self._config.api.tls_certificate
+        self._certificate = None if certificate is None else own_certificate(certificate)
+
+    def _given(self) -> bytes:
+        api, limits = self._config.api, self._config.limits
         given = {
-            "token": self.token,
+            "token": api.token,
             "key": self._key,
             "certificate": self._certificate,
+            "tls_certificate": None if api.tls_certificate is None else str(api.tls_certificate),
+            "tls_key": None if api.tls_key is None else str(api.tls_key),
             "connections": limits.connections,
             "connections_per_address": limits.connections_per_address,
             "unfinished_input_mb": limits.unfinished_input_mb,
         }
-        with contextlib.suppress(ConnectionError):
-            process.stdin.write(f"{json.dumps(given)}\n".encode())
-            await process.stdin.drain()
-        return await process.wait()
+        return f"{json.dumps(given)}\n".encode()
 
     async def stop(self) -> None:
         if self._keeper is not None:

@@ -261,7 +261,7 @@ class Server:
         self._apply(manager)
         manager.exposure = self._exposure(any(each.reachable for each in manager.exposure))
         if self._console is not None:
-            self._console.token = config.api.token
+            self._console.renew(config)
         report([*taken, *(each for each in files if each not in taken)], waiting, prepared.digests)
 
     def _use_tls(self) -> None:
