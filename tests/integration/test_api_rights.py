@@ -98,6 +98,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "POST /queues/{queue}/acl": ({"grant": {"who": "ann", "rights": ["full"]}}, ""),
     "GET /backup": (None, ""),
     "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
+    "POST /queues/{queue}/messages/{lookup_id}/resend": ({"to": r"private$\other"}, ""),
     "GET /users": (None, ""),
     "GET /whoami": (None, ""),
     "GET /log-level": (None, ""),

@@ -19,8 +19,10 @@ from postroad.api.schema import (
     QUESTION,
     QUEUE,
     SEPARATE,
+    SIGNATURE,
     TRANSACTIONAL,
     check_batch,
+    json_object,
     make_message,
     read_each,
     read_sending,
@@ -40,6 +42,7 @@ from postroad.wire.framer import Framer
 from postroad.wire.local_part import without_local_part
 
 MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets; an answer has about as many
+MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # of one message: its body in JSON
 MAX_ANSWER_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20  # of a streamed answer, about: one turn of the event loop reads and writes as much
 PAGE_MESSAGES = 500
@@ -100,6 +103,11 @@ _RESEND = {
     "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to send again"),
     "to": Property("to", "to", QUEUE, "the new destination; where each was sent before, if absent"),
     "keep": Property("keep", "keep", SWITCH, "whether the old messages stay; those of journals always do"),
+}
+_CHANGED = {
+    "to": Property("to", "to", QUEUE, "the new destination; where it was sent before, if absent"),
+    TRANSACTIONAL: Property(TRANSACTIONAL, TRANSACTIONAL, SWITCH, "for a queue elsewhere; as it was, if absent"),
+    **{name: each for name, each in MESSAGE_PROPERTIES.items() if each.field not in SIGNATURE},
 }
 _MANY = {JSON: "Messages", RECORDS: None, ARROW: None}
 _ONE = {JSON: "Message", RECORDS: None, ARROW: None}
@@ -404,6 +412,24 @@ async def resend(call: Call) -> Response:
 
 
 @OPERATIONS.add(
+    "POST /queues/{queue}/messages/{lookup_id}/resend",
+    "Send a message again with some of its properties changed and all others as they were; the old one stays",
+    Answer(HTTPStatus.CREATED, "the new message is sent, and durable if it is recoverable", {JSON: "Ids"}),
+    body=Body({JSON: "Changed"}),
+    errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.INSUFFICIENT_STORAGE),
+    audited="resend changed",
+    needs=Action.PEEK,
+)
+async def resend_changed(call: Call) -> Response:
+    values = read_object(json_object(await call.body(MAX_CHANGED_BYTES)), _CHANGED)
+    to, transactional = values.pop("to", None), values.pop(TRANSACTIONAL, None)
+    call.facts |= {"to": to, "lookup_id": call.lookup_id, "changed": ", ".join(sorted(values))}
+    sent = await call.manager.resend_changed(call.queue, call.lookup_id, to, values, transactional, token=call.token)
+    call.facts["id"] = sent
+    return json_answer({"ids": [sent]}, HTTPStatus.CREATED)
+
+
+@OPERATIONS.add(
     "POST /queues/{queue}/move",
     "Move messages to another queue",
     Answer(description="the lookup ids they had, and how many messages are locked", content={JSON: "Moved"}),
@@ -480,4 +506,4 @@ async def import_packets(call: Call) -> Response:
     return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
-SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Resend": _RESEND, "Question": QUESTION}
+SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Resend": _RESEND, "Changed": _CHANGED, "Question": QUESTION}

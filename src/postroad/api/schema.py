@@ -118,7 +118,7 @@ MESSAGE_PROPERTIES = properties(
         "the cipher for the body on its way to another manager; empty for the manager's send_cipher",
     ),
 )
-_SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields that make a Signature
+SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields that make a Signature
 NEW_QUEUE = properties(
     Property("path", "path", QUEUE, r"the queue's path, as in private$\orders"), *queue.NEW_QUEUE.values()
 )
@@ -158,7 +158,7 @@ def json_object(data: bytes) -> dict[str, object]:
 
 def make_message(values: dict[str, Any], place: str = "") -> Message:
     """From the fields of MESSAGE_PROPERTIES. A signature comes with its certificate, and the rest of it with both."""
-    signed = {name: values.pop(name) for name in _SIGNATURE if name in values}
+    signed = {name: values.pop(name) for name in SIGNATURE if name in values}
     if not signed:
         return Message(**values)
     for name in ("signature_base64", "certificate_base64"):

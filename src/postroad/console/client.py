@@ -121,6 +121,12 @@ class ManagerClient(HttpBackend):
         answer = await self._calls.json("POST", queue_path(name, "resend"), order, member="resent")
         return [from_json(Resent, each) for each in answer]
 
+    async def resend_changed(self, name: str, lookup_id: int, changes: Mapping[str, object]) -> str:
+        """Sends a message again with these properties of the API changed. The id of the new one."""
+        path = queue_path(name, f"messages/{lookup_id}/resend")
+        found: list[str] = await self._calls.json("POST", path, dict(changes), member="ids")
+        return found[0]
+
     async def users(self) -> list[UserInfo]:
         return [from_json(UserInfo, each) for each in await self._calls.json("GET", "/users", member="users")]
 

@@ -170,7 +170,7 @@ class Visit:
             now=time.time(),
             **values,
         )
-        return HTMLResponse(text, status)
+        return HTMLResponse(text.encode("utf-8", "replace"), status)  # a label may hold half a character
 
     def go(self, url: str) -> Response:
         """To another page, after a form."""

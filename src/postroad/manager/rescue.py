@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
 from postroad.manager.reads import Name
+from postroad.message import Message
 from postroad.names import parse_name
 from postroad.queues.collection import JOURNAL
 from postroad.queues.local import TRUSTED
@@ -86,25 +89,53 @@ class Rescue(DurableCore):
             if message.view.encrypted:
                 raise NotEncrypted("its body is encrypted, and only its old destination can read it")
             with self.core.delivery.atomic:
-                ids = self._send_again(message, destination, token)
+                ids = self._send_again(new_message(message), message.view.transactional, destination, token)
                 if not stays:
                     self.core.delivery.discard(queue, record)
         except PostroadError as fault:
             return Resent(lookup_id, destination, why=str(fault))
         return Resent(lookup_id, destination, f"{{{self.core.identifier}}}\\{ids[0]}")
 
-    def _send_again(self, message: ReceivedMessage, destination: str, token: Token) -> list[int]:
+    async def resend_changed(
+        self,
+        name: Name,
+        lookup_id: int,
+        to: str | None,
+        changes: Mapping[str, Any],
+        transactional: bool | None = None,
+        *,
+        token: Token = TRUSTED,
+    ) -> str:
+        """Sends a message again with these fields of `Message` changed, and everything else as it was. The old one
+        stays. The id of the new one."""
+
+        def send() -> str:
+            record = self.core.reading.seek(self.core.queues.get(name), lookup_id, SeekAction.CURRENT, peek=True)
+            old = ReceivedMessage(record.packet, lookup_id, record.arrived_ms, record.aborts, record.reason)
+            destination = to or old.destination_queue
+            if destination is None:
+                raise InvalidArgument("the message does not say where it was sent to: choose a destination")
+            if old.view.encrypted:
+                raise NotEncrypted("its body is encrypted, and only its old destination can read it")
+            again = old.view.transactional if transactional is None else transactional
+            ids = self._send_again(replace(new_message(old), **changes), again, destination, token)
+            return f"{{{self.core.identifier}}}\\{ids[0]}"
+
+        return await self.durably(send)
+
+    def _send_again(self, message: Message, transactional: bool, destination: str, token: Token) -> list[int]:
         now, core = self.clock(), self.core
         found = core.queues.find(destination)
         if found is None and core.queues.is_local(parse_name(destination)):
             raise QueueNotFound(f"there is no queue {destination} on {core.name}")
         is_known = found is not None and not found.is_outgoing
-        transactional = found.properties.transactional if found and is_known else message.view.transactional
+        if found and is_known:
+            transactional = found.properties.transactional
         if not transactional:
-            return core.send(destination, [new_message(message)], now, None, token)
+            return core.send(destination, [message], now, None, token)
         transaction = core.begin()
         try:
-            ids = core.send(destination, [new_message(message)], now, transaction, token)
+            ids = core.send(destination, [message], now, transaction, token)
             core.commit(transaction, now)
         except BaseException:
             core.abort(transaction, now)

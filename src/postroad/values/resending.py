@@ -39,6 +39,7 @@ def new_message(dead_letter: ReceivedMessage) -> Message:
         time_to_be_received=view.time_to_be_received,
         journal=view.positive_journaling,
         dead_letter=view.negative_journaling,
+        dead_letter_queue=dead_letter.dead_letter_queue,
         trace=None if traced is None else traced.queue_identifier,
         extension=view.extension,
         connector_type=view.connector_type,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
-from postroad.console.bodies import hex_dump, pretty_xml, shown_body
+from postroad.console.bodies import MOST_BYTES, hex_dump, pretty_xml, shown_body
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,30 @@ def test_mixed_content_keeps_its_text() -> None:
 def test_a_document_type_is_not_expanded() -> None:
     bomb = '<!DOCTYPE a [<!ENTITY x "xxxxxxxxxx"><!ENTITY y "&x;&x;&x;">]><a>&y;</a>'
     assert shown_body(bomb.encode(), bomb, "") == ("text", bomb)
+
+
+@pytest.mark.parametrize(
+    ("text", "view"),
+    [
+        pytest.param("<a>" * 28_000 + "</a>" * 28_000, "xml", id="nested elements"),
+        pytest.param("<a>" * 28_000, "xml", id="nested elements without an end"),
+        pytest.param("<r>" + "<a b='c'/>" * 100_000 + "</r>", "xml", id="many elements"),
+        pytest.param(f"<a b='{'c' * 1_000_000}'/>", "xml", id="a long attribute"),
+        pytest.param("[" * 900 + "1," * 80_000 + "1" + "]" * 900, "json", id="nested lists"),
+        pytest.param("[" * 42_000 + "]" * 42_000, "text", id="lists that are nested too deeply"),
+        pytest.param("[" + "[]," * 300_000 + "1]", "json", id="many lists"),
+        pytest.param('{"a":' * 300 + "1" + "}" * 300, "json", id="nested objects"),
+        pytest.param("[" + "[]," * 1_300_000 + "1]", "text", id="a long body"),
+    ],
+)
+def test_a_hostile_body_takes_little_memory(text: str, view: str) -> None:
+    body = text.encode()
+    tracemalloc.start()
+    try:
+        found, shown = shown_body(body, text, "")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found in (view, "text")
+    assert len(shown) <= MOST_BYTES
+    assert most < 64 << 20

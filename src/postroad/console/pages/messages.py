@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import IllegalExpression, MessageAlreadyReceived, MessageNotFound, PostroadError
 from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
+from postroad.wire.bodies import body_text
 from postroad.wire.constants import MessageClass, class_name
 
 PAGE = 50
@@ -76,14 +78,16 @@ async def show_one(visit: Visit) -> Response:
         return visit.go(
             visit.url("message", name=name, id=lookup_id) if lookup_id else visit.url("messages", name=name)
         )
+    extension = b""
     try:
         fields, fault = message.describe(), ""
-        view, text = shown_body(message.body, message.text, query.text("view"))
-        size = len(message.body)
+        body, text, extension = message.body, message.text_or_none, message.extension
     except PostroadError as error:
         fields, fault = {}, str(error)
-        view, text = shown_body(message.packet, None, "hex")
-        size = len(message.packet)
+        body, text = message.packet, None
+    wanted = query.text("view")
+    view, shown = await asyncio.to_thread(shown_body, body, text, wanted)
+    size = len(body)
     return visit.show(
         "message.html",
         name=name,
@@ -92,10 +96,12 @@ async def show_one(visit: Visit) -> Response:
         label=fields.get("label", ""),
         identifier=fields.get("id", ""),
         fault=fault,
-        extension=message.extension.hex(" ") if not fault else "",
+        extension=await asyncio.to_thread(shown_body, extension, body_text(extension, 0), ""),
+        extension_size=len(extension),
+        binary=text is None,
         view=view,
         views=VIEWS,
-        text=text,
+        text=shown,
         size=size,
         cut=size > (HEX_BYTES if view == "hex" else MOST_BYTES),
         is_dead=bool(message.reason),

@@ -2,59 +2,85 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from http import HTTPStatus
+from itertools import product
 
 from starlette.responses import Response
 
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
-from postroad.errors import PostroadError
+from postroad.errors import MessageAlreadyReceived, MessageNotFound, PostroadError
 from postroad.message import ACK_WORDS, Message
+from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
-from postroad.wire.bodies import body_text
+from postroad.wire.bodies import body_text, encode_body
+from postroad.wire.constants import INFINITE
 
 DELIVERIES = ("auto", "express", "recoverable", "transactional")
 MAX_COUNT = 10_000
 HEX = "hex"
+MAX_TEXT_BYTES = 1 << 20  # of a body that can be edited as text
+MAX_HEX_BYTES = 64 << 10  # of a body or an extension that can be edited as digits
+UINT32 = 0xFFFFFFFF
+ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "cp1252")
+SWITCHES = {"journal": "positive_journaling", "dead_letter": "negative_journaling"}  # with the view's words
+NEW = {"priority": ["3"], "delivery": ["auto"], "count": ["1"]}
 
 
 async def show(visit: Visit) -> Response:
     """With `from` and `id`, the form has what that message has."""
     query = visit.query
-    source, lookup_id = query.text("from"), query.number("id", 0)
-    fields = {"to": [query.text("name")], "priority": ["3"], "delivery": ["auto"], "count": ["1"]}
+    if not query.text("from"):
+        return await _page(visit, Form({"to": [query.text("name")]} | NEW))
+    return await _page(visit, Form(_fields(await _old(visit, query))), old=query)
+
+
+async def _old(visit: Visit, form: Form) -> ReceivedMessage:
     client = await visit.client()
-    if source:
-        message = await client.lookup(source, lookup_id, SeekAction.CURRENT, False, None)
-        body = message.text
-        fields |= {
-            "to": [message.destination_queue or query.text("name")],
-            "label": [message.label],
-            "body": [body if body is not None else message.body.hex(" ")],
-            "encoding": ["text" if body is not None else HEX],
-            "body_type": [str(message.body_type)],
-            "priority": [str(message.priority)],
-            "delivery": [message.delivery],
-            "app_tag": [str(message.app_tag)],
-            "response_queue": [message.response_queue or ""],
-            "admin_queue": [message.admin_queue or ""],
-        }
-        if message.correlation_id is not None:
-            fields["correlation_id"] = [message.correlation_id]
-    return await _page(visit, Form(fields))
+    return await client.lookup(form.text("from"), form.number("id", 0), SeekAction.CURRENT, False, None)
 
 
-async def _page(visit: Visit, form: Form, fault: str = "") -> Response:
+async def _page(visit: Visit, form: Form, fault: str = "", old: Form | None = None) -> Response:
+    """`old` names the message that is sent again."""
     names = [each.path for each in await visit.queues() if each.type in ("private", "public", "outgoing")][:500]
+    message = None
+    if old is not None:
+        try:
+            message = await _old(visit, old)
+        except (MessageNotFound, MessageAlreadyReceived) as error:
+            fault = fault or str(error)
     status = HTTPStatus.BAD_REQUEST if fault else HTTPStatus.OK
     return visit.show(
-        "send.html", status, form=form, fault=fault, names=names, deliveries=DELIVERIES, acks=list(ACK_WORDS)
+        "send.html",
+        status,
+        form=form,
+        fault=fault,
+        names=names,
+        deliveries=DELIVERIES,
+        acks=list(ACK_WORDS),
+        old=old,
+        message=message,
+        size=0 if message is None else len(message.body),
+        proved=message is not None and (message.authenticated or message.encrypted),
     )
 
 
 async def send(visit: Visit, form: Form) -> Response:
     client = await visit.client()
-    to, count = form.text("to"), form.number("count", 1, 1, MAX_COUNT)
+    to = form.text("to")
+    if form.text("from"):
+        try:
+            changes = _changes(form, _fields(old := await _old(visit, form)), old)
+            sent = await client.resend_changed(form.text("from"), old.lookup_id, changes)
+        except PostroadError as error:
+            return await _page(visit, form, str(error), form)
+        changed = ", ".join(name.removesuffix("_base64").replace("_", " ") for name in changes) or "nothing"
+        return visit.done(
+            f"Sent 1 message again to {to}: {sent}. Changed: {changed}.",
+            visit.url("message", name=form.text("from"), id=old.lookup_id),
+        )
+    count = form.number("count", 1, 1, MAX_COUNT)
     try:
         message = _message(form)
         transactional = form.text("delivery") == "transactional" or (
@@ -70,6 +96,116 @@ async def send(visit: Visit, form: Form) -> Response:
     return visit.done(f"Sent {plural(len(ids), 'message')} to {to}: {ids[0]}", visit.url("send", name=to))
 
 
+# An old message: what the form says of it, and what somebody has changed there. Everything else stays as it is, byte
+# for byte, because the manager takes it from the old message.
+
+
+def _fields(message: ReceivedMessage) -> dict[str, list[str]]:
+    """What the form shows. A body or an extension that is too long for it is left out, and then stays as it is."""
+    view, text = message.view, message.text_or_none
+    fields = {
+        "to": [message.destination_queue or ""],
+        "label": [view.label],
+        "body_type": [str(view.body_type)],
+        "priority": [str(view.priority)],
+        "delivery": [message.delivery],
+        "app_tag": [str(view.application_tag)],
+        "response_queue": [message.response_queue or ""],
+        "admin_queue": [message.admin_queue or ""],
+        "correlation_id": [message.correlation_id or ""],
+        "dead_letter_queue": [message.dead_letter_queue or ""],
+        "time_to_reach_queue": [_seconds(view.time_to_reach_queue)],
+        "time_to_be_received": [_seconds(view.time_to_be_received)],
+        "ack": [word for word, bits in ACK_WORDS.items() if bits.bit_count() == 1 and view.ack_flags & bits],
+    }
+    if text is not None and len(view.body) <= MAX_TEXT_BYTES:
+        fields |= {"body": [text], "encoding": ["text"]}
+    elif text is None and len(view.body) <= MAX_HEX_BYTES:
+        fields |= {"body": [view.body.hex(" ")], "encoding": [HEX]}
+    if len(view.extension) <= MAX_HEX_BYTES:
+        fields["extension"] = [view.extension.hex(" ")]
+    fields |= {name: ["on"] for name in SWITCHES if getattr(view, SWITCHES[name])}
+    return fields
+
+
+def _seconds(value: int) -> str:
+    return "" if value == INFINITE else str(value)
+
+
+def _changes(form: Form, before: dict[str, list[str]], old: ReceivedMessage) -> dict[str, object]:
+    """The properties of the API that differ from the old message."""
+    was = Form(before)
+
+    def differs(name: str) -> bool:
+        return (
+            name in form.fields and name in before and _as_typed(name, form.raw(name)) != _as_typed(name, was.raw(name))
+        )
+
+    changes: dict[str, object] = {
+        name: form.text(name) or None
+        for name in ("to", "response_queue", "admin_queue", "correlation_id", "dead_letter_queue")
+        if differs(name)
+    }
+    if differs("label"):
+        changes["label"] = form.raw("label")
+    limits = {"body_type": UINT32, "priority": 7, "app_tag": UINT32}
+    changes |= {name: form.number(name, 0, 0, most) for name, most in limits.items() if differs(name)}
+    for name in ("time_to_reach_queue", "time_to_be_received"):
+        if differs(name):
+            changes[name] = form.number(name, INFINITE, 0, INFINITE)
+    if set(form.several("ack")) - {"none"} != set(before["ack"]):
+        changes["ack"] = form.several("ack") or ["none"]
+    changes |= {name: form.on(name) for name in SWITCHES if form.on(name) != was.on(name)}
+    if differs("delivery"):
+        delivery = form.text("delivery")
+        if delivery != "auto":
+            changes |= {"recoverable": delivery != "express", "transactional": delivery == "transactional"}
+    if differs("extension"):
+        changes["extension_base64"] = _base64(_digits(form, "extension"))
+    if differs("body") or differs("encoding"):
+        changes["body_base64"] = _base64(_new_body(form, was, old))
+    return changes
+
+
+def _as_typed(name: str, text: str) -> str:
+    """What comes back from a browser in which nobody has typed."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return text if name in ("body", "extension") else text.replace("\n", "").strip()
+
+
+def _new_body(form: Form, was: Form, old: ReceivedMessage) -> bytes:
+    """Text is written as the old text was: in its encoding, with its line ends."""
+    if form.text("encoding") == HEX:
+        return _digits(form, "body")
+    text = form.raw("body").replace("\r\n", "\n")
+    before = was.raw("body")
+    if was.text("encoding") == HEX:
+        return encode_body(text, form.number("body_type", 0, 0, UINT32))
+    if before.count("\r\n") == before.count("\n") > 0:
+        text = text.replace("\n", "\r\n")
+    for encoding, mark, end in product(ENCODINGS, ("", "\ufeff"), ("", "\0")):
+        try:
+            if f"{mark}{before}{end}".encode(encoding, "surrogatepass") == old.body:
+                return f"{mark}{text}{end}".encode(encoding, "surrogatepass")
+        except UnicodeEncodeError:
+            continue
+    return encode_body(text, form.number("body_type", 0, 0, UINT32))
+
+
+def _digits(form: Form, name: str) -> bytes:
+    try:
+        return bytes.fromhex(form.raw(name))
+    except ValueError:
+        raise BadRequest(f"{name}: must be hexadecimal digits") from None
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+# A new message
+
+
 async def _is_transactional(visit: Visit, name: str) -> bool:
     """Of a local queue; a remote one is sent to without a transaction."""
     try:
@@ -80,14 +216,11 @@ async def _is_transactional(visit: Visit, name: str) -> bool:
 
 
 def _message(form: Form) -> Message:
-    body_type = form.number("body_type", 0, 0, 0xFFFF)
+    body_type = form.number("body_type", 0, 0, UINT32)
     text = form.raw("body").replace("\r\n", "\n")  # browsers write line ends of text areas as CR LF
     body: str | bytes = text
     if form.text("encoding") == HEX:
-        try:
-            body = bytes.fromhex(text)
-        except ValueError:
-            raise BadRequest("body: must be hexadecimal digits") from None
+        body = _digits(form, "body")
     elif body_text(text.encode(), body_type) is None:
         body = text.encode()
     return Message(
@@ -96,7 +229,7 @@ def _message(form: Form) -> Message:
         label=form.text("label"),
         priority=form.number("priority", 3, 0, 7),
         recoverable=form.text("delivery") == "recoverable",
-        app_tag=form.number("app_tag", 0, 0, 0xFFFFFFFF),
+        app_tag=form.number("app_tag", 0, 0, UINT32),
         correlation_id=form.text("correlation_id") or None,
         response_queue=form.text("response_queue") or None,
         admin_queue=form.text("admin_queue") or None,
@@ -105,4 +238,6 @@ def _message(form: Form) -> Message:
         time_to_be_received=form.number("time_to_be_received", 0) if form.text("time_to_be_received") else None,
         journal=form.on("journal"),
         dead_letter=form.on("dead_letter"),
+        dead_letter_queue=form.text("dead_letter_queue") or None,
+        extension=_digits(form, "extension"),
     )

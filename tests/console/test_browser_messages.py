@@ -1,0 +1,198 @@
+"""Messages of real programs in a real browser: opened, and sent again with nothing lost but what was edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+
+from postroad import Message
+from postroad.received import ReceivedMessage
+from tests.console.sites import Site, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SOURCE, TARGET = r"private$\source", r"private$\target"
+CORRELATION = "{8f3c1f6e-5d0f-4a7e-9a55-1d6a3f9b1a77}\\5"
+# The public format: an XmlSerializer's ArrayOfHeaderInfo in the extension, JSON with a byte order mark as the body.
+HEADERS = {
+    "NServiceBus.MessageId": "0d4bb5bd-7fb8-4b2c-9d31-b20700a0ad4f",
+    "NServiceBus.MessageIntent": "Send",
+    "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder, Shop, Version=1.0.0.0, Culture=neutral, PublicKeyToken=null",
+    "NServiceBus.ContentType": "application/json",
+    "NServiceBus.OriginatingEndpoint": "Shop",
+    "NServiceBus.TimeSent": "2026-11-18 09:30:00:000000 Z",
+}
+EXTENSION = (
+    '<?xml version="1.0"?>\n<ArrayOfHeaderInfo xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+    'xmlns:xsd="http://www.w3.org/2001/XMLSchema">\n'
+    + "".join(
+        f"  <HeaderInfo>\n    <Key>{key}</Key>\n    <Value>{value}</Value>\n  </HeaderInfo>\n"
+        for key, value in HEADERS.items()
+    )
+    + "</ArrayOfHeaderInfo>"
+).encode()
+BINARY = bytes(range(256)) * 3
+EVERYTHING = {
+    "label": "all of it",
+    "priority": 6,
+    "recoverable": True,
+    "app_tag": 4_000_000_000,
+    "correlation_id": CORRELATION,
+    "response_queue": r"DIRECT=TCP:127.0.0.1\private$\answers",
+    "admin_queue": r"DIRECT=TCP:127.0.0.1\private$\acks",
+    "ack": "full",
+    "time_to_reach_queue": 86_400,
+    "time_to_be_received": 172_800,
+    "journal": True,
+    "dead_letter": True,
+    "connector_type": UUID("8f3c1f6e-5d0f-4a7e-9a55-1d6a3f9b1a78"),
+    "extension": EXTENSION,
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    body: bytes
+    body_type: int = 0
+    shows: str = ""  # on the page
+
+
+KINDS = {
+    "binary": Kind(BINARY, shows="00000010  10 11 12 13"),
+    "a .NET BinaryFormatter": Kind(b"\0\1\0\0\0\xff\xff\xff\xff\1\0\0\0\0\0\0\0" + BINARY, 768, "ff ff ff ff"),
+    "NServiceBus": Kind(b'\xef\xbb\xbf{"OrderId": "7", "Items": ["tea"]}', shows='"OrderId": "7"'),
+    "lines of Windows": Kind(b"one\r\ntwo\r\n", shows="one"),
+    "lines of both kinds": Kind(b"\n\none\r\ntwo\n three \n", shows="one"),
+    "a string of VB6": Kind("Grüße\0".encode("utf-16-le"), 8, "Grüße"),
+    "empty": Kind(b"", shows="The body is empty."),
+    "long and binary": Kind(b"\0\xff\xfd\xfe" * 50_000, shows="00 ff fd fe"),
+    "long text": Kind(b"<a>" + b"x" * (2 << 20) + b"</a>", shows="Only the beginning is shown."),
+}
+for sample in sorted(Path("/work/shared/samples/wcf").glob("*.bin")):
+    KINDS[f"WCF {sample.stem}"] = Kind(sample.read_bytes(), shows="00000000  ")
+
+
+@pytest.fixture
+def queues(site: Site) -> Iterator[None]:
+    with site.connect() as manager:
+        for path in (SOURCE, TARGET):
+            manager.create_queue(path)
+        yield
+        for path in (SOURCE, TARGET):
+            manager.delete_queue(path)
+
+
+def put(site: Site, message: Message) -> ReceivedMessage:
+    with site.connect() as manager:
+        manager.queue(SOURCE).send(message)
+        (found,) = manager.queue(SOURCE).messages()
+        return found
+
+
+def arrived(site: Site) -> ReceivedMessage:
+    with site.connect() as manager:
+        queue = manager.queue(TARGET)
+        wait_for(lambda: queue.info().messages == 1)
+        (found,) = queue.messages()
+        return found
+
+
+def open_message(site: Site, page: Page, message: ReceivedMessage) -> None:
+    page.goto(f"{site.url}/0/message?name={quote(SOURCE)}&id={message.lookup_id}")
+
+
+def properties(message: ReceivedMessage) -> dict[str, object]:
+    view = message.view
+    return {
+        "body": message.body,
+        "body_type": message.body_type,
+        "label": message.label,
+        "priority": message.priority,
+        "delivery": message.delivery,
+        "app_tag": message.app_tag,
+        "correlation_id": message.correlation_id,
+        "response_queue": message.response_queue,
+        "admin_queue": message.admin_queue,
+        "dead_letter_queue": message.dead_letter_queue,
+        "ack": view.ack_flags,
+        "time_to_reach_queue": view.time_to_reach_queue,
+        "time_to_be_received": view.time_to_be_received,
+        "journal": view.positive_journaling,
+        "dead_letter": view.negative_journaling,
+        "connector_type": message.connector_type,
+        "extension": message.extension,
+        "class": view.message_class,
+        "trace": view.debug_header,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_a_message_of_every_kind_is_shown_and_sent_again_as_it_is(
+    site: Site, page: Page, queues: None, kind: Kind
+) -> None:
+    old = put(site, Message(kind.body, body_type=kind.body_type, **EVERYTHING))  # type: ignore[arg-type]
+    open_message(site, page, old)
+    page.get_by_text(kind.shows).first.wait_for()
+    assert page.get_by_text("cannot be decoded").count() == 0
+    assert page.locator("dt", has_text="app tag").count() == 1
+    assert "ArrayOfHeaderInfo" in page.get_by_label("Extension").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="download").click()
+    assert Path(download.value.path()).read_bytes() == kind.body
+    page.get_by_role("link", name="Edit and send again").click()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("Changed: to.").wait_for()
+    assert properties(arrived(site)) == properties(old)
+
+
+def test_what_is_edited_is_changed_and_nothing_else(site: Site, page: Page, queues: None) -> None:
+    old = put(site, Message("Grüße\r\nan alle".encode("utf-16"), **EVERYTHING))  # type: ignore[arg-type]
+    open_message(site, page, old)
+    page.get_by_role("link", name="Edit and send again").click()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    page.get_by_label("Label").fill("edited")
+    page.locator("textarea[name=body]").fill("Grüße\nan keinen")
+    page.get_by_label("Priority").select_option("2")
+    page.get_by_label("Correlation id").fill("")
+    page.locator("input[name=ack][value=receive]").uncheck()
+    page.locator("input[name=journal]").uncheck()
+    page.get_by_label("Extension, as").fill("00 ff")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("Sent 1 message again").wait_for()
+    expected = properties(old) | {
+        "label": "edited",
+        "body": "Grüße\r\nan keinen".encode("utf-16"),
+        "priority": 2,
+        "correlation_id": None,
+        "ack": old.view.ack_flags & ~0x02,
+        "journal": False,
+        "extension": b"\x00\xff",
+    }
+    assert properties(arrived(site)) == expected
+    page.goto(f"{site.url}/0/security")
+    row = page.locator("tr", has_text="resend changed").first.inner_text()
+    assert SOURCE in row
+    assert "done" in row
+
+
+def test_a_message_that_is_gone_is_not_sent_again_without_what_the_form_does_not_show(
+    site: Site, page: Page, queues: None
+) -> None:
+    old = put(site, Message(BINARY, **EVERYTHING))  # type: ignore[arg-type]
+    open_message(site, page, old)
+    page.get_by_role("link", name="Edit and send again").click()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    with site.connect() as manager:
+        manager.queue(SOURCE).receive()
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("alert").wait_for()
+    with site.connect() as manager:
+        assert manager.queue(TARGET).info().messages == 0
