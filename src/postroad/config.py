@@ -128,6 +128,7 @@ SDDL = parsed("an access list in SDDL", parse_sddl, 65_535)
 QUEUE_URL = parsed("text", _queue_url, 2048)
 RESEND_TABLE = items(number(0.001, YEAR_S), least=1, most=1000)
 PEER_PORT = whole(1, PORT_MAX)
+_HELD = whole(1, 10_000_000)
 SECONDS = number(1, YEAR_S)
 
 
@@ -359,6 +360,15 @@ class LimitSettings:
     unfinished_input_mb: int = setting(whole(8, 1 << 20), 256)
     remote_managers: int = setting(whole(1, 10_000_000), 10_000)
     outgoing_queues: int = setting(whole(1, 1_000_000), 10_000)
+    # Of each user, or of each address without a user, at all listeners together.
+    transactions_per_user: int = setting(_HELD, 1000)
+    locked_messages_per_user: int = setting(_HELD, 100_000)
+    locked_mb_per_user: int = setting(_HELD, 256)
+    open_queues_per_user: int = setting(_HELD, 4096)
+    cursors_per_user: int = setting(_HELD, 4096)
+    waiting_reads_per_user: int = setting(_HELD, 8192)
+    holds_per_user: int = setting(_HELD, 1000)
+    submissions_per_user: int = setting(_HELD, 100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,6 +229,10 @@ class LimitReached(QuotaExceeded):
         Exception.__init__(self, sentence)
 
 
+class TooManyHeld(LimitReached):
+    """One owner holds as much as one may. It passes when the owner lets go of some."""
+
+
 class DiskFull(LimitReached):
     """The disk has no space for another message. Stored messages can still be received."""
 

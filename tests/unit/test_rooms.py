@@ -203,7 +203,6 @@ PURE = (
     "remote_read.qm2qm",
     "remote_read.qmcomm",
     "remote_read.transfer_buffer",
-    "remote_read.holdings",
     "remote_read.entries",
     "remote_read.values",
     "remote_read.service",

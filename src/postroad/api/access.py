@@ -11,7 +11,7 @@ import secrets
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
@@ -44,7 +44,7 @@ _BUSY = "too many logins from other callers wait for their turn: try again later
 _CALLED_FOR = CALLED_FOR.lower().encode()
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
-_ADMINISTRATOR = Token.administrator()
+_ADMINISTRATOR, _NOBODY = Token.administrator(), Token.nobody()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Gate:
         connected = _address(scope)
         address = self._called_for(headers) or connected
         if scope["path"] in OPEN_PATHS:
-            return Caller(ANONYMOUS, address, Token.anonymous())
+            return Caller(ANONYMOUS, address, Token.anonymous)
         given = headers.get(b"authorization")
         if given is not None and sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
             return await self._wrong(address, _SENT_TWICE)
@@ -130,7 +130,8 @@ class Gate:
         elif given is not None and scheme.lower() != "bearer":  # a token that is not needed does no harm
             return await self._wrong(address, _LOGIN_WRONG)
         who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
-        return Caller(who, address, _ADMINISTRATOR)
+        token = self._token
+        return Caller(who, address, lambda: _ADMINISTRATOR if self._token == token else _NOBODY)
 
     def _called_for(self, headers: Mapping[bytes, str]) -> str | None:
         """The address that a console calls for; None where none does, or somebody only claims to be one."""
@@ -156,7 +157,13 @@ class Gate:
         self._proved[key] = None
         if len(self._proved) > MAX_PROVED:
             del self._proved[next(iter(self._proved))]
-        return Caller(user_name(user.name), address, user.token)
+        return Caller(user_name(user.name), address, partial(self._right, user.name, expected))
+
+    def _right(self, name: str, password: bytes | None) -> Token:
+        """Of a user who has logged in with this password."""
+        users = self._access.users
+        user = users.named(name)
+        return _NOBODY if user is None or self._passwords.get(name.casefold()) != password else users.token(user.sid)
 
     async def _turn(self, address: str) -> bool:
         """Waits as long as logins of this address must; False if too many wait."""

@@ -6,12 +6,12 @@ The rows are in queues.py, messages.py, transactions.py and the other modules of
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 from uuid import UUID
 
@@ -22,14 +22,16 @@ from postroad.api.identity import CALLER, HEADERS, Caller
 from postroad.api.paths import KNOWN_PATHS
 from postroad.api.schema import json_object, queue_name
 from postroad.api.waits import Waits
-from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge
+from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
 from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
 from postroad.fields.tables import read_text
 from postroad.manager import Manager
 from postroad.queues.access import Action
 from postroad.queues.leases import Holder
+from postroad.queues.owners import SOMEBODY_ELSE, Held, name_in, owned_name, owner_in
 from postroad.queues.transacting import unknown_transaction
 from postroad.security.access import Token
+from postroad.values.info import QueueInfo
 from postroad.values.plain import to_json
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
@@ -38,6 +40,8 @@ KNOWN_QUERIES = 64  # of one call
 SHORT_QUERY = 200
 CLIENT = b"postroad-client"  # the header that names the client
 MAX_CLIENT = 200
+_NOT_ANY_MORE = "the credentials of this call do not count any more"
+T = TypeVar("T")
 _LOOKING = frozenset({Action.GET_PROPERTIES, Action.GET_PERMISSIONS})
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_json)
 
@@ -164,11 +168,45 @@ class Call:
     @property
     def holder(self) -> Holder:
         """Who calls: the client's own name for itself, and its address."""
-        client = self.request.client
-        address = "an unknown address" if client is None else client.host
+        address = self.caller.address
         name = self.header(CLIENT)[:MAX_CLIENT]
         owner = f"{name} from {address}" if name.strip() and name.isprintable() else address
-        return Holder(owner, user=self.token.user)
+        return Holder(owner, user=self.token.user, address=address, token=self.caller.right)
+
+    async def wait(self, read: Coroutine[Any, Any, T]) -> T:
+        """The result of a read that may wait; see Waits.run."""
+        owners, owner = self.manager.core.owners, self.holder.key
+        try:
+            owners.check(Held.WAITING_READS, owner)
+        except TooManyHeld:
+            read.close()
+            raise
+        owners.take(Held.WAITING_READS, owner)
+        try:
+            return await self.waits.run(self.request, read)
+        finally:
+            owners.give(Held.WAITING_READS, owner)
+
+    def owned(self, name: str) -> str:
+        """A name of the caller's own: other users do not meet it. Administrators reach every name."""
+        token = self.token
+        if token.everything:
+            return name
+        if token.user is None:
+            raise AccessDenied(_NOT_ANY_MORE)
+        return owned_name(name, token.user)
+
+    def shown(self, info: QueueInfo) -> QueueInfo:
+        """What the caller may see of a queue's description: users do not learn the names of others' holds."""
+        if not info.holds or self.token.everything:
+            return info
+        return replace(info, holds=tuple({**each, "name": self.shown_name(str(each["name"]))} for each in info.holds))
+
+    def shown_name(self, name: str) -> str:
+        """The caller's own name for what is kept under this one."""
+        if self.token.everything or self.token.watches:
+            return name
+        return name_in(name) if owner_in(name) == self.token.user else SOMEBODY_ELSE
 
     # Rights
 
@@ -183,7 +221,7 @@ class Call:
         if token.everything:
             return
         if token.only is not None and not (token.watches and self.request.method in ("GET", "HEAD")):
-            raise AccessDenied("a monitor may only look" if token.watches else "the user does not exist any more")
+            raise AccessDenied("a monitor may only look" if token.watches else _NOT_ANY_MORE)
         if isinstance(needs, Action):
             self.require(needs, self.queue)
         elif needs is Needs.ADMINISTRATOR or (needs is Needs.MONITOR and not token.watches):

@@ -123,7 +123,7 @@ def _reader(read_call: ReadCall) -> Handler:
             handle, _number(call, "cursor"), read_call, timeout, lambda: _permitted(call, handle, action)
         )
         try:
-            message = await (reading if timeout == 0 else call.waits.run(call.request, reading))
+            message = await (reading if timeout == 0 else call.wait(reading))
         except MessageNotFound:
             return no_content()  # the answer to a receive that timed out, [MS-MQDMPR] 3.1.7.1.10
         return whole_answer(form, [message])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,11 +32,18 @@ _ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`who` is "token", the subject of a certificate, a user, or "local" for a caller that needs no credentials."""
+    """`who` is "token", the subject of a certificate, a user, or "local" for a caller that needs no credentials.
+
+    `right` says what the caller may do now: a user may be removed, and a token replaced, while a call waits.
+    """
 
     who: str
     address: str
-    token: Token
+    right: Callable[[], Token]
+
+    @property
+    def token(self) -> Token:
+        return self.right()
 
 
 def user_name(name: str) -> str:

@@ -267,7 +267,7 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
     reading = read(queue, count, timeout, permitted=call.permitted, **arguments)
-    return await (reading if timeout == 0 else call.waits.run(call.request, reading))
+    return await (reading if timeout == 0 else call.wait(reading))
 
 
 @OPERATIONS.add(
@@ -288,7 +288,7 @@ async def receive(call: Call) -> Response:
         reading = call.manager.receive_correlated(
             call.queue, correlation_id, call.query["timeout"], transaction, call.permitted
         )
-        return whole_answer(form, [await call.waits.run(call.request, reading)])
+        return whole_answer(form, [await call.wait(reading)])
     return whole_answer(form, await _wait(call, call.manager.receive, transaction=transaction))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -91,7 +92,7 @@ async def show_plan(call: Call) -> Response:
         call.queue,
         query["from"],
         query["to"],
-        hold=query["hold"],
+        hold=None if query["hold"] is None else call.owned(query["hold"]),
         limit=query["limit"],
         most_bytes=query["bytes"],
         parts=query["parts"],
@@ -112,7 +113,8 @@ async def show_plan(call: Call) -> Response:
     needs=Action.PEEK,
 )
 async def list_holds(call: Call) -> Response:
-    return json_answer({"holds": await call.manager.offsets.holds(call.queue)})
+    holds = await call.manager.offsets.holds(call.queue)
+    return json_answer({"holds": [replace(each, name=call.shown_name(each.name)) for each in holds]})
 
 
 @OPERATIONS.add(
@@ -125,7 +127,8 @@ async def list_holds(call: Call) -> Response:
 )
 async def put_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _HOLD, required=("from",))
-    return json_answer(await call.manager.offsets.hold(call.queue, call.segment("name"), **values))
+    hold = await call.manager.offsets.hold(call.queue, call.owned(call.segment("name")), **values)
+    return json_answer(replace(hold, name=call.shown_name(hold.name)))
 
 
 @OPERATIONS.add(
@@ -138,7 +141,7 @@ async def put_hold(call: Call) -> Response:
 )
 async def commit_hold(call: Call) -> Response:
     values = read_object(await call.json_object(), _COMMIT, required=("to",))
-    removed = await call.manager.offsets.commit_hold(call.queue, call.segment("name"), values["end"])
+    removed = await call.manager.offsets.commit_hold(call.queue, call.owned(call.segment("name")), values["end"])
     return json_answer({"removed": removed})
 
 
@@ -150,7 +153,7 @@ async def commit_hold(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def release_hold(call: Call) -> Response:
-    await call.manager.offsets.release(call.queue, call.segment("name"))
+    await call.manager.offsets.release(call.queue, call.owned(call.segment("name")))
     return no_content()
 
 
@@ -168,7 +171,7 @@ async def release_hold(call: Call) -> Response:
 )
 async def commit_submission(call: Call) -> Response:
     run, keep = call.query["run"], call.query["keep"]
-    name, epoch = call.segment("name"), _number(call, "epoch")
+    name, epoch = call.owned(call.segment("name")), _number(call, "epoch")
     await call.manager.offsets.commit_submission(call.queue, name, epoch, run=run, keep=keep)
     return no_content()
 
@@ -180,7 +183,9 @@ async def commit_submission(call: Call) -> Response:
     needs=Action.SEND,
 )
 async def show_submission(call: Call) -> Response:
-    return json_answer(call.manager.offsets.submission(call.queue, call.segment("name"), _number(call, "epoch")))
+    return json_answer(
+        call.manager.offsets.submission(call.queue, call.owned(call.segment("name")), _number(call, "epoch"))
+    )
 
 
 @OPERATIONS.add(
@@ -194,7 +199,11 @@ async def show_submission(call: Call) -> Response:
 async def take_over_submission(call: Call) -> Response:
     values = read_object(await call.json_object(), _TAKE_OVER, required=("run", "rows", "digest"))
     await call.manager.offsets.take_over_submission(
-        call.queue, call.segment("name"), _number(call, "epoch"), _number(call, "partition"), **values
+        call.queue,
+        call.owned(call.segment("name")),
+        _number(call, "epoch"),
+        _number(call, "partition"),
+        **values,
     )
     return no_content()
 
@@ -228,7 +237,7 @@ async def submit(call: Call) -> Response:
         transactional = asked
     submission = await call.manager.offsets.submit(
         call.queue,
-        call.segment("name"),
+        call.owned(call.segment("name")),
         _number(call, "epoch"),
         _number(call, "partition"),
         call.query["row"],
@@ -252,7 +261,7 @@ def _is_arrow(content_type: str) -> bool:
     needs=Action.SEND,
 )
 async def forget_submission(call: Call) -> Response:
-    await call.manager.offsets.forget_submission(call.queue, call.segment("name"))
+    await call.manager.offsets.forget_submission(call.queue, call.owned(call.segment("name")))
     return no_content()
 
 

@@ -49,6 +49,7 @@ from postroad.errors import (
     RemoteProtocolError,
     SharingViolation,
     StorageError,
+    TooManyHeld,
     TransactionSequence,
     TransactionUsage,
     UnsupportedAccessMode,
@@ -93,6 +94,7 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     ConfigurationError: HTTPStatus.INTERNAL_SERVER_ERROR,
     QuotaExceeded: HTTPStatus.INSUFFICIENT_STORAGE,  # not 429: the caller is not too fast, the queue is full
     LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,
+    TooManyHeld: HTTPStatus.TOO_MANY_REQUESTS,  # the caller's own, and the caller can let go
     DiskFull: HTTPStatus.INSUFFICIENT_STORAGE,
     ManagerFull: HTTPStatus.INSUFFICIENT_STORAGE,
 }

@@ -63,7 +63,7 @@ async def list_queues(call: Call) -> Response:
     queues = await call.manager.all_queues()
     if not call.token.everything:
         queues = [each for each in queues if call.may(Action.GET_PROPERTIES, each.format_name)]
-    return json_answer({"queues": queues})
+    return json_answer({"queues": list(map(call.shown, queues))})
 
 
 @OPERATIONS.add(
@@ -90,7 +90,7 @@ async def create_queue(call: Call) -> Response:
     needs=Action.GET_PROPERTIES,
 )
 async def show_queue(call: Call) -> Response:
-    return json_answer(call.manager.queue(call.queue))
+    return json_answer(call.shown(call.manager.queue(call.queue)))
 
 
 @OPERATIONS.add(
@@ -105,7 +105,7 @@ async def show_queue(call: Call) -> Response:
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
     call.facts["properties"] = ",".join(values)
-    return json_answer(await call.manager.set_queue(call.queue, **values))
+    return json_answer(call.shown(await call.manager.set_queue(call.queue, **values)))
 
 
 @OPERATIONS.add(

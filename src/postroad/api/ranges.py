@@ -59,7 +59,7 @@ def answer_range(call: Call, limit: int | None) -> Response:
     selection = Selection(
         query["from"] or 0,
         query["to"],
-        query["hold"],
+        None if query["hold"] is None else call.owned(query["hold"]),
         limit,
         columns,
         query["priority"],

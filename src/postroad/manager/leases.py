@@ -56,9 +56,8 @@ class LeaseService:
     def settled(self, queue: Queue, records: Sequence[Record]) -> None:
         self.core.settled(queue, records)
 
-    def begin(self, transaction: Transaction, holder: Holder) -> UUID:
-        self.core.begin(transaction, holder, self._clock())
-        return transaction.identifier
+    def begin(self, holder: Holder) -> UUID:
+        return self.core.begin(holder, self._clock())
 
     def transaction(self, identifier: UUID) -> Transaction:
         """An open transaction; its lease starts again."""

@@ -40,6 +40,7 @@ from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
+from postroad.queues.owners import Held
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.retention import Retention
@@ -132,6 +133,8 @@ class Manager(Reads, Rescue, AccessLists):
         self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
         self.metrics_queues = 100  # that have metrics of their own
         self.supervisor = Supervisor()
+        self._held = {kind: RateLimitedLog(log, "limit reached", burst=1) for kind in Held}
+        self.core.owners.reached = self._log_reached
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
         self.core.watch(Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed))
 
@@ -200,6 +203,10 @@ class Manager(Reads, Rescue, AccessLists):
         queue = self.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
         return 0 if queue is None else queue.base_priority
 
+    def _log_reached(self, kind: Held, owner: str) -> None:
+        facts = {"limit": kind.setting, "maximum": self.core.owners.maximum[kind], "owner": owner}
+        self._held[kind].warn(self.clock(), facts)
+
     def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
         facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
         self._follow_ups.warn(self.clock(), facts)
@@ -214,7 +221,7 @@ class Manager(Reads, Rescue, AccessLists):
             down=tuple(f"{name} is down: {why}" for name, why in self.supervisor.down.items()),
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
-            limits={each.name: each.figures for each in self.limits.all},
+            limits={each.name: each.figures for each in self.limits.all} | self.core.owners.figures,
             multicast=None if self.multicast is None else self.multicast.info(),
             disk=dict(self.store.disk_use()),
         )
@@ -366,7 +373,7 @@ class Manager(Reads, Rescue, AccessLists):
     # Transactions
 
     def begin(self, holder: Holder = THIS_PROCESS) -> UUID:
-        return self.leases.begin(self.core.begin(), holder)
+        return self.leases.begin(holder)
 
     async def commit(self, identifier: UUID) -> None:
         transaction = self.leases.transaction(identifier)

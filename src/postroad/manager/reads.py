@@ -169,6 +169,7 @@ class Reads(DurableCore):
     ) -> Locked:
         """The first phase of a receive: no other reader gets the messages until `settle`, the end of their lease, or a
         restart."""
+        self.leases.core.check_lock(holder)
         descriptor = self._open(name, QueueAccess.RECEIVE)
         queue = descriptor.queue
         assert queue is not None
@@ -331,6 +332,7 @@ class Reads(DurableCore):
         holder: Holder = THIS_PROCESS,
     ) -> int:
         """A handle that can exclude others, and that owns cursors."""
+        self.leases.core.check_handle(holder)
         handle = self._open(name, access, share).handle
         self.leases.use_handle(handle)
         self.leases.core.own_handle(handle, holder)
@@ -342,14 +344,14 @@ class Reads(DurableCore):
         return descriptor
 
     def close_queue(self, handle: int) -> None:
-        self.core.close(self._descriptor(handle))
+        self.leases.core.close_handle(self._descriptor(handle))
 
     def open_cursor(self, handle: int) -> int:
-        return self.core.open_cursor(self._descriptor(handle)).handle
+        return self.leases.core.open_cursor(self._descriptor(handle))
 
     def close_cursor(self, handle: int, cursor: int) -> None:
         descriptor = self._descriptor(handle)
-        self.core.close_cursor(descriptor, _cursor(descriptor, cursor))
+        self.leases.core.close_cursor(descriptor, _cursor(descriptor, cursor))
 
     async def read_cursor(
         self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None, permitted: Permitted = always

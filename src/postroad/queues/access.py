@@ -113,9 +113,24 @@ class Access:
 
     def __init__(self, queues: QueueCollection) -> None:
         self._queues = queues
-        self.users = Users()
+        self._users = Users()
+        self._gone: frozenset[str] = frozenset()
         self.claimed = False
         self.manager_descriptor = default_manager_descriptor()
+
+    @property
+    def users(self) -> Users:
+        return self._users
+
+    @users.setter
+    def users(self, users: Users) -> None:
+        before, now = ({each.name.casefold() for each in some} for some in (self._users, users))
+        self._gone = (self._gone | before) - now
+        self._users = users
+
+    def is_gone(self, name: str) -> bool:
+        """Whether somebody was a user and was removed: nobody, and not one of those who never were users."""
+        return name.casefold() in self._gone
 
     def descriptor(self, queue: Queue) -> SecurityDescriptor:
         properties = queue.properties

@@ -7,15 +7,16 @@ and narrows when that is durable: nobody else gets a message that a lost tick wo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from postroad.errors import InvalidArgument, SharingViolation, StorageError, TransactionSequence
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import Delivery
+from postroad.queues.owners import SOMEBODY_ELSE, Held, Owners, check_name, name_in, owner_in, owner_of
 from postroad.queues.queue import Queue
 from postroad.queues.reading import Reading
-from postroad.queues.submissions import check_name
+from postroad.security.sid import Sid
 from postroad.store.interface import ARRIVAL_MASK
 
 STATE = "hold/"
@@ -62,6 +63,7 @@ class Holding:
     _queues: QueueCollection
     _delivery: Delivery
     _reading: Reading
+    _owners: Owners
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         """What was held before the restart is held again, before anybody reads."""
@@ -72,6 +74,7 @@ class Holding:
                 self._delivery.tick.set_state(key, None)
             else:
                 queue.holds[name] = Hold.decode(name, value)
+                self._owners.take(Held.HOLDS, owner_of(name))
 
     def put(self, queue: Queue, name: str, start: int, end: int, arrived: int, now: float) -> Hold:
         """Holds a range, or widens the hold of this name by it; the whole of it. `arrived` bounds what can be held."""
@@ -84,12 +87,14 @@ class Holding:
             if other.name != name and other.start < end and start < other.end:
                 raise SharingViolation(
                     f"messages from {max(start, other.start)} to {min(end, other.end)} of {queue.properties.path} "
-                    f"are held by {other.name}"
+                    f"are held by {_shown(other.name, name)}"
                 )
         before = queue.holds.get(name)
+        if before is None:
+            self._owners.check(Held.HOLDS, owner_of(name))
         if before is not None and (start > before.end or end < before.start):
             raise TransactionSequence(
-                f"{name} holds messages from {before.start} to {before.end} of {queue.properties.path}: "
+                f"{name_in(name)} holds messages from {before.start} to {before.end} of {queue.properties.path}: "
                 f"a range from {start} to {end} does not touch them; commit or release them first"
             )
         taken = frozenset(
@@ -104,6 +109,8 @@ class Holding:
                 before, start=min(start, before.start), end=max(end, before.end), passed_over=before.passed_over | taken
             )
         self._write(queue, hold)
+        if before is None:
+            self._owners.take(Held.HOLDS, owner_of(name))
         queue.holds[name] = hold
         self._delivery.tick.undo.append(lambda _: self._undo_put(queue, hold, before))
         return hold
@@ -145,6 +152,20 @@ class Holding:
         """The queue is deleted, with all that is in it."""
         for hold in queue.holds.values():
             self._delivery.tick.set_state(_key(queue, hold.name), None)
+        self._delivery.tick.on_commit.append(lambda: self._drop_all(queue))
+
+    def _drop_all(self, queue: Queue) -> None:
+        for name in queue.holds:
+            self._owners.give(Held.HOLDS, owner_of(name))
+        queue.holds.clear()
+
+    def end_forbidden(self, queues: Iterable[Queue], may_receive: Callable[[Queue, Sid], bool], now: float) -> None:
+        """Releases the holds of users who have lost the right."""
+        for queue in queues:
+            for name in list(queue.holds):
+                owner = owner_in(name)
+                if owner is not None and not may_receive(queue, owner):
+                    self.release(queue, name, now)
 
     def _narrow(self, queue: Queue, hold: Hold, narrowed: Hold | None, now: float) -> None:
         tick = self._delivery.tick
@@ -165,13 +186,19 @@ class Holding:
     def _write(self, queue: Queue, hold: Hold) -> None:
         self._delivery.tick.set_state(_key(queue, hold.name), hold.encode())
 
-    @staticmethod
-    def _become(queue: Queue, hold: Hold, after: Hold | None) -> None:
+    def _become(self, queue: Queue, hold: Hold, after: Hold | None) -> None:
         if after is None:
             del queue.holds[hold.name]
+            self._owners.give(Held.HOLDS, owner_of(hold.name))
         else:
             queue.holds[hold.name] = after
         queue.opened_before(hold.start)  # of the highest priority: nothing that was held stands before it
+
+
+def _shown(name: str, asked_as: str) -> str:
+    """A name for whom it concerns: users do not learn those of others."""
+    own = owner_in(asked_as)
+    return name_in(name) if own is None or own == owner_in(name) else SOMEBODY_ELSE
 
 
 def _key(queue: Queue, name: str) -> str:

@@ -7,24 +7,32 @@ here: `expire` says what it took back.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
+from postroad.queues.access import Action
+from postroad.queues.cursor import Cursor
+from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.owners import THIS_PROCESS as THIS_PROCESS_OWNER
+from postroad.queues.owners import Held
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.security.access import Token
 from postroad.security.sid import Sid
 from postroad.store.interface import Record
 from postroad.values.info import LockInfo, TransactionInfo
+from postroad.values.reading import ShareMode
 
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 # One step of the leases' own time, at the most: the timer comes twice a second. What is longer is a clock that was set,
 # or a manager that stood still, and in that time nobody could renew anything.
 LONGEST_STEP_S = 0.75
 REMEMBERED = 10_000  # ends of leases, so that whoever comes too late hears why
+_NO_RIGHT = "its user has lost the right to it"
 _HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
 
 
@@ -40,12 +48,20 @@ class LeaseTimes:
 class Holder:
     """Who holds something, in words for people. What a lasting holder has never runs out: it lives in this process.
 
-    `user` is the user who has logged in; None for administrators without a SID.
+    `user` is the user who has logged in; None for administrators without a SID. `address` is where others are, and
+    `token` says what the holder may do now.
     """
 
     owner: str
     lasting: bool = False
     user: Sid | None = None
+    address: str = THIS_PROCESS_OWNER
+    token: Callable[[], Token] = field(default=Token.administrator, compare=False)
+
+    @property
+    def key(self) -> str:
+        """Whose limits count."""
+        return self.address if self.user is None else str(self.user)
 
 
 THIS_PROCESS = Holder("this process", lasting=True)
@@ -110,6 +126,8 @@ class Leases:
         self.expired_locks = 0  # messages that went back
         self.expired_transactions = 0
         self._core = core
+        self._owners = core.owners
+        core.reviews.append(self.review)
         self._awake = _AwakeTime()
         self._locks: dict[UUID, _LockLease] = {}
         self._locked: dict[tuple[int, int], _LockLease] = {}  # by number of the queue, and lookup id
@@ -120,6 +138,11 @@ class Leases:
 
     # Messages
 
+    def check_lock(self, holder: Holder) -> None:
+        """Raises TooManyHeld if the holder must settle before locking more."""
+        for kind in (Held.LOCKED_MESSAGES, Held.LOCKED_MB):
+            self._owners.check(kind, holder.key)
+
     def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:
         """The lease of messages that one call has locked."""
         time = self._awake(now)
@@ -127,6 +150,8 @@ class Leases:
             self._core.new_id(), holder, time, time, queue, {record.lookup_id: record for record in records}
         )
         self._locks[lease.identifier] = lease
+        self._owners.take(Held.LOCKED_MESSAGES, holder.key, len(records))
+        self._owners.take(Held.LOCKED_MB, holder.key, sum(len(each.packet) for each in records))
         for lookup_id in lease.records:
             self._locked[queue.number, lookup_id] = lease
         return lease.identifier
@@ -170,6 +195,8 @@ class Leases:
     def _drop(self, queue: Queue, lookup_id: int) -> Record:
         lease = self._locked.pop((queue.number, lookup_id))
         record = lease.records.pop(lookup_id)
+        self._owners.give(Held.LOCKED_MESSAGES, lease.holder.key)
+        self._owners.give(Held.LOCKED_MB, lease.holder.key, len(record.packet))
         if not lease.records:
             del self._locks[lease.identifier]
         return record
@@ -214,10 +241,25 @@ class Leases:
 
     # Transactions
 
-    def begin(self, transaction: Transaction, holder: Holder, now: float) -> None:
-        time = self._awake(now)
+    def begin(self, holder: Holder, now: float) -> UUID:
+        if self._owners.full(Held.TRANSACTIONS, holder.key):
+            self._drop_ended()
+            self._owners.check(Held.TRANSACTIONS, holder.key)
+        time, transaction = self._awake(now), self._core.begin()
         identifier = transaction.identifier
         self._transactions[identifier] = _TransactionLease(identifier, holder, time, time, transaction)
+        self._owners.take(Held.TRANSACTIONS, holder.key)
+        return identifier
+
+    def _drop_ended(self) -> None:
+        for identifier in [each for each, lease in self._transactions.items() if lease.transaction.ended]:
+            self._drop_transaction(identifier)
+
+    def _drop_transaction(self, identifier: UUID) -> _TransactionLease | None:
+        lease = self._transactions.pop(identifier, None)
+        if lease is not None:
+            self._owners.give(Held.TRANSACTIONS, lease.holder.key)
+        return lease
 
     def transaction(self, identifier: UUID, now: float) -> Transaction:
         """An open transaction, which is being used."""
@@ -233,7 +275,7 @@ class Leases:
         """An operator ends somebody's transaction; whose it was."""
         self._core.abort(self.transaction(identifier, now), now)
         self._remember(identifier, f"it was aborted at {_text(now)} by an operator")
-        lease = self._transactions.pop(identifier, None)
+        lease = self._drop_transaction(identifier)
         return "" if lease is None else lease.holder.owner
 
     # Both
@@ -256,6 +298,31 @@ class Leases:
     def own_handle(self, handle: int, holder: Holder) -> None:
         """The handle was just opened, by `holder`."""
         self._handle_holders[handle] = holder
+        self._owners.take(Held.OPEN_QUEUES, holder.key)
+
+    def check_handle(self, holder: Holder) -> None:
+        self._owners.check(Held.OPEN_QUEUES, holder.key)
+
+    def open_cursor(self, descriptor: OpenQueueDescriptor) -> int:
+        holder = self._handle_holders.get(descriptor.handle, THIS_PROCESS)
+        self._owners.check(Held.CURSORS, holder.key)
+        cursor = self._core.open_cursor(descriptor).handle
+        self._owners.take(Held.CURSORS, holder.key)
+        return cursor
+
+    def close_cursor(self, descriptor: OpenQueueDescriptor, cursor: Cursor) -> None:
+        self._core.close_cursor(descriptor, cursor)
+        self._owners.give(Held.CURSORS, self._handle_holders.get(descriptor.handle, THIS_PROCESS).key)
+
+    def close_handle(self, descriptor: OpenQueueDescriptor) -> None:
+        """With its cursors."""
+        cursors = len(descriptor.cursors)
+        self._core.close(descriptor)
+        self._handle_used.pop(descriptor.handle, None)
+        holder = self._handle_holders.pop(descriptor.handle, None)
+        if holder is not None:
+            self._owners.give(Held.CURSORS, holder.key, cursors)
+            self._owners.give(Held.OPEN_QUEUES, holder.key)
 
     def handle_holder(self, handle: int) -> Holder | None:
         return self._handle_holders.get(handle)
@@ -268,10 +335,39 @@ class Leases:
             descriptor = self._core.descriptors.get(handle)
             if descriptor is None:
                 del self._handle_used[handle]
-                self._handle_holders.pop(handle, None)
             elif time - used > HANDLE_TIMEOUT_S and not (descriptor.queue and descriptor.queue.waiting):
-                self._core.close(descriptor)
+                self.close_handle(descriptor)
         return taken
+
+    def review(self, queues: Collection[Queue], now: float) -> None:
+        """Rights on these queues have changed: what is held without them goes back, and what was begun ends."""
+        changed = set(queues)
+        for lease in list(self._locks.values()):
+            if lease.queue in changed and self._lacks(lease.holder, lease.queue, Action.RECEIVE):
+                for lookup_id in list(lease.records):
+                    self._put_back(lease.queue, lookup_id, _NO_RIGHT, now)
+        for identifier, transaction_lease in list(self._transactions.items()):
+            transaction, holder = transaction_lease.transaction, transaction_lease.holder
+            if transaction.ended or not self._forbidden(transaction, holder, changed):
+                continue
+            self._remember(identifier, _NO_RIGHT)
+            self._drop_transaction(identifier)
+            self._core.abort(transaction, now)
+        for handle, holder in list(self._handle_holders.items()):
+            descriptor = self._core.descriptors[handle]
+            excludes = descriptor.queue in changed and descriptor.share is ShareMode.DENY_RECEIVE  # other readers
+            if holder.token().only is not None or (excludes and self._lacks(holder, descriptor.queue, Action.PEEK)):
+                self.close_handle(descriptor)
+
+    def _forbidden(self, transaction: Transaction, holder: Holder, changed: set[Queue]) -> bool:
+        return holder.token().only is not None or any(
+            queue in changed and self._lacks(holder, queue, action)
+            for each in transaction.operations
+            for queue, action in _actions(each)
+        )
+
+    def _lacks(self, holder: Holder, queue: Queue | None, action: Action) -> bool:
+        return queue is not None and not self._core.access.allows(queue, holder.token(), action)
 
     def _expire_locks(self, time: float, now: float) -> Iterator[TakenBack]:
         for lease in [each for each in self._locks.values() if each.queue.deleted]:
@@ -289,14 +385,14 @@ class Leases:
     def _expire_transactions(self, time: float, now: float) -> Iterator[TakenBack]:
         for identifier, lease in list(self._transactions.items()):
             if lease.transaction.ended:
-                del self._transactions[identifier]
+                self._drop_transaction(identifier)
             elif not _silent(lease, time, self.times.transaction_s):
                 continue
             elif _waits(lease.transaction):
                 lease.renewed = time  # its client is there: the door ends the reads of one that has left
             else:
                 messages = len(lease.transaction.operations)
-                del self._transactions[identifier]
+                self._drop_transaction(identifier)
                 self._remember(
                     identifier,
                     f"its lease of {self.times.transaction_s:g} s ran out at {_text(now)} and it was aborted",
@@ -380,6 +476,16 @@ def _waits(transaction: Transaction) -> bool:
         if queue is not None and request in queue.waiting:
             return True
     return False
+
+
+def _actions(operation: TransactionalOperation) -> Iterator[tuple[Queue, Action]]:
+    """The queues of an operation, with what is done to each."""
+    if operation.operation is OperationType.ENQUEUE:
+        yield operation.queue, Action.SEND
+        return
+    yield operation.queue, Action.RECEIVE
+    if operation.target is not None:
+        yield operation.target, Action.SEND
 
 
 def _taken(transaction: Transaction) -> list[TransactionalOperation]:

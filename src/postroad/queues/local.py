@@ -6,7 +6,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from itertools import count
@@ -41,7 +41,7 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
-from postroad.queues.access import Access
+from postroad.queues.access import Access, Action
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
@@ -55,6 +55,7 @@ from postroad.queues.holds import Holding
 from postroad.queues.moving import check_kind, check_movable
 from postroad.queues.multicast import check_multicast
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
+from postroad.queues.owners import Owners
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
@@ -68,6 +69,8 @@ from postroad.queues.transaction import Transaction
 from postroad.security.access import Token
 from postroad.security.protection import Protection
 from postroad.security.refusals import COULD_NOT_ENCRYPT
+from postroad.security.sid import Sid
+from postroad.security.users import Users
 from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, Record, Store
 from postroad.values.reading import QueueAccess, ShareMode
@@ -79,6 +82,7 @@ from postroad.wire.view import MessageView
 
 PURGE_BATCH = 1000
 TRUSTED = Token.administrator()
+Review = Callable[[Collection[Queue], float], None]
 
 
 class QueueManagerState(Enum):
@@ -149,8 +153,10 @@ class LocalQueueManager:
         self.departures = Departures()
         self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
         self.transactions = self.transacting.open
-        self.holding = Holding(self.queues, self.delivery, self.reading)
-        self.submissions = Submissions(lambda: self.tick)
+        self.owners = Owners()
+        self.holding = Holding(self.queues, self.delivery, self.reading, self.owners)
+        self.submissions = Submissions(lambda: self.tick, self.owners)
+        self.reviews: list[Review] = []  # what else ends with the rights of its owner
         self._handles = count(1)
         self.ticks = Ticks(self)
         self._expiry = Expiry(self.delivery, (self.express, store))  # the one that can fail comes last
@@ -225,7 +231,24 @@ class LocalQueueManager:
         with self.delivery.atomic:
             self.queues.change(self.tick, queue, int(now), **attributes)
         if "acl" in attributes:
-            self.reading.end_forbidden(self.queues.family(queue))
+            self.review(self.queues.family(queue), now)
+
+    def change_users(self, users: Users, now: float) -> None:
+        """From now on these are the users. What others have begun ends, and what their groups no longer allow."""
+        self.access.users = users
+        self.review(list(self.queues), now)
+        self.submissions.forget_owners(lambda owner: users.with_sid(owner) is None)
+
+    def review(self, queues: Collection[Queue], now: float) -> None:
+        """Rights on these queues have changed: what their readers hold without them goes back."""
+        self.reading.end_forbidden(queues)
+        self.holding.end_forbidden(queues, self._may_receive, now)
+        for review in self.reviews:
+            review(queues, now)
+
+    def _may_receive(self, queue: Queue, owner: Sid) -> bool:
+        known = self.access.users.with_sid(owner)
+        return known is not None and self.access.allows(queue, self.access.users.token(owner), Action.RECEIVE)
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""

@@ -14,11 +14,12 @@ from struct import Struct
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from postroad.errors import InvalidArgument, TransactionSequence
+from postroad.errors import TransactionSequence
+from postroad.queues.owners import Held, Owners, check_name, name_in, owner_in, owner_of
 from postroad.queues.tick import Tick
+from postroad.security.sid import Sid
 
 STATE = "submission/"
-MAX_NAME = 200
 MAX_EPOCH = (1 << 63) - 1
 _NUMBER = Struct("<Q")
 
@@ -54,10 +55,14 @@ class Progress(NamedTuple):
 
 
 class Submissions:
-    """A caller waits for the end of one submission to a part before the next: a tick can be lost."""
+    """A caller waits for the end of one submission to a part before the next: a tick can be lost.
 
-    def __init__(self, tick: Callable[[], Tick]) -> None:
+    Each record on disk counts as its owner's.
+    """
+
+    def __init__(self, tick: Callable[[], Tick], owners: Owners) -> None:
         self._tick = tick
+        self._owners = owners
         # By epoch and partition, of open epochs, and of the last one that is done if its sender wants that.
         self._progress: dict[Sender, dict[tuple[int, int], Progress]] = {}
         self._committed: dict[Sender, int] = {}  # the last epoch that is done
@@ -69,7 +74,9 @@ class Submissions:
             if part:
                 epoch, partition = map(int, part)
                 self._progress.setdefault(sender, {})[epoch, partition] = Progress.decode(value)
+                self._owners.take(Held.SUBMISSIONS, owner_of(sender.name))
             else:
+                self._owners.take(Held.SUBMISSIONS, owner_of(sender.name))
                 (self._committed[sender],) = _NUMBER.unpack(value)
 
     def is_complete(self, sender: Sender, epoch: int) -> bool:
@@ -95,7 +102,7 @@ class Submissions:
         following = 0 if before is None else before.next_row
         if row > following:
             raise TransactionSequence(
-                f"row: the next one of {part.sender.name}, epoch {part.epoch}, partition {part.partition} "
+                f"row: the next one of {name_in(part.sender.name)}, epoch {part.epoch}, partition {part.partition} "
                 f"is {following}, not {row}: those between are missing"
             )
         if run and before is not None:
@@ -131,17 +138,24 @@ class Submissions:
         parts = self._progress.setdefault(part.sender, {})
         place = (part.epoch, part.partition)
         before, after = parts.get(place), Progress(next_row, run, digest)
+        if before is None:
+            self._admit(part.sender)
         parts[place] = after
         tick = self._tick()
         tick.set_state(_key(part.sender, *place), after.encode())
 
         def undo(_: Tick) -> None:
-            if before is None:
-                parts.pop(place, None)
-            else:
+            if before is not None:
                 parts[place] = before
+            elif parts.pop(place, None) is not None:
+                self._owners.give(Held.SUBMISSIONS, owner_of(part.sender.name))
 
         tick.undo.append(undo)
+
+    def _admit(self, sender: Sender, leaving: int = 0) -> None:
+        """One more record, as `leaving` others go."""
+        self._owners.check(Held.SUBMISSIONS, owner_of(sender.name), 1 - leaving)
+        self._owners.take(Held.SUBMISSIONS, owner_of(sender.name))
 
     def commit(self, sender: Sender, epoch: int, *, run: str = "", keep: bool = False) -> None:
         """The epoch and all before it are done: what comes of them later has been sent. Their rows are forgotten, but
@@ -165,17 +179,22 @@ class Submissions:
             self.note(Part(sender, epoch, 0), 0, run)  # a job without rows
         parts = self._progress.get(sender, {})
         done = {place: sent for place, sent in parts.items() if place[0] < epoch or (place[0] == epoch and not keep)}
+        if before is None:
+            self._admit(sender, len(done))
         tick = self._tick()
         tick.set_state(_key(sender), _NUMBER.pack(epoch))
         for place in done:
             tick.set_state(_key(sender, *place), None)
             del parts[place]
+        self._owners.give(Held.SUBMISSIONS, owner_of(sender.name), len(done))
         self._committed[sender] = epoch
 
         def undo(_: Tick) -> None:
             self._progress.setdefault(sender, {}).update(done)
+            self._owners.take(Held.SUBMISSIONS, owner_of(sender.name), len(done))
             if before is None:
                 del self._committed[sender]
+                self._owners.give(Held.SUBMISSIONS, owner_of(sender.name))
             else:
                 self._committed[sender] = before
 
@@ -194,8 +213,15 @@ class Submissions:
         return known
 
     def _drop(self, sender: Sender) -> None:
-        self._progress.pop(sender, None)
-        self._committed.pop(sender, None)
+        records = len(self._progress.pop(sender, ())) + (self._committed.pop(sender, None) is not None)
+        self._owners.give(Held.SUBMISSIONS, owner_of(sender.name), records)
+
+    def forget_owners(self, is_gone: Callable[[Sid], bool]) -> None:
+        """Users who were removed send no more."""
+        for sender in {*self._progress, *self._committed}:
+            owner = owner_in(sender.name)
+            if owner is not None and is_gone(owner):
+                self.forget(sender)
 
 
 _REMEDY = (
@@ -205,14 +231,9 @@ _REMEDY = (
 
 
 def _told(part: Part) -> str:
-    return f"name: partition {part.partition} of {part.sender.name}, epoch {part.epoch},"
+    return f"name: partition {part.partition} of {name_in(part.sender.name)}, epoch {part.epoch},"
 
 
 def _key(sender: Sender, *place: int) -> str:
     words = [quote(sender.destination, safe=""), quote(sender.name, safe=""), *map(str, place)]
     return STATE + "/".join(words)
-
-
-def check_name(name: str) -> None:
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidArgument(f"name: {name[:60]!r} is not 1 to {MAX_NAME} printable characters")

@@ -12,7 +12,6 @@ from uuid import UUID
 from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
-from postroad.remote_read.holdings import Holdings
 from postroad.rpc.caller import Caller
 from postroad.store.interface import Record
 
@@ -40,7 +39,7 @@ class RemoteQueue:
     path: str
     caller: Caller
     opened_at: float
-    holdings: Holdings
+    owner: str  # whose limits count
     state: RemoteReadState = RemoteReadState.OPENED
     reader: Caller | None = None  # the caller that opened it by qm2qm
     cursors: int = 0

@@ -69,11 +69,12 @@ class RemoteReadServer(RemoteReaders):
         self._offer: Offer | None = None
 
     def set_passwords(self, passwords: Mapping[str, str]) -> bool:
-        """Replaces the users who can log in. False if the server began without users and has to start again."""
+        """Replaces the users who can log in; those who no longer can lose their connections. False if the server began
+        without users and has to start again."""
         ntlm = self.rpc.endpoint.providers.get(AuthType.NTLM)
         if not isinstance(ntlm, NtlmProvider):
             return not passwords
-        ntlm.set_passwords(passwords)
+        self.rpc.end_logins(ntlm.set_passwords(passwords))
         return True
 
     @property

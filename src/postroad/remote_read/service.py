@@ -6,22 +6,22 @@ the caller waits for its commit before it answers the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status
+from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status, TooManyHeld
 from postroad.names import DistributionListName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
 from postroad.queues.access import Action as QueueAction
 from postroad.queues.descriptor import RECEIVING
 from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.owners import Held
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.waiting import WaitingRead
 from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry, RemoteReadState
-from postroad.remote_read.holdings import MAX_CURSORS, MAX_READS, MAX_UNACKNOWLEDGED_OCTETS, HoldingsByReader
 from postroad.remote_read.values import (
     ACCESS,
     CALLS,
@@ -66,8 +66,9 @@ class RemoteReadService:
         self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
         self.received = 0  # messages that readers have acknowledged
         self.returned = 0  # messages that they did not acknowledge, and that went back
-        self.holdings = HoldingsByReader()
+        self.owners = core.owners
         self._new_handle = new_handle
+        core.reviews.append(self.review)
 
     # qmcomm, [MS-MQMP] 3.1.4
 
@@ -94,12 +95,13 @@ class RemoteReadService:
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
-        holdings = self.holdings.open(caller)
-        if holdings is None:
+        owner = self._owner(caller)
+        if self._full(Held.OPEN_QUEUES, owner):
             self.core.close(descriptor)
             return Status.INSUFFICIENT_RESOURCES, None
+        self.owners.take(Held.OPEN_QUEUES, owner)
         handle = self._free_handle()
-        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now, holdings)
+        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now, owner)
         self.remote_queues[handle] = remote
         return Status.OK, remote
 
@@ -118,14 +120,14 @@ class RemoteReadService:
             return self._refusal(caller, Status.INVALID_HANDLE), 0
         if not self._permits(remote.descriptor.queue, caller, receive=False):
             return Status.ACCESS_DENIED, 0
-        if remote.holdings.cursors >= MAX_CURSORS:
+        if self._full(Held.CURSORS, remote.owner):
             return Status.INSUFFICIENT_RESOURCES, 0
         try:
             handle = self.core.open_cursor(remote.descriptor).handle
         except PostroadError as error:
             return error.status, 0
         remote.cursors += 1
-        remote.holdings.cursors += 1
+        self.owners.take(Held.CURSORS, remote.owner)
         return Status.OK, handle
 
     def server_port(self, port_type: int) -> int:
@@ -168,8 +170,8 @@ class RemoteReadService:
 
     def _close(self, remote: RemoteQueue) -> None:
         del self.remote_queues[remote.handle]
-        remote.holdings.cursors -= remote.cursors
-        self.holdings.close(remote.caller)
+        self.owners.give(Held.CURSORS, remote.owner, remote.cursors)
+        self.owners.give(Held.OPEN_QUEUES, remote.owner)
         if not remote.descriptor.closed:
             self.core.close(remote.descriptor)
 
@@ -185,6 +187,31 @@ class RemoteReadService:
             return None
         return remote if remote.reader is caller or remote.serves(caller) else None
 
+    def _owner(self, caller: Caller) -> str:
+        """The user's SID, as at every door, or the address."""
+        if caller.user is None:
+            return caller.address
+        user = self.core.access.users.named(caller.user)
+        return str(_derived_sid(self.core.identifier, caller.user) if user is None else user.sid)
+
+    def _full(self, kind: Held, owner: str) -> bool:
+        try:
+            self.owners.check(kind, owner)
+        except TooManyHeld:
+            return True
+        return False
+
+    def _holds_all(self, remote: RemoteQueue) -> bool:
+        return self._full(Held.LOCKED_MESSAGES, remote.owner) or self._full(Held.LOCKED_MB, remote.owner)
+
+    def review(self, queues: Collection[Queue], now: float) -> None:
+        """Rights on these queues have changed: messages that readers without them have not acknowledged go back."""
+        for remote in list(self.remote_queues.values()):
+            queue = remote.descriptor.queue
+            if remote.unacknowledged and queue in queues and not self._permits(queue, remote.caller, receive=True):
+                for read in sorted(remote.unacknowledged, key=lambda each: each.place):
+                    self.end_receive(read, Ack.RR_NACK, now)
+
     def _refusal(self, caller: Caller, status: int) -> int:
         """[MS-MQQP] 5: a caller that must log in learns only that, and nothing of what exists."""
         return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
@@ -196,13 +223,17 @@ class RemoteReadService:
         users without a SID in the configuration: before there were access lists, both could read everything. Dead
         letters and the manager's journal may hold anyone's messages: of users, they take one with the right.
         """
+        access = self.core.access
+        if caller.user is not None and access.is_gone(caller.user):
+            return False
         if queue is None:
             return True  # it was deleted: the read itself reports that
-        access = self.core.access
         user = None if caller.user is None else access.users.named(caller.user)
         derived = None if caller.user is None else _derived_sid(self.core.identifier, caller.user)
         sid = derived if user is None else user.sid
         system = queue.properties.queue_type is QueueType.SYSTEM
+        if user is not None and user.monitor:
+            return False
         if sid == derived and not access.has_own_list(queue) and not (system and caller.user is not None):
             return True
         token = Token.anonymous() if sid is None else access.users.token(sid)
@@ -216,7 +247,7 @@ class RemoteReadService:
             return self._refusal(caller, Status.INVALID_HANDLE)
         self.core.close_cursor(remote.descriptor, cursor)
         remote.cursors -= 1
-        remote.holdings.cursors -= 1
+        self.owners.give(Held.CURSORS, remote.owner)
         return Status.OK
 
     def purge_queue(self, queue_handle: int, now: float, caller: Caller) -> tuple[int, bool]:
@@ -270,7 +301,7 @@ class RemoteReadService:
         if records is not None:
             return self.finish(entry, records)
         entry.counted = True
-        remote.holdings.reads += 1
+        self.owners.take(Held.WAITING_READS, remote.owner)
         return entry
 
     def _check(self, request: ReadRequest, caller: Caller) -> tuple[int, RemoteQueue | None]:
@@ -292,9 +323,9 @@ class RemoteReadService:
             return Status.INVALID_PARAMETER, None
         if not self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE):
             return Status.ACCESS_DENIED, None
-        if request.action == Action.RECEIVE and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
+        if request.action == Action.RECEIVE and self._holds_all(remote):
             return Status.INSUFFICIENT_RESOURCES, None
-        if request.timeout_ms and remote.holdings.reads >= MAX_READS:
+        if request.timeout_ms and self._full(Held.WAITING_READS, remote.owner):
             return Status.INSUFFICIENT_RESOURCES, None
         return Status.OK, remote
 
@@ -319,7 +350,7 @@ class RemoteReadService:
         receive, seek = SEEKS[request.action]
         if not self._permits(remote.descriptor.queue, caller, receive=receive):
             return Answer(Status.ACCESS_DENIED)
-        if receive and remote.holdings.octets > MAX_UNACKNOWLEDGED_OCTETS:
+        if receive and self._holds_all(remote):
             return Answer(Status.INSUFFICIENT_RESOURCES)
         if seek is SeekAction.NEXT and lookup_id == 0:
             seek = SeekAction.FIRST
@@ -344,7 +375,7 @@ class RemoteReadService:
         entry.waiting = None
         if entry.counted:
             entry.counted = False
-            entry.remote.holdings.reads -= 1
+            self.owners.give(Held.WAITING_READS, entry.remote.owner)
 
     def finish(self, entry: RemoteReadEntry, records: Sequence[Record], *, receive: bool | None = None) -> Answer:
         """The read has its message. The reader must acknowledge that of a receive."""
@@ -357,7 +388,8 @@ class RemoteReadService:
     def _locked(self, entry: RemoteReadEntry, record: Record) -> Answer:
         entry.record, entry.queue = record, entry.remote.descriptor.queue
         entry.remote.unacknowledged.add(entry)
-        entry.remote.holdings.octets += len(record.packet)
+        self.owners.take(Held.LOCKED_MESSAGES, entry.remote.owner)
+        self.owners.take(Held.LOCKED_MB, entry.remote.owner, len(record.packet))
         return Answer(Status.OK, record, entry)
 
     def fail(self, entry: RemoteReadEntry, error: PostroadError) -> Answer:
@@ -375,7 +407,8 @@ class RemoteReadService:
             return Status.TRANSACTION_SEQUENCE  # it is Available again, or another reader has it
         entry.settled = True
         entry.remote.unacknowledged.discard(entry)
-        entry.remote.holdings.octets -= len(entry.record.packet)
+        self.owners.give(Held.LOCKED_MESSAGES, entry.remote.owner)
+        self.owners.give(Held.LOCKED_MB, entry.remote.owner, len(entry.record.packet))
         delete = ack == Ack.RR_ACK
         try:
             self.core.reading.end(entry.queue, entry.record, now, delete=delete)

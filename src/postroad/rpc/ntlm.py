@@ -195,13 +195,18 @@ class NtlmProvider:
     """Accepts the users of the configuration; names are compared without regard to case."""
 
     def __init__(self, passwords: Mapping[str, str], computer: str, clock: Callable[[], float] = time.time) -> None:
+        self._users: dict[str, User] = {}
         self.set_passwords(passwords)
         self._computer = computer
         self._clock = clock
 
-    def set_passwords(self, passwords: Mapping[str, str]) -> None:
-        """Replaces the users; connections that are authenticated stay."""
-        self._users = {name.casefold(): User(name, nt_hash(password)) for name, password in passwords.items()}
+    def set_passwords(self, passwords: Mapping[str, str]) -> frozenset[str]:
+        """Replaces the users, also for logins under way. Gives back the names of those whose earlier login does not
+        count any more."""
+        before = dict(self._users)
+        self._users.clear()
+        self._users |= {name.casefold(): User(name, nt_hash(password)) for name, password in passwords.items()}
+        return frozenset(each.name for key, each in before.items() if self._users.get(key) != each)
 
     def accept(self) -> NtlmAcceptor:
         filetime = int(self._clock() * 10_000_000) + _FILETIME_EPOCH

@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -125,6 +125,14 @@ class RpcServer:
         if self.links:
             self._emptied = asyncio.Event()
             await self._emptied.wait()
+
+    def end_logins(self, users: Collection[str]) -> None:
+        """Ends the connections on which these users have logged in: what they have open is run down."""
+        for link in [*self.links]:
+            if link.connection is not None and link.connection.has_user(users):
+                link.connection.end("the user was removed, or has another password")
+                self.log_end(link.address, "the user was removed, or has another password")
+                link.abort()
 
     def gone(self, link: _Link) -> None:
         self.links.discard(link)

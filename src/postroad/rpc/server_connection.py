@@ -5,7 +5,7 @@ Octets and `now` come in, calls come out; replies and faults go in, octets come 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -149,6 +149,14 @@ class ServerConnection:
         if action is None:
             raise RemoteProtocolError(f"unexpected {pdu.ptype.name.lower()} in state {self.state.name.lower()}")
         return action(self, pdu, now)
+
+    def has_user(self, users: Collection[str]) -> bool:
+        """Whether one of these users has logged in here."""
+        return any(caller.user in users for caller in self._callers.values())
+
+    def end(self, why: str) -> None:
+        """No further octet is looked at."""
+        self._close(why)
 
     def _close(self, why: str) -> None:
         self.fault_text = why

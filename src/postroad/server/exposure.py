@@ -117,6 +117,13 @@ def announce(config: Configuration, listeners: tuple[ListenerInfo, ...]) -> None
         if is_open_to_strangers(each):
             facts = {"listener": each.listener, "address": each.address, "allows": each.allows}
             log.warning("listener is open to other computers without authentication or encryption", extra=facts)
+    rpc = next((each for each in listeners if each.listener == "rpc"), None)
+    people = config.api.token is not None or bool(config.users)
+    if people and rpc and not rpc.reachable and rpc.authentication == NOBODY and not config.rpc.anonymous:
+        log.warning(
+            "remote readers need no login: every user of this computer may read and purge the queues",
+            extra={"setting": "rpc.authenticate", "do": "set it to true, or set listen.rpc = false"},
+        )
     token = config.api.token
     if token is not None and len(token) < SHORT_TOKEN:
         log.warning(

@@ -13,6 +13,7 @@ from typing import Any
 from postroad.config import Configuration, load_configuration
 from postroad.errors import PostroadError
 from postroad.fields.tables import shown_key
+from postroad.queues.owners import Held
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ TAKEN_SECTIONS = frozenset({"queues", "users", "relay", "leases", "log", "certif
 TAKEN_SETTINGS = frozenset(
     {"manager.quota_kb", "manager.keep_journal_days", "limits.connections_per_address"}
     | {"limits.unfinished_input_mb", "limits.outgoing_queues", "api.token", "api.token_file", "security.sender_ids"}
+    | {f"limits.{each.setting}" for each in Held}
 )
 # Files that can become other files, where there was one before. Their contents count at every reload.
 TAKEN_FILES = frozenset(

@@ -44,6 +44,7 @@ from postroad.net.endpoints import endpoint, is_address
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.queues.answers import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
+from postroad.queues.owners import Held
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.providers import providers
@@ -193,6 +194,7 @@ class Server:
         manager.limits = self._limits()
         manager.metrics_queues = config.metrics.queues
         await manager.start()
+        manager.core.change_users(manager.core.access.users, manager.clock())
         manager.core.queues.local_hosts |= self._own_addresses(entry)
         self._apply(manager)
         for place, reason in store.damaged.items():
@@ -251,7 +253,8 @@ class Server:
             waiting.append("user (remote readers log in)")
         files = changed_files(self._prepared.digests, prepared.digests)
         self._config, self._prepared = config, prepared
-        manager.core.access.users = users
+        manager.core.change_users(users, manager.clock())
+        manager.commit_soon()
         manager.core.protection.use_certificates(prepared.certificates)
         self._use_tls()
         if prepared.watch is not None:
@@ -282,6 +285,9 @@ class Server:
         manager.core.delivery.relay = self._relay(manager)
         manager.core.access.claimed = config.security.sender_ids is SenderIds.CLAIMED
         manager.core.queues.idle.limit = config.limits.outgoing_queues
+        for kind in Held:
+            most = getattr(config.limits, kind.setting)
+            manager.core.owners.maximum[kind] = most << 20 if kind is Held.LOCKED_MB else most
         leases = config.leases
         manager.leases.core.times = LeaseTimes(receive_s=leases.receive_s, transaction_s=leases.transaction_s)
         manager.retention.days = config.manager.keep_journal_days

@@ -35,9 +35,7 @@ class Clients:
         return lease, [record.lookup_id for record in records]
 
     def begin(self, holder: Holder = ANN) -> Transaction:
-        transaction = self.harness.manager.begin()
-        self.leases.begin(transaction, holder, self.harness.now)
-        return transaction
+        return self.harness.manager.transaction(self.leases.begin(holder, self.harness.now))
 
     def take(self, lookup_ids: list[int], *leases: UUID) -> None:
         queue = self.harness.queue(ORDERS)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import Status
-from postroad.remote_read import service as service_module
-from postroad.remote_read.holdings import MAX_CURSORS, MAX_QUEUES, MAX_READS
+from postroad.queues.owners import DEFAULTS, Held
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
 from postroad.rpc.caller import Caller
 from postroad.rpc.constants import AuthLevel
@@ -16,7 +15,13 @@ FULL = Status.INSUFFICIENT_RESOURCES
 ELSEWHERE = Caller(SOMEBODY.address, SOMEBODY.user, SOMEBODY.level, 2)
 LOWER = Caller(SOMEBODY.address, SOMEBODY.user, AuthLevel.CONNECT, SOMEBODY.association)
 OTHER = Caller(SOMEBODY.address, "somebody else", SOMEBODY.level, SOMEBODY.association)
+MAX_QUEUES, MAX_CURSORS, MAX_READS = (DEFAULTS[each] for each in (Held.OPEN_QUEUES, Held.CURSORS, Held.WAITING_READS))
 STRANGERS = {"elsewhere": ELSEWHERE, "lower": LOWER, "other": OTHER, "nobody": NOBODY}
+
+
+def held(harness: Harness, kind: Held) -> int:
+    """Of the owner with the most."""
+    return harness.service.owners.figures[kind.setting.replace("_mb_", "_bytes_")]["current"]
 
 
 def test_a_reader_opens_so_many_queues_and_others_are_not_concerned(harness: Harness) -> None:
@@ -37,36 +42,36 @@ def test_a_reader_makes_so_many_cursors(harness: Harness) -> None:
     assert harness.service.close_cursor(reader.handle, cursors[0], SOMEBODY) == OK
     second.cursor()
     reader.close()
-    assert second.remote.holdings.cursors == 2
+    assert held(harness, Held.CURSORS) == 2
 
 
 def test_a_reader_has_so_many_reads_that_wait(harness: Harness) -> None:
     reader, second = harness.reader(), harness.reader()
-    holdings = reader.remote.holdings
+    owners, owner = harness.service.owners, reader.remote.owner
     for _ in range(10):
         reader.wait()
-    holdings.reads = MAX_READS
+    owners.take(Held.WAITING_READS, owner, MAX_READS - 10)
     assert second.ask(Action.RECEIVE, INFINITE_MS).status == FULL
     assert second.ask(Action.RECEIVE, 0).status == Status.IO_TIMEOUT
-    holdings.reads = 10
+    owners.give(Held.WAITING_READS, owner, MAX_READS - 10)
     harness.send("one")
-    assert holdings.reads == 9
+    assert held(harness, Held.WAITING_READS) == 9
     reader.close()
-    assert holdings.reads == 0
+    assert held(harness, Held.WAITING_READS) == 0
 
 
 def test_a_reader_is_given_no_more_than_so_many_octets_without_an_acknowledgment(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: Harness,
 ) -> None:
     harness.send("one", "two", "three")
     reader, second = harness.reader(), harness.reader()
     first = reader.receive()
-    monkeypatch.setattr(service_module, "MAX_UNACKNOWLEDGED_OCTETS", reader.remote.holdings.octets - 1)
+    harness.service.owners.maximum[Held.LOCKED_MB] = held(harness, Held.LOCKED_MB)
     assert second.receive().status == FULL
     assert second.lookup(Action.LOOKUP_RECEIVE_NEXT, 0).status == FULL
     assert second.peek().label == "two"
     assert reader.end(first, Ack.RR_ACK) == OK
-    assert reader.remote.holdings.octets == 0
+    assert held(harness, Held.LOCKED_MB) == 0
     assert second.receive().label == "two"
 
 
@@ -74,9 +79,9 @@ def test_readers_who_hold_nothing_are_forgotten(harness: Harness) -> None:
     reader = harness.reader()
     reader.cursor()
     reader.wait()
-    assert len(harness.service.holdings) == 1
+    assert held(harness, Held.OPEN_QUEUES) == held(harness, Held.CURSORS) == held(harness, Held.WAITING_READS) == 1
     reader.close()
-    assert len(harness.service.holdings) == 0
+    assert not any(each["current"] for each in harness.service.owners.figures.values())
 
 
 @pytest.mark.parametrize("kind", STRANGERS)

@@ -81,8 +81,9 @@ def test_every_call_is_refused_once_the_right_is_gone(harness: Harness) -> None:
     assert service.open_queue(CLIENT, reader.handle, reader.handle, SOMEBODY) == (DENIED, None)
     assert (opened(harness, DesiredAccess.PEEK), opened(harness, DesiredAccess.RECEIVE)) == (DENIED, DENIED)
     assert harness.queues.queue(ORDERS).count == before
-    # What only gives back stays possible.
-    assert service.end_receive(read.entry, Ack.RR_NACK, now) == OK
+    # What was handed out is back already; what only gives back stays possible.
+    assert service.end_receive(read.entry, Ack.RR_ACK, now) == Status.TRANSACTION_SEQUENCE
+    assert not harness.queues.queue(ORDERS).positions
     assert service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
     assert service.close_queue(reader.session, now) == OK
 
