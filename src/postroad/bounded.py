@@ -62,7 +62,7 @@ class BoundedTable(Generic[K, V]):
     For a newcomer that finds no room the lowest standing gives up first, and no higher one than its own. Within a
     standing it is the owner with the most that gives up what was silent for longest; among equal ones the owner that
     was silent for longest. Each standing leaves a sixteenth of the table to those below it, so that a table of proven
-    entries still has room for somebody to prove himself.
+    entries still has room for somebody to prove himself; but those below `lowest` take only what is left over.
 
     An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so that one which has risen
     since it was made need not be told. `dropped` hears of each that left for another.
@@ -74,6 +74,7 @@ class BoundedTable(Generic[K, V]):
         "_entries",
         "_full",
         "_in_use",
+        "_lowest",
         "_shares",
         "_standing",
         "limit",
@@ -86,6 +87,7 @@ class BoundedTable(Generic[K, V]):
         limit: int,
         *,
         most: int | None = None,
+        lowest: Standing = Standing.STRANGER,
         in_use: Callable[[K, V], bool] | None = None,
         standing: Callable[[K, V], Standing] | None = None,
         dropped: Callable[[K, V], None] | None = None,
@@ -93,6 +95,7 @@ class BoundedTable(Generic[K, V]):
         self.limit = limit
         self.most = limit if most is None else most
         self.refused = 0  # newcomers, since the start
+        self._lowest = lowest
         self._in_use = in_use
         self._standing = standing
         self._dropped = dropped
@@ -140,6 +143,8 @@ class BoundedTable(Generic[K, V]):
 
     def put_all(self, keys: Iterable[K], value: V, owner: str, standing: Standing) -> bool:
         """The same for keys of which none is here yet."""
+        if self.limit < len(Standing):  # too few to tell them apart
+            standing = Standing.STRANGER
         shares = self._shares[standing]
         share = shares.pop(owner, None) or _Share(owner, standing)
         shares[owner] = share
@@ -168,7 +173,7 @@ class BoundedTable(Generic[K, V]):
     def rise(self, key: K, standing: Standing) -> None:
         """It has proved itself. Nothing falls."""
         found = self._entries.get(key)
-        if found is None or found[1].standing >= standing:
+        if found is None or found[1].standing >= standing or self.limit < len(Standing):
             return
         self._move(key, found[0], found[1], standing)
         if self._above(standing) > self._allowed(standing):
@@ -182,6 +187,10 @@ class BoundedTable(Generic[K, V]):
         self._leave(key, found[1])
         return found[0]
 
+    def set_values(self, value: V) -> None:
+        """Of all entries, which stay as silent as they are."""
+        self._entries = {key: (value, share) for key, (_, share) in self._entries.items()}
+
     def clear(self) -> None:
         for key in list(self._entries):
             self.pop(key)
@@ -193,7 +202,7 @@ class BoundedTable(Generic[K, V]):
 
     def _allowed(self, standing: int) -> int:
         """For this standing and those above it together."""
-        return self.limit - standing * (self.limit // KEPT_FREE)
+        return self.limit - max(0, standing - self._lowest) * max(1, self.limit // KEPT_FREE)
 
     def _leave(self, key: K, share: _Share[K]) -> None:
         del share.keys[key]
@@ -267,7 +276,7 @@ class BoundedTable(Generic[K, V]):
                     continue
                 if self._standing is not None:
                     standing = self._standing(key, value)
-                    if standing > share.standing:
+                    if standing > share.standing and self.limit >= len(Standing):
                         self._move(key, value, share, standing)
                         continue
                 del self._entries[key]

@@ -13,6 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.session import Session
+from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.net.endpoints import is_address
@@ -23,7 +24,6 @@ ADDRESS_STATE = "address/"  # and a manager's GUID: the address that its message
 REACHED_STATE = "reached/"  # and a host's name: the addresses that our own connections to it had
 MAX_ADDRESSES = 8  # of one host, the newest: a name may lead to several
 REFRESH_S = 3600  # how often it is written down that a manager is still heard of
-DROPPED = 16  # of a full table, the share that makes room: one look at the whole for many newcomers
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,37 @@ class _Origin:
 
 
 class Neighbours:
-    """One for a queue manager. Tables are capped at `limit`; what was silent for longest goes first."""
+    """One for a queue manager. Each table has `limit` entries at the most, by the addresses that they are of."""
 
-    def __init__(self, core: LocalQueueManager, resolve: Resolve, directory: DirectoryView, limit: int) -> None:
+    def __init__(
+        self,
+        core: LocalQueueManager,
+        resolve: Resolve,
+        directory: DirectoryView,
+        limit: int,
+    ) -> None:
         self.core = core
         self.directory = directory
-        self.limit = limit
         self._resolve = resolve
         self._own = core.identifier.bytes_le
-        self._own_addresses: set[str] = set()  # where we have met ourselves
-        self._origins: dict[bytes, _Origin] = {}
-        self._reached: dict[str, tuple[str, ...]] = {}  # by host in lower case, the newest address last
+        self._own_addresses: BoundedTable[str, None] = BoundedTable(limit)  # where we have met ourselves
+        self._origins: BoundedTable[bytes, _Origin] = BoundedTable(
+            limit,
+            standing=lambda source, origin: self._standing(source, origin.address),
+            dropped=self._forget_origin,
+        )
+        self._reached: BoundedTable[str, tuple[str, ...]] = BoundedTable(  # by host in lower case, the newest last
+            limit, standing=lambda host, _: self._host_standing(host), dropped=self._forget_reached
+        )
         self._hosts: dict[str, set[str]] = {}  # by address: the other way round
+        stored = []
         for name, value in core.store.state(ADDRESS_STATE).items():
             address, _, seen_s = value.decode().partition(" ")
             source = bytes.fromhex(name.removeprefix(ADDRESS_STATE))
-            self._origins[source] = _Origin(address, float(seen_s or 0), kept=True)
+            stored.append((float(seen_s or 0), source, address))
+        for seen, source, address in sorted(stored):
+            origin = _Origin(address, seen, kept=True)
+            self._origins.put(source, origin, owner_of(address), Standing.PROVEN)
         for name, value in core.store.state(REACHED_STATE).items():
             self._set_reached(name.removeprefix(REACHED_STATE), tuple(value.decode().split()))
 
@@ -109,27 +124,30 @@ class Neighbours:
         """Our own connection to `host` leads to `address`, and `manager` answers there."""
         host, address = host.lower(), plain(address)
         if manager == self.core.identifier:
-            self._own_addresses.add(address)
+            self._own_addresses.put(address, None, owner_of(address))
         else:
             origin = self._origins.get(manager.bytes_le)
             if origin is not None and origin.address == address:
                 origin.gone = False
-        known = self._reached.get(host, ())
+        known = self._reached.get(host) or ()
         if host == address or address in known:
             return
-        if host not in self._reached and len(self._reached) >= self.limit:
-            self._forget_reached(next(iter(self._reached)))
         addresses = (*known, address)[-MAX_ADDRESSES:]
-        self._set_reached(host, addresses)
-        self.core.tick.set_state(f"{REACHED_STATE}{host}", " ".join(addresses).encode())
+        if self._set_reached(host, addresses):
+            self.core.tick.set_state(f"{REACHED_STATE}{host}", " ".join(addresses).encode())
 
-    def _set_reached(self, host: str, addresses: tuple[str, ...]) -> None:
-        self._reached[host] = addresses
+    def _set_reached(self, host: str, addresses: tuple[str, ...]) -> bool:
+        if not self._reached.put(host, addresses, owner_of(addresses[-1]), self._host_standing(host)):
+            return False
         for address in addresses:
             self._hosts.setdefault(address, set()).add(host)
+        return True
 
-    def _forget_reached(self, host: str) -> None:
-        for address in self._reached.pop(host):
+    def _host_standing(self, host: str) -> Standing:
+        return Standing.KNOWN if self.core.delivery.relay.names(host) else Standing.STRANGER
+
+    def _forget_reached(self, host: str, addresses: tuple[str, ...]) -> None:
+        for address in addresses:
             hosts = self._hosts.get(address, set())
             hosts.discard(host)
             if not hosts:
@@ -145,7 +163,7 @@ class Neighbours:
     def addresses(self, host: str) -> tuple[str, ...]:
         """Those that are known to be this host's."""
         host = host.lower()
-        return (host, *self._reached.get(host, ()))
+        return (host, *(self._reached.get(host) or ()))
 
     def names(self, address: str) -> Iterable[str]:
         """What the manager at an address may be called: the address, and hosts that led us there."""
@@ -180,9 +198,23 @@ class Neighbours:
         if (origin is not None and not origin.gone) or (host is not None and self._is_known(host)):
             return Trust.NONE
         if first_hand:
-            self._pin(source, address, now)
-            return Trust.FIRST_HAND
+            return Trust.FIRST_HAND if self._pin(source, address, now) else Trust.NONE
         return Trust.SECOND_HAND
+
+    def standing_at(self, address: str) -> Standing:
+        """Of whoever is at an address, by what we know without him."""
+        named = any(self.core.delivery.relay.names(name) for name in self.names(address))
+        return Standing.KNOWN if named or self._routes(address) else Standing.STRANGER
+
+    def standing(self, source: bytes) -> Standing:
+        """Of a manager, by the address that its messages come from."""
+        origin = self._origins.get(source)
+        return Standing.STRANGER if origin is None else self._standing(source, origin.address)
+
+    def _standing(self, source: bytes, address: str) -> Standing:
+        if self._is_listed(UUID(bytes_le=source), address):
+            return Standing.KNOWN
+        return self.standing_at(address)
 
     def trusts(self, source: UUID, address: str) -> bool:
         """Whether the directory has a manager at the address: the source itself, or one that passes on for others."""
@@ -203,29 +235,28 @@ class Neighbours:
     def _routes(self, address: str) -> bool:
         return any(self.directory.routes(name) for name in self.names(address))
 
-    def _pin(self, source: bytes, address: str, now: float) -> None:
-        self._origins[source] = _Origin(address, now)
-        if len(self._origins) > self.limit:
-            self._make_room(source)
+    def _pin(self, source: bytes, address: str, now: float) -> bool:
+        """False where there is no room: all others have proved themselves, or are here."""
+        return self._origins.put(source, _Origin(address, now), owner_of(address), self._standing(source, address))
 
-    def _make_room(self, newest: bytes) -> None:
-        """Those that have brought nothing go first, then those that were silent for longest."""
-        order = sorted(self._origins.items(), key=lambda each: (each[0] == newest, each[1].kept, each[1].seen_s))
-        for source, origin in order[: self.limit // DROPPED + 1]:
-            del self._origins[source]
-            if origin.kept:
-                self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", None)
+    def _forget_origin(self, source: bytes, origin: _Origin) -> None:
+        if origin.kept:
+            self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", None)
 
     def _refresh(self, source: bytes, origin: _Origin, now: float) -> None:
         origin.seen_s = now
         origin.gone = False
+        self._origins.touch(source)
         if origin.kept:
             self._write(source, origin)
 
-    def delivered(self, source: bytes) -> None:
-        """A queue has taken a message: where its sender is found again is durable with it."""
+    def delivered(self, source: bytes, *, recoverable: bool) -> None:
+        """A queue has taken a message: where the sender of a recoverable one is found again is durable with it."""
         origin = self._origins.get(source)
-        if origin is not None and not origin.kept:
+        if origin is None:
+            return
+        self._origins.rise(source, Standing.PROVEN)
+        if recoverable and not origin.kept:
             origin.kept = True
             self._write(source, origin)
 

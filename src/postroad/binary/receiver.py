@@ -16,6 +16,7 @@ from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Event, Received, ReceivedRun
 from postroad.binary.tracing import send_report
+from postroad.bounded import Standing, owner_of
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
@@ -51,6 +52,7 @@ from postroad.wire.view import MessageView, has_expired
 
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
 _UNKNOWN = Credentials(Token.anonymous())
+NO_ROOM = "more managers send than [limits] remote_managers allows"
 
 
 @dataclass(slots=True)
@@ -81,8 +83,15 @@ class Receiver:
         self.core = core
         self.settings = settings
         self.neighbours = neighbours
-        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s)
-        self.incoming = IncomingSequences(core.store, settings.remote_managers)
+        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, is_known=self._is_known)
+        self.incoming = IncomingSequences(
+            core.store,
+            settings.remote_managers,
+            owner=lambda sender: owner_of(neighbours.address_of(sender.bytes_le) or str(sender)),
+            standing=lambda sender: neighbours.standing(sender.bytes_le),
+            is_due=lambda name: name in self._due,
+            dropped=self._forget_sequence,
+        )
         self.refusals = 0
         self.claims = 0  # messages in the name of managers that are elsewhere
         self._claimed = claimed
@@ -151,8 +160,7 @@ class Receiver:
             records = arrive_all(self.core.delivery, queue, run, now)
             added = keys(queue.number, [record.lookup_id for record in records])
             self.incoming.advance(tick, name, sequence, _place(view)[0], run.last_number, added, now)
-        if view.recoverable:
-            self.neighbours.delivered(source)
+        self.neighbours.delivered(source, recoverable=view.recoverable)
         return True
 
     def needs_opening(self, event: Event) -> bool:
@@ -184,6 +192,9 @@ class Receiver:
             view = MessageView(data)
         trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
         if not trust:
+            if self.neighbours.address_of(view.source_queue_manager_bytes) is None:
+                session.close(NO_ROOM)
+                return
             self._refuse_claim(view.source_queue_manager, address)
             # Not acknowledged, so that nothing is lost if the manager has moved: it tries again.
             session.close(f"a message claims to be from {view.source_queue_manager}, which is at another address")
@@ -194,17 +205,19 @@ class Receiver:
         if not view.transactional and identifier in self.history:  # 3.1.5.8.1
             self.history.refresh(identifier, now)
             return
+        taken = False
         if view.queue_manager_address_bytes not in (self._own, _NOBODY):
-            self._forward(data, view, address, now)
+            taken = self._forward(data, view, address, now)
         elif not view.transactional:
-            self._deliver(data, view, address, now, opened)
+            taken = self._deliver(data, view, address, now, opened)
         elif trust is Trust.FIRST_HAND:
             self._take_transactional(session, data, view, address, now, opened)
         else:  # its sequence is not this caller's to move; the sender keeps the message
             self._refuse_claim(view.source_queue_manager, address)
         # Last, so that a message that found no room here is no duplicate when it comes again.
         if not view.transactional:
-            self.history.add(identifier, now, self.core.delivery.tick if view.recoverable else None, address)
+            tick = self.core.delivery.tick if view.recoverable else None
+            self.history.add(identifier, now, tick, address, taken=taken)
 
     def _refuse_claim(self, source: UUID, address: str) -> None:
         self.claims += 1
@@ -222,30 +235,42 @@ class Receiver:
         opened: Verdict | None,
     ) -> None:
         """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
+        place = _place(view)
         name, sequence = self.incoming.find(view)
         if sequence is None:
             refused = self._refusal(self._destination(view), view, opened, now)
             if refused is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
                 self._refuse(data, view, refused, address, now)
                 return
-            for dropped in self.incoming.make_room(self.core.tick):
-                self._timers.set(dropped, None)
-                self._due.pop(dropped, None)
-                self._order_acks.pop(dropped, None)
-            sequence = self.incoming.begin(name, view)
+            standing = self.neighbours.standing_at(address)
+            if not place[2]:  # nothing has to be here before it
+                standing = max(standing, Standing.PROVEN)
+            sequence = self.incoming.begin(name, view, owner_of(address), standing)
+            if sequence is None:  # not acknowledged, so that its sender keeps the message
+                session.close(NO_ROOM)
+                return
         self._schedule_order_ack(name, session, sequence, view, address, now)
-        place, number, previous = _place(view)
-        if sequence.accepts(place, number, previous):
+        if sequence.accepts(*place):
             tick = self.core.tick
             before = len(tick.batch.puts)
             self._deliver(data, view, address, now, opened)
             added = tick.last_puts(len(tick.batch.puts) - before)
-            self.incoming.advance(tick, name, sequence, place, number, added, now)
+            self.incoming.advance(tick, name, sequence, place[0], place[1], added, now)
         else:
             self.incoming.reject(self.core.tick, name, sequence, now)
 
-    def _deliver(self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None) -> None:
-        """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: the checks of a local queue, then the queue, with a body to be read."""
+    def _is_known(self, address: str) -> bool:
+        return self.neighbours.standing_at(address) is Standing.KNOWN
+
+    def _forget_sequence(self, name: str, sequence: IncomingSequence) -> None:
+        """It has made room for another."""
+        self._order_acks.pop(name, None)
+        if sequence.number:
+            self.core.tick.set_state(name, None)
+
+    def _deliver(self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None) -> bool:
+        """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: the checks of a local queue, then the queue, with a body to be read.
+        Whether the queue has taken it."""
         queue = self._destination(view)
         refused = self._refusal(queue, view, opened, now)
         if refused is None:
@@ -253,16 +278,16 @@ class Receiver:
             refused = overflow(self.core.delivery, queue, len(data))
         if refused is not None:
             self._refuse(data, view, refused, address, now)
-            return
+            return False
         assert queue is not None
         if isinstance(opened, Opened):
             data = opened.packet
             view = MessageView(data)
-        if view.recoverable:
-            self.neighbours.delivered(view.source_queue_manager_bytes)
+        self.neighbours.delivered(view.source_queue_manager_bytes, recoverable=view.recoverable)
         self.core.delivery.arrive(queue, as_stored(data), view, now)
         if view.tracing:
             self.core.delivery.try_after(data, send_report, self.core, view, now)
+        return True
 
     def _destination(self, view: MessageView) -> Queue | None:
         """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
@@ -318,8 +343,8 @@ class Receiver:
 
     # On the way
 
-    def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> None:
-        """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination."""
+    def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> bool:
+        """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination. Whether it is there."""
         hops = view.hop_count + 1
         name = self._onward_name(view)
         refused = None
@@ -331,10 +356,10 @@ class Receiver:
             refused = EXPIRED
         elif not self._may_forward(view, name, address):
             self._withhold(view, name, address, now)
-            return
+            return False
         if refused is not None:
             self._refuse(data, view, refused, address, now)
-            return
+            return False
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)
         try:
@@ -345,6 +370,7 @@ class Receiver:
         self.core.delivery.arrive(queue, packet, view, now)
         if view.tracing:
             self.core.delivery.try_after(packet, send_report, self.core, MessageView(packet), now)
+        return True
 
     def _may_forward(self, view: MessageView, name: FormatName, address: str) -> bool:
         relay = self.core.delivery.relay

@@ -5,12 +5,13 @@ Both ends keep theirs in the store, changed in the same tick as the messages the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
 from uuid import UUID
 
+from postroad.bounded import BoundedTable, Standing
 from postroad.errors import IllegalName
 from postroad.queues.tick import Tick
 from postroad.store.interface import Pair, Store
@@ -22,7 +23,6 @@ from postroad.wire.view import MessageView
 INCOMING_STATE = "incoming/"
 _INCOMING = Struct("<IIIII")
 NO_SEQUENCE = TxSequenceId(0, 0)
-DROPPED = 16  # of a full table, the share that makes room: one look at the whole for many newcomers
 
 
 @dataclass(slots=True)
@@ -67,22 +67,39 @@ class IncomingSequence:
 class IncomingSequences:
     """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it; `limit` at the most.
 
-    A sequence begins with a message that a queue takes: those of messages that are refused are not remembered.
+    A sequence begins with a message that a queue could take: those of messages that are refused are not remembered. It
+    is proven once it has moved. One that the newest ticks have moved, or that `is_due` an acknowledgment, is never
+    dropped. `owner` and `standing` are of senders, by what is known of their addresses; `dropped` hears what made room.
     """
 
-    def __init__(self, store: Store, limit: int) -> None:
-        self.limit = limit
-        self._sequences: dict[str, IncomingSequence] = {}
+    def __init__(
+        self,
+        store: Store,
+        limit: int,
+        *,
+        owner: Callable[[UUID], str],
+        standing: Callable[[UUID], Standing],
+        is_due: Callable[[str], bool],
+        dropped: Callable[[str, IncomingSequence], None],
+    ) -> None:
         self._steps = Steps()
-        for name, value in store.state(INCOMING_STATE).items():
-            ordinal, time_stamp, number, rejects, last_access = _INCOMING.unpack_from(value)
+        self._sequences: BoundedTable[str, IncomingSequence] = BoundedTable(
+            limit,
+            lowest=Standing.PROVEN,
+            in_use=lambda name, _: name in self._steps or is_due(name),
+            standing=lambda _, sequence: standing(sequence.sender),
+            dropped=dropped,
+        )
+        stored = [(*_INCOMING.unpack_from(value), name, value) for name, value in store.state(INCOMING_STATE).items()]
+        for ordinal, time_stamp, number, rejects, last_access, name, value in sorted(stored, key=lambda each: each[4]):
             sender = UUID(bytes_le=bytes.fromhex(name.removeprefix(INCOMING_STATE).partition("/")[0]))
             place = TxSequenceId(ordinal, time_stamp)
             format_name = value[_INCOMING.size :].decode("utf-8", "surrogatepass")
-            self._sequences[name] = IncomingSequence(sender, format_name, place, number, rejects, last_access, number)
+            sequence = IncomingSequence(sender, format_name, place, number, rejects, last_access, number)
+            self._sequences.put(name, sequence, owner(sender), Standing.PROVEN)
 
     def __iter__(self) -> Iterator[IncomingSequence]:
-        return iter(self._sequences.values())
+        return self._sequences.values()
 
     def find(self, view: MessageView) -> tuple[str, IncomingSequence | None]:
         """The state's name and the sequence that this message belongs to; None where it would be the first of it."""
@@ -90,27 +107,16 @@ class IncomingSequences:
         name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{digest}"
         return name, self._sequences.get(name)
 
-    def begin(self, name: str, view: MessageView) -> IncomingSequence:
-        sequence = self._sequences[name] = IncomingSequence(view.source_queue_manager, _format_name(view))
-        return sequence
-
-    def make_room(self, tick: Tick) -> list[str]:
-        """What is dropped where one more would be too many: first what has brought no message yet, then what was silent
-        for longest. A sequence that the newest ticks have moved stays."""
-        if len(self._sequences) < self.limit:
-            return []
-        resting = [(name, each) for name, each in self._sequences.items() if name not in self._steps]
-        resting.sort(key=lambda item: (item[1].number > 0, item[1].last_access_s))
-        dropped = [name for name, _ in resting[: len(self._sequences) - self.limit + 1 + self.limit // DROPPED]]
-        for name in dropped:
-            if self._sequences.pop(name).number:
-                tick.set_state(name, None)
-        return dropped
+    def begin(self, name: str, view: MessageView, owner: str, standing: Standing) -> IncomingSequence | None:
+        """None where there is no room: all others are known better, or in use."""
+        sequence = IncomingSequence(view.source_queue_manager, _format_name(view))
+        return sequence if self._sequences.put(name, sequence, owner, standing) else None
 
     def reject(self, tick: Tick, name: str, sequence: IncomingSequence, now: float) -> None:
         """The message came out of order, or again."""
         sequence.rejects += 1
         sequence.last_access_s = int(now)
+        self._sequences.touch(name)
         if sequence.number and sequence.durable == sequence.number:  # a place that may still be lost is not written
             tick.set_state(name, sequence.encode())
 
@@ -132,6 +138,8 @@ class IncomingSequences:
         sequence.number = number
         sequence.rejects = 0
         sequence.last_access_s = int(now)
+        self._sequences.touch(name)
+        self._sequences.rise(name, Standing.PROVEN)
         step.added += added
         self._steps.moved(step)
 

@@ -79,6 +79,11 @@ class Relay:
             return True
         return host in self._named or self.trusts(host)
 
+    def names(self, host: str) -> bool:
+        """Whether somebody who may has named it: the directory, `[peers]`, or a local application."""
+        host = host.lower()
+        return host in self._named or self._known(host)
+
     def trusts(self, address: str) -> bool:
         """Whether this is a host of the directory, of `[peers]` or of `[relay] allow`; being named is not enough."""
         return self._known(address.lower()) or self.lists(address)

@@ -7,14 +7,14 @@ or of a refused message is the carrier's to say.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from heapq import heapify, heapreplace
-from itertools import islice, repeat
+from itertools import repeat
 from struct import Struct
 
+from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.errors import ManagerFull, QuotaExceeded
 from postroad.fields.queue import QueuePrivacy
 from postroad.names import DirectName, FormatName
@@ -44,8 +44,8 @@ from postroad.wire.view import MessageView
 HISTORY_STATE = "history/"
 _ENTRY = Struct("<20sI")
 _SECONDS = Struct("<I")
-DROPPED = 64  # of a full table, the share that makes room: one look at all addresses for many newcomers
-
+ADDRESSES = 8  # that have all of their newest ids remembered, however many there are
+KNOWN_ADDRESSES = 1024  # of which it is remembered for a while whose they are
 
 KNOWN_QUEUES = 1024  # names that are remembered with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
@@ -155,43 +155,47 @@ def foreign_id(identifier: bytes, address: str) -> bytes:
     return blake2b(identifier + address.encode(), digest_size=len(identifier)).digest()
 
 
-@dataclass(slots=True, eq=False)
-class _Origin:
-    """An address that messages come from, "" for those of an earlier run, and the ids of these, the oldest first."""
-
-    address: str
-    identifiers: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
-
-
 class MessageIdHistory:
-    """The newest `size` ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
+    """The newest ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
 
-    The address that has most of them gives up its oldest first: a flood from one does not push out another's.
+    `size` is how many of one address are kept; there are `ADDRESSES` times as many in all. Then the address that has
+    most gives up its oldest first, and no address that `is_known` for another one: a flood does not push out another's.
     """
 
-    def __init__(self, store: Store, size: int, lifetime_s: int, prefix: str = HISTORY_STATE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        size: int,
+        lifetime_s: int,
+        prefix: str = HISTORY_STATE,
+        is_known: Callable[[str], bool] = lambda address: False,
+    ) -> None:
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
-        self._seen: OrderedDict[bytes, tuple[int, _Origin]] = OrderedDict()  # when and from where, the oldest first
-        self._origins: dict[str, _Origin] = {}  # by address; each has some ids
-        self._blocks: OrderedDict[str, int] = OrderedDict()  # by name: how many ids they hold
+        self._seen: BoundedTable[bytes, int] = BoundedTable(ADDRESSES * size, most=size)  # when
+        self._is_known = is_known
+        self._asked: dict[str, tuple[str, bool]] = {}  # by address: whose it is, and whether it is known
+        self._blocks: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0  # ids in all of them
         self._gathering: list[bytes] = []  # entries of the gathering tick, one or several in each
         self._tick: Tick | None = None
         self._next_block = 0
         for name, block in sorted(store.state(prefix).items()):
-            entries = list(_ENTRY.iter_unpack(block))
-            for identifier, seen_s in entries:
-                self._note((identifier,), seen_s, "")
-            self._blocks[name] = len(entries)
-            self._kept += len(entries)
+            for identifier, seen_s in _ENTRY.iter_unpack(block):
+                self._seen.put(identifier, seen_s, f"earlier {len(self._seen) // size}", Standing.KNOWN)
+            self._blocks[name] = block
+            self._kept += len(block) // _ENTRY.size
             self._next_block = int(name.removeprefix(prefix)) + 1
 
     def start(self, now: float) -> None:
         """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
-        for identifier, (_, origin) in self._seen.items():
-            self._seen[identifier] = (int(now), origin)
+        self._seen.set_values(int(now))
+
+    @property
+    def limit(self) -> int:
+        """Of all addresses together."""
+        return self._seen.limit
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -201,30 +205,31 @@ class MessageIdHistory:
 
     def has_any(self, identifiers: list[bytes]) -> bool:
         """Whether one of them has come already, or is there twice."""
-        return not self._seen.keys().isdisjoint(identifiers) or len(set(identifiers)) < len(identifiers)
+        return self._seen.has_any(identifiers) or len(set(identifiers)) < len(identifiers)
 
     def seen_at(self, identifier: bytes) -> int | None:
         """When a message came last, in seconds; None for one that did not, or that is forgotten."""
-        found = self._seen.get(identifier)
-        return None if found is None else found[0]
+        return self._seen.get(identifier)
 
     def refresh(self, identifier: bytes, now: float) -> None:
         """3.1.5.8.1: a duplicate came, so more may."""
-        found = self._seen.get(identifier)
-        self._drop(identifier)
-        self._note((identifier,), int(now), "" if found is None else found[1].address)
+        if identifier in self._seen:
+            self._seen.put(identifier, int(now), self._seen.owner(identifier), self._seen.standing(identifier))
 
-    def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "") -> None:
-        """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered."""
-        self._drop(identifier)
-        self.add_all((identifier,), now, tick, address)
+    def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "", *, taken: bool = True) -> None:
+        """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered. Of a
+        message that no queue has taken the id is the first to be forgotten."""
+        self._seen.pop(identifier)
+        self.add_all((identifier,), now, tick, address, taken=taken)
 
-    def add_all(self, identifiers: Sequence[bytes], now: float, tick: Tick | None, address: str) -> None:
+    def add_all(
+        self, identifiers: Sequence[bytes], now: float, tick: Tick | None, address: str, *, taken: bool = True
+    ) -> None:
         """The same for several that have not come before."""
         seen_s = int(now)
-        self._note(identifiers, seen_s, address)
-        if len(self._seen) > self.size:
-            self._make_room()
+        owner, known = self._asked.get(address) or self._ask(address)
+        standing = Standing.KNOWN if known else Standing.PROVEN if taken else Standing.STRANGER
+        self._seen.put_all(identifiers, seen_s, owner, standing)
         if tick is None:
             return
         if tick is not self._tick:
@@ -235,75 +240,55 @@ class MessageIdHistory:
         stamp = _SECONDS.pack(seen_s)
         self._gathering.append(stamp.join(identifiers) + stamp)
 
-    def _note(self, identifiers: Iterable[bytes], seen_s: int, address: str) -> None:
-        """They are the newest, and none of them is here yet."""
-        origin = self._origins.get(address)
-        if origin is None:
-            origin = self._origins[address] = _Origin(address)
-        self._seen.update(dict.fromkeys(identifiers, (seen_s, origin)))
-        origin.identifiers.update(dict.fromkeys(identifiers))
-
-    def _drop(self, identifier: bytes) -> None:
-        found = self._seen.pop(identifier, None)
-        if found is not None:
-            origin = found[1]
-            del origin.identifiers[identifier]
-            if not origin.identifiers:
-                del self._origins[origin.address]
-
-    def _make_room(self) -> None:
-        """Down to the size, and some more."""
-        largest = [(-len(origin.identifiers), address) for address, origin in self._origins.items()]
-        heapify(largest)
-        surplus = len(self._seen) - self.size + self.size // DROPPED
-        while surplus > 0:
-            count, address = largest[0]
-            # From the largest one at once, until another one is as large.
-            others = min((each[0] for each in largest[1:3]), default=0)
-            dropped = min(surplus, max(1, others - count), -count)
-            oldest = self._origins[address].identifiers
-            for identifier in list(islice(oldest, dropped)):
-                self._drop(identifier)
-            heapreplace(largest, (count + dropped, address))
-            surplus -= dropped
+    def _ask(self, address: str) -> tuple[str, bool]:
+        """Once in a while for each: it is the same for many messages."""
+        if len(self._asked) >= KNOWN_ADDRESSES:
+            self._asked.clear()
+        self._asked[address] = owner_of(address), self._is_known(address)
+        return self._asked[address]
 
     def forget(self, identifier: bytes) -> None:
         """A message that the gathering tick was to bring is not coming after all."""
-        self._drop(identifier)
+        self._seen.pop(identifier)
         entries = _ENTRY.iter_unpack(b"".join(self._gathering))
         self._gathering[:] = [_ENTRY.pack(*entry) for entry in entries if entry[0] != identifier]
 
     def _write(self, tick: Tick, number: int, entries: list[bytes]) -> None:
-        """The block of a tick that is sealed; the oldest go when those behind them hold as many as are kept."""
+        """The block of a tick that is sealed. Where blocks hold many ids that are forgotten, the oldest of them leaves,
+        and what is not forgotten in it moves into this one."""
         name = f"{self._prefix}{number:012d}"
         block = b"".join(entries)
-        tick.set_state(name, block)
-        self._blocks[name] = len(block) // _ENTRY.size
-        self._kept += self._blocks[name]
-        dropped: list[tuple[str, int]] = []
-        while len(self._blocks) > 1 and self._kept - next(iter(self._blocks.values())) >= self.size:
+        dropped: list[tuple[str, bytes]] = []
+        moved: list[bytes] = []
+        self._kept += len(block) // _ENTRY.size
+        while self._blocks and self._kept > self.size + len(self._seen):
             dropped.append(self._blocks.popitem(last=False))
-            self._kept -= dropped[-1][1]
+            alive = [entry for entry in _ENTRY.iter_unpack(dropped[-1][1]) if entry[0] in self._seen]
+            moved += [_ENTRY.pack(*entry) for entry in alive]
+            self._kept -= len(dropped[-1][1]) // _ENTRY.size - len(alive)
             tick.set_state(dropped[-1][0], None)
+        self._blocks[name] = b"".join((*moved, block))
+        tick.set_state(name, self._blocks[name])
         tick.on_failure.append(lambda error: self._lost(name, block, dropped))
 
-    def _lost(self, name: str, block: bytes, dropped: list[tuple[str, int]]) -> None:
+    def _lost(self, name: str, block: bytes, dropped: list[tuple[str, bytes]]) -> None:
         """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
         for identifier, _ in _ENTRY.iter_unpack(block):
-            self._drop(identifier)
-        self._kept -= self._blocks.pop(name, 0)
-        for old, count in reversed(dropped):
-            self._blocks[old] = count
+            self._seen.pop(identifier)
+        self._blocks.pop(name, None)
+        for old, content in reversed(dropped):
+            self._blocks[old] = content
             self._blocks.move_to_end(old, last=False)
-            self._kept += count
+        self._kept = sum(map(len, self._blocks.values())) // _ENTRY.size
 
     @property
     def deadline(self) -> float | None:
         """MessageIDHistory Cleanup Timer, 3.1.2.8: it runs as long as there is something to forget."""
         oldest = next(iter(self._seen.values()), None)
-        return None if oldest is None else oldest[0] + self.lifetime_s + 1
+        return None if oldest is None else oldest + self.lifetime_s + 1
 
     def clean(self, now: float) -> None:
         """3.1.6.7: ids that have not been repeated for long are forgotten."""
-        while self._seen and next(iter(self._seen.values()))[0] < now - self.lifetime_s:
-            self._drop(next(iter(self._seen)))
+        self._asked.clear()
+        while (oldest := next(iter(self._seen.items()), None)) is not None and oldest[1] < now - self.lifetime_s:
+            self._seen.pop(oldest[0])

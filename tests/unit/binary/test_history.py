@@ -10,7 +10,7 @@ from postroad.queues.tick import Tick
 from postroad.store import MemoryStore
 from postroad.transfer.arrivals import MessageIdHistory, foreign_id
 
-HONEST, STRANGER = "192.0.2.1", "192.0.2.66"
+HONEST, PARTNER, STRANGER = "192.0.2.1", "192.0.2.2", "192.0.2.66"
 
 
 def identifier(number: int) -> bytes:
@@ -28,7 +28,42 @@ def test_a_flood_from_one_address_does_not_push_out_what_another_has_sent() -> N
     for number in range(100_000, 110_000):
         known.add(identifier(number), 1.0, None, STRANGER)
     assert all(identifier(number) in known for number in range(100))
-    assert len(known) <= 1000
+    assert len(known) <= 1100
+
+
+def test_a_flood_from_many_addresses_pushes_out_no_known_one_and_no_quiet_one() -> None:
+    """Twice: by messages that no queue takes, and by such as are taken."""
+    known = MessageIdHistory(MemoryStore(), 1000, 1800, is_known=lambda address: address == PARTNER)
+    known.add_all([identifier(number) for number in range(900)], 0.0, None, PARTNER)
+    known.add_all([identifier(number) for number in range(1000, 1050)], 0.0, None, HONEST)
+    for taken in (False, True):
+        for number in range(100_000, 120_000):
+            known.add(identifier(number), 1.0, None, f"10.0.0.{number % 100}", taken=taken)
+        assert len(known) <= known.limit
+        assert all(identifier(number) in known for number in range(900))
+        assert all(identifier(number) in known for number in range(1000, 1050))
+    known.add_all([identifier(1)], 1.0, None, "192.0.2.3", taken=False)  # and somebody new is remembered too
+    assert identifier(1) in known
+
+
+def test_what_is_remembered_stays_in_the_store_whatever_others_send() -> None:
+    store = MemoryStore()
+    known = MessageIdHistory(store, 100, 1800)
+    mine = [identifier(number) for number in range(80)]
+    for number in range(200):
+        tick = Tick()
+        if number < 8:
+            known.add_all(mine[10 * number : 10 * number + 10], 0.0, tick, HONEST)
+        known.add_all([identifier(1000 + 10 * number + each) for each in range(10)], 0.0, tick, STRANGER)
+        for callback in tick.on_seal:
+            callback()
+        store.commit([tick.batch])
+        assert sum(map(len, store.state("history/").values())) // 24 <= 100 + 180 + 20
+    again = MessageIdHistory(store, 100, 1800)
+    assert all(each in again for each in mine)
+    for number in range(10_000):
+        again.add(identifier(5000 + number), 1.0, None, f"10.0.{number % 200}.1")
+    assert all(each in again for each in mine)
 
 
 def test_the_oldest_of_the_address_with_most_are_forgotten() -> None:
@@ -93,21 +128,21 @@ def test_together_or_one_by_one_the_same_are_known_and_written(seed: int) -> Non
             for known in (together, singly):
                 known.refresh(some[0], now + 0.5)
                 known.forget(some[-1])
-        assert len(together) <= 50
+        assert len(together) <= 150
         assert all(each in together for each in some[:-1])
     for tick in ticks:
         for callback in tick.on_seal:
             callback()
     assert ticks[0].batch.state == ticks[1].batch.state
-    assert abs(len(together) - len(singly)) <= 9
+    assert abs(len(together) - len(singly)) <= 27
 
 
 def test_one_that_is_alone_gives_up_only_its_own_oldest() -> None:
-    known = history(128)
+    known = history(108)
     known.add_all([identifier(number) for number in range(20)], 0.0, None, HONEST)
     known.add_all([identifier(number) for number in range(100, 208)], 0.0, None, STRANGER)
-    known.add_all([identifier(300)], 0.0, None, STRANGER)
-    assert len(known) == 126
+    known.add_all([identifier(300), identifier(301)], 0.0, None, STRANGER)
+    assert len(known) == 127
     assert [number for number in range(100, 110) if identifier(number) not in known] == [100, 101, 102]
     assert all(identifier(number) in known for number in range(20))
 
