@@ -17,6 +17,7 @@ V = TypeVar("V")
 
 ROOM: Final = 64  # of a full table, the part that leaves at once: one look at all shares for many newcomers
 KEPT_FREE: Final = 16  # of a table, the part that each standing leaves to those below it
+KEPT_FEW: Final = 2  # a table of so few entries tells no standings apart
 _LOOK: Final = 64
 _SUBNET_BITS: Final = 64  # an IPv6 host can use any address within its subnet
 
@@ -69,12 +70,13 @@ class BoundedTable(Generic[K, V]):
     """
 
     __slots__ = (
+        "_allowed",
         "_counts",
         "_dropped",
         "_entries",
         "_full",
         "_in_use",
-        "_lowest",
+        "_is_full",
         "_shares",
         "_standing",
         "limit",
@@ -95,7 +97,9 @@ class BoundedTable(Generic[K, V]):
         self.limit = limit
         self.most = limit if most is None else most
         self.refused = 0  # newcomers, since the start
-        self._lowest = lowest
+        kept_free = max(1, limit // KEPT_FREE)
+        # For each standing and those above it together.
+        self._allowed = [limit - max(0, standing - lowest) * kept_free for standing in Standing]
         self._in_use = in_use
         self._standing = standing
         self._dropped = dropped
@@ -103,6 +107,7 @@ class BoundedTable(Generic[K, V]):
         self._shares: tuple[dict[str, _Share[K]], ...] = tuple({} for _ in Standing)
         self._counts = [0 for _ in Standing]  # of each standing
         self._full = [0 for _ in Standing]  # newcomers that are refused before it is looked for room again
+        self._is_full = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -143,22 +148,25 @@ class BoundedTable(Generic[K, V]):
 
     def put_all(self, keys: Iterable[K], value: V, owner: str, standing: Standing) -> bool:
         """The same for keys of which none is here yet."""
-        if self.limit < len(Standing):  # too few to tell them apart
+        if self.limit <= KEPT_FEW:
             standing = Standing.STRANGER
         shares = self._shares[standing]
         share = shares.pop(owner, None) or _Share(owner, standing)
         shares[owner] = share
+        members, entries = share.keys, self._entries
+        before = len(members)
         new = dict.fromkeys(keys)
-        before = len(share.keys)
-        share.keys.update(new)
-        self._counts[standing] += len(share.keys) - before
-        self._entries.update(dict.fromkeys(new, (value, share)))
-        if len(share.keys) > self.most:
-            self._shrink(share, len(share.keys) - self.most + self.most // ROOM, {})
-        entries = self._entries
-        if len(entries) > self.limit or (standing and self._above(standing) > self._allowed(standing)):
+        members.update(new)
+        entries.update(dict.fromkeys(new, (value, share)))
+        self._counts[standing] += len(members) - before
+        crowded = len(members) > self.most
+        if crowded:
+            self._shrink(share, len(members) - self.most + self.most // ROOM, new)
+            self._refuse(list(islice(new, max(0, len(members) - self.most))))
+        if len(entries) > self._allowed[standing]:  # or else there are not that many of it
             self._make_room(standing, new)
-        return next(reversed(new), None) in entries
+            crowded = True
+        return not crowded or next(reversed(new), None) in entries
 
     def touch(self, key: K) -> None:
         """It has just been heard of."""
@@ -173,10 +181,12 @@ class BoundedTable(Generic[K, V]):
     def rise(self, key: K, standing: Standing) -> None:
         """It has proved itself. Nothing falls."""
         found = self._entries.get(key)
-        if found is None or found[1].standing >= standing or self.limit < len(Standing):
+        if found is None or found[1].standing >= standing or self.limit <= KEPT_FEW:
             return
-        self._move(key, found[0], found[1], standing)
-        if self._above(standing) > self._allowed(standing):
+        share = self._move(key, found[0], found[1], standing)
+        if len(share.keys) > self.most:
+            self._shrink(share, len(share.keys) - self.most, {key: None})
+        if self._above(standing) > self._allowed[standing]:
             self._make_room(standing, {})
 
     def pop(self, key: K) -> V | None:
@@ -200,24 +210,21 @@ class BoundedTable(Generic[K, V]):
     def _above(self, standing: int) -> int:
         return sum(self._counts[standing:])
 
-    def _allowed(self, standing: int) -> int:
-        """For this standing and those above it together."""
-        return self.limit - max(0, standing - self._lowest) * max(1, self.limit // KEPT_FREE)
-
     def _leave(self, key: K, share: _Share[K]) -> None:
         del share.keys[key]
         self._counts[share.standing] -= 1
         if not share.keys:
             self._shares[share.standing].pop(share.owner, None)
-        if any(self._full):
-            self._full = [0 for _ in Standing]
+        if self._is_full:
+            self._full, self._is_full = [0 for _ in Standing], False
 
-    def _move(self, key: K, value: V, share: _Share[K], standing: Standing) -> None:
+    def _move(self, key: K, value: V, share: _Share[K], standing: Standing) -> _Share[K]:
         self._leave(key, share)
         target = self._shares[standing].setdefault(share.owner, _Share(share.owner, standing))
         target.keys[key] = None
         self._counts[standing] += 1
         self._entries[key] = value, target
+        return target
 
     def _make_room(self, standing: Standing, new: dict[K, None]) -> None:
         """After newcomers of this standing: down to what is allowed, and a little more."""
@@ -226,7 +233,7 @@ class BoundedTable(Generic[K, V]):
             self._refuse(new)
             return
         spare = self.limit // ROOM
-        surplus = self._above(standing) - self._allowed(standing)
+        surplus = self._above(standing) - self._allowed[standing]
         if standing and surplus > 0:
             self._give_up(standing, surplus + spare, new)
         surplus = len(self._entries) - self.limit
@@ -234,18 +241,18 @@ class BoundedTable(Generic[K, V]):
             if surplus <= 0 or lower > standing:
                 break
             surplus -= self._give_up(lower, surplus + spare, new)
-        if surplus > 0 or self._above(standing) > self._allowed(standing):
+        if surplus > 0 or self._above(standing) > self._allowed[standing]:
             self._refuse(new)
-            self._full[standing] = spare
+            self._full[standing], self._is_full = spare, True
 
-    def _refuse(self, new: dict[K, None]) -> None:
-        full = self._full
+    def _refuse(self, new: Iterable[K]) -> None:
+        full, self._is_full = self._is_full, False
         for key in new:
             found = self._entries.pop(key, None)
             if found is not None:
                 self._leave(key, found[1])
                 self.refused += 1
-        self._full = full
+        self._is_full = full
 
     def _give_up(self, standing: Standing, wanted: int, new: dict[K, None]) -> int:
         """So many entries of this standing leave, if there are as many that may."""
@@ -264,26 +271,25 @@ class BoundedTable(Generic[K, V]):
 
     def _shrink(self, share: _Share[K], wanted: int, new: dict[K, None]) -> int:
         """The longest silent of an owner leave, but for those that are new, in use or have risen."""
+        entries, in_use, standing, dropped = self._entries, self._in_use, self._standing, self._dropped
         given = staying = 0
         while given < wanted:
             keys = list(islice(share.keys, staying, staying + max(_LOOK, wanted - given)))
             if not keys:
                 break
             for key in keys:
-                value = self._entries[key][0]
-                if key in new or (self._in_use is not None and self._in_use(key, value)):
+                value = entries[key][0]
+                if key in new or (in_use is not None and in_use(key, value)):
                     staying += 1
                     continue
-                if self._standing is not None:
-                    standing = self._standing(key, value)
-                    if standing > share.standing and self.limit >= len(Standing):
-                        self._move(key, value, share, standing)
-                        continue
-                del self._entries[key]
+                if standing is not None and (now := standing(key, value)) > share.standing and self.limit > KEPT_FEW:
+                    self._move(key, value, share, now)
+                    continue
+                del entries[key]
                 self._leave(key, share)
                 given += 1
-                if self._dropped is not None:
-                    self._dropped(key, value)
+                if dropped is not None:
+                    dropped(key, value)
                 if given == wanted:
                     break
         return given

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from ipaddress import IPv6Address, ip_address
 
+from postroad.bounded import owner_of
 from postroad.runtime.logs import RateLimitedLog
 
 if sys.platform != "win32":
@@ -26,7 +26,6 @@ OUTGOING_SHARE = 8  # one part in so many of the rest is for outgoing connection
 MAX_CLOSING = 16  # aborted connections that still have a descriptor; accepting waits at this number
 REQUEST_S = 60.0  # for the whole of one request
 UNREAD_S = 60.0  # a peer must read some of our output in this time
-_SUBNET_BITS = 64  # an IPv6 host can use any address within its subnet
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +148,7 @@ class Limits:
 
     def admit(self, address: str, abort: Callable[[], object]) -> Admission | None:
         """Counts a connection from `address`; None if there is no room for it, and no other to close."""
-        key = _key(address)
+        key = owner_of(address)
         group = self._addresses.get(key)
         if group is not None and len(group.members) >= self.connections_per_address.maximum:
             self.connections_per_address.hit(address=key)
@@ -228,19 +227,6 @@ class Limits:
     def _leave_waiting(self, admission: Admission) -> None:
         if admission.standing is not Standing.BUSY:
             del self._waiting[admission.standing][admission]
-
-
-def _key(address: str) -> str:
-    """The owner of an address: itself, the IPv4 address in it, or its IPv6 subnet."""
-    if ":" not in address:
-        return address
-    parsed = ip_address(address.partition("%")[0])
-    if not isinstance(parsed, IPv6Address) or parsed.is_loopback:
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    host_bits = 128 - _SUBNET_BITS
-    return f"{IPv6Address(int(parsed) >> host_bits << host_bits)}/{_SUBNET_BITS}"
 
 
 def usable_descriptors(connections: int) -> int | None:

@@ -6,16 +6,16 @@ Every listener that asks for a password uses this. No clock and no waiting here:
 from __future__ import annotations
 
 import logging
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final, Protocol
 
+from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.runtime.logs import RateLimitedLog
 
 FREE_FAILURES: Final = 3  # typing errors cost nothing
 FIRST_DELAY_S: Final = 0.5
 MAX_DELAY_S: Final = 8.0  # within the time that clients wait for an answer
 FORGET_S: Final = 900.0  # an address without a failure for so long starts afresh
-MAX_ADDRESSES: Final = 10_000  # the one whose last failure is the oldest is forgotten first
+MAX_ADDRESSES: Final = 10_000
 _MAX_WHO: Final = 256  # of a name that a stranger gives, in the log
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ class FailedLogins:
     def __init__(self, audit: Audit | None = None) -> None:
         self.total = 0
         self._audit = audit
-        self._failures: dict[str, tuple[int, float]] = {}  # how many, and when the last was; the oldest first
+        # How many, and when the last was. The oldest leaves first, but one that has to wait for none that need not.
+        self._failures: BoundedTable[str, tuple[int, float]] = BoundedTable(MAX_ADDRESSES)
         self._refused = RateLimitedLog(_log, "login refused")
 
     def __len__(self) -> int:
@@ -43,7 +44,7 @@ class FailedLogins:
 
     def delay(self, address: str, now: float) -> float:
         """How many seconds a try from this address must wait. 0 means that it need not."""
-        count, last = self._failures.get(_network(address), (0, 0.0))
+        count, last = self._failures.get(owner_of(address)) or (0, 0.0)
         if count <= FREE_FAILURES or now - last >= FORGET_S:
             return 0.0
         wait = min(FIRST_DELAY_S * 2.0 ** min(count - FREE_FAILURES - 1, 16), MAX_DELAY_S)
@@ -51,26 +52,13 @@ class FailedLogins:
 
     def failed(self, address: str, now: float, *, door: str, who: str | None) -> None:
         """A login was refused at `door` ("api", "rpc"). `who` is the name that was given, where one was."""
-        network = _network(address)
-        count, last = self._failures.pop(network, (0, 0.0))
-        self._failures[network] = (1 if now - last >= FORGET_S else count + 1, now)
-        if len(self._failures) > MAX_ADDRESSES:
-            del self._failures[next(iter(self._failures))]
+        network = owner_of(address)
+        count, last = self._failures.get(network) or (0, 0.0)
+        count = 1 if now - last >= FORGET_S else count + 1
+        standing = Standing.PROVEN if count > FREE_FAILURES else Standing.STRANGER
+        self._failures.put(network, (count, now), network, standing)
         self.total += 1
         facts = {"door": door, "address": address, "who": None if who is None else who[:_MAX_WHO]}
         self._refused.warn(now, facts)
         if self._audit is not None:
             self._audit("login refused", **facts)
-
-
-def _network(address: str) -> str:
-    """The network that counts as one address: an IPv6 host has a whole /64."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ip_network((parsed, 64), strict=False))
-    return str(parsed)

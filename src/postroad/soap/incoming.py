@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
+from postroad.bounded import BoundedTable, Standing, owner_of
+from postroad.errors import ManagerFull
 from postroad.names import DirectName
 from postroad.queues.tick import Tick
 from postroad.soap.elements import Stream, StreamId
@@ -18,7 +20,6 @@ from postroad.transfer.steps import Steps
 
 INCOMING_STATE = "soap-incoming/"
 FORGET_S = 30 * 86400  # a stream whose messages all have their receipt is forgotten when it was silent so long
-SHARE = 16  # one address may have this part of all streams before its own make room for new ones
 UNKNOWN = ""  # the caller of a stream that was stored without one
 
 
@@ -29,20 +30,34 @@ class IncomingStreams:
     own address alone, so that nobody ends the stream of another manager by claiming to be that one.
     """
 
-    def __init__(self, store: Store, forget: Callable[[bytes], None], most: int = 10_000) -> None:
-        """`forget` is told the ids of messages that have not come after all."""
-        self._most = most
+    def __init__(
+        self,
+        store: Store,
+        forget: Callable[[bytes], None],
+        most: int = 10_000,
+        *,
+        is_known: Callable[[str], bool] = lambda address: False,
+        dropped: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """`forget` is told the ids of messages that have not come after all, `dropped` the state of a stream that made
+        room for another."""
         self._steps = Steps(forget)
+        self._is_known = is_known
+        self._dropped = dropped
         stored = {name: IncomingStream.decode(value) for name, value in store.state(INCOMING_STATE).items()}
-        self._streams: dict[str, IncomingStream] = {}  # the longest silent first
-        self._unproven: dict[str, None] = {}  # those of which no message was put into a queue yet
+        self._streams: BoundedTable[str, IncomingStream] = BoundedTable(  # proven: a message of it was put into a queue
+            most,
+            lowest=Standing.PROVEN,
+            in_use=lambda name, stream: name in self._steps,
+            standing=lambda name, _: self._standing(name, Standing.STRANGER),
+            dropped=self._forget,
+        )
         self._of_base: dict[str, dict[str, None]] = {}  # by sender and destination
-        self._of_address: dict[str, dict[str, None]] = {}  # the longest silent first
         for name, stream in sorted(stored.items(), key=lambda each: each[1].last_access_s):
-            self._note(name, stream)
+            self._keep(name, stream, Standing.PROVEN)
 
     def __iter__(self) -> Iterator[IncomingStream]:
-        return iter(self._streams.values())
+        return self._streams.values()
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -59,7 +74,8 @@ class IncomingStreams:
         digest = blake2b(destination.key.encode(), digest_size=8).hexdigest()
         base = f"{INCOMING_STATE}{stream_id.guid.bytes_le.hex()}/{digest}"
         for name in self._of_base.get(base, ()):
-            stream = self._streams[name]
+            stream = self._streams.get(name)
+            assert stream is not None
             if stream.stream_id == stream_id or stream_id.sequence.value in stream.past:
                 return name, stream
         own = f"{base}/{address}"
@@ -73,30 +89,14 @@ class IncomingStreams:
 
     # Room
 
-    def _note(self, name: str, stream: IncomingStream) -> None:
-        """The stream is there, and has just been heard of."""
-        self._streams.pop(name, None)
-        self._streams[name] = stream
+    def _standing(self, name: str, lowest: Standing) -> Standing:
+        return Standing.KNOWN if self._is_known(self.address(name)) else lowest
+
+    def _keep(self, name: str, stream: IncomingStream, lowest: Standing) -> bool:
+        if not self._streams.put(name, stream, owner_of(self.address(name)), self._standing(name, lowest)):
+            return False
         self._of_base.setdefault(_base(name), {})[name] = None
-        of_address = self._of_address.setdefault(self.address(name), {})
-        of_address.pop(name, None)
-        of_address[name] = None
-
-    def proved(self, name: str) -> None:
-        """A message of the stream is in its queue."""
-        self._unproven.pop(name, None)
-
-    def _make_room(self, tick: Tick, address: str) -> None:
-        """For one more. Streams that have brought nothing go first, then those of an address that has many."""
-        while len(self._streams) >= self._most:
-            own = self._of_address.get(address, {})
-            for names in (self._unproven, own if len(own) * SHARE >= self._most else {}, self._streams):
-                name = next((each for each in names if each not in self._steps), None)
-                if name is not None:
-                    break
-            else:
-                return  # all of them move with ticks that are not durable yet
-            self._drop(tick, name)
+        return True
 
     def forget_old(self, tick: Tick, now: float) -> None:
         """What is finished and old is forgotten."""
@@ -104,16 +104,16 @@ class IncomingStreams:
             if stream.last_access_s + FORGET_S > now:
                 return
             if stream.acknowledged == stream.number and name not in self._steps:
-                self._drop(tick, name)
+                self._streams.pop(name)
+                self._forget(name, stream)
+                tick.set_state(name, None)
 
-    def _drop(self, tick: Tick, name: str) -> None:
-        del self._streams[name]
-        self._unproven.pop(name, None)
-        for table, key in ((self._of_base, _base(name)), (self._of_address, self.address(name))):
-            del table[key][name]
-            if not table[key]:
-                del table[key]
-        tick.set_state(name, None)
+    def _forget(self, name: str, stream: IncomingStream) -> None:
+        names = self._of_base[_base(name)]
+        del names[name]
+        if not names:
+            del self._of_base[_base(name)]
+        self._dropped(name)
 
     # Messages
 
@@ -124,24 +124,37 @@ class IncomingStreams:
             return
         stream.rejects += 1
         stream.last_access_s = int(now)
-        self._note(name, stream)
+        self._streams.touch(name)
         if stream.number and stream.durable == stream.number:  # a place that may still be lost is not written
             tick.set_state(name, stream.encode())
 
     def note_receipt(self, tick: Tick, name: str) -> None:
         """How far the sender was told is kept: a restart must not forget what was not acknowledged."""
-        stream = self._streams[name]
-        if stream.durable == stream.number:
+        stream = self._streams.get(name)
+        if stream is not None and stream.durable == stream.number:
             tick.set_state(name, stream.encode())
 
     def advance(
-        self, tick: Tick, name: str, stream: IncomingStream, element: Stream, identifier: bytes, now: float
+        self,
+        tick: Tick,
+        name: str,
+        stream: IncomingStream,
+        element: Stream,
+        identifier: bytes,
+        now: float,
+        *,
+        proven: bool = False,
     ) -> list[Pair]:
-        """The message is accepted, or finally refused. What the tick gets by it belongs into the list."""
-        if name not in self._streams:
-            self._make_room(tick, self.address(name))
-            self._unproven[name] = None
-        self._note(name, stream)
+        """The message is accepted, or finally refused; `proven` where a queue takes it.
+
+        What the tick gets by it belongs into the list. ManagerFull where there is no room for a new stream.
+        """
+        lowest = Standing.PROVEN if proven else Standing.STRANGER
+        if name in self._streams:
+            self._streams.touch(name)
+            self._streams.rise(name, lowest)
+        elif not self._keep(name, stream, lowest):
+            raise ManagerFull("more streams come in than [limits] remote_managers allows")
         step = self._steps.of(tick, name, stream)
         stream.advance(element, now)
         step.identifiers.append(identifier)

@@ -102,8 +102,16 @@ class Receiver:
         self.core = core
         self.settings = settings
         self.sender = sender
-        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE)
-        self.incoming = IncomingStreams(core.store, self.history.forget, settings.remote_managers)
+        self.history = MessageIdHistory(
+            core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE, self._is_known
+        )
+        self.incoming = IncomingStreams(
+            core.store,
+            self.history.forget,
+            settings.remote_managers,
+            is_known=self._is_known,
+            dropped=self._forget_stream,
+        )
         self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
         self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
         self._watcher = watcher
@@ -114,6 +122,13 @@ class Receiver:
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         for state in self.incoming.names():
             self._due.add(state)
+
+    def _is_known(self, address: str) -> bool:
+        return self.core.delivery.relay.names(address)
+
+    def _forget_stream(self, state: str) -> None:
+        self._receipts.pop(state, None)
+        self.core.tick.set_state(state, None)
 
     def take(self, incoming: Incoming, now: float) -> Outcome:
         """What is not answered with 200 has changed nothing."""
@@ -260,11 +275,10 @@ class Receiver:
         refused = self._refusal(queue, view, len(view.data), now, forged=forged)
         tick = self.core.tick
         before = len(tick.batch.puts)
-        added = self.incoming.advance(tick, state, stream, element, key, now)
+        proven = verdict is Verdict.ACCEPTED and refused is None
+        added = self.incoming.advance(tick, state, stream, element, key, now, proven=proven)
         if verdict is Verdict.ACCEPTED:
             self._deliver(queue, view, key, refused, now)
-            if refused is None:
-                self.incoming.proved(state)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.add(state)
@@ -404,8 +418,6 @@ class Receiver:
         sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
         if sent is not None:
             self._receipts[state] = sent
-            if len(self._receipts) > self.settings.remote_managers:
-                del self._receipts[next(iter(self._receipts))]
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""

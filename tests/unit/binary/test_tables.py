@@ -63,6 +63,50 @@ def test_of_those_that_have_brought_something_the_longest_silent_goes(network: N
     assert len(beta.service.receiver._order_acks) <= LIMIT
 
 
+def test_many_names_of_one_queue_make_no_other_sequence_forgotten(
+    network: Network, beta: Station, stranger: Stranger
+) -> None:
+    """Any host in a direct name has led here: each is another destination, with a sequence of its own."""
+    partner = Stranger(network, "partner", 999, "10.9.9.9")
+    packet = partner.compose(beta.direct(LEDGER), "once", (SEQUENCE, 1, 0))
+    partner.send(partner.call(beta), packet)
+    network.wait(10)
+    session = stranger.call(beta)
+    for number in range(5 * LIMIT):
+        stranger.send(session, stranger.compose(rf"DIRECT=OS:h{number}\{LEDGER}", "x", (SEQUENCE, 1, 0)))
+        network.wait(1)
+    assert len(list(beta.service.receiver.incoming)) <= LIMIT
+    assert len(beta.store.state(INCOMING_STATE)) <= LIMIT
+    partner.send(partner.sessions[0], packet)
+    partner.send(partner.sessions[0], partner.compose(beta.direct(LEDGER), "next", (SEQUENCE, 2, 1)))
+    assert [label for label in beta.labels(LEDGER) if label != "x"] == ["once", "next"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_sessions_under_many_names_do_not_make_a_partners_address_forgotten(
+    network: Network, beta: Station, restarted: bool
+) -> None:
+    partner = Stranger(network, "partner", 999, "10.9.9.9")
+    partner.send(partner.call(beta), partner.compose(beta.direct(ORDERS), "mine"))
+    network.cut(beta, partner)
+    network.wait(1)
+    if restarted:
+        beta.restart()
+    for number in range(3 * LIMIT):
+        each = Stranger(network, f"s{number}", number + 1000, "10.9.0.1")
+        each.send(each.call(beta), each.compose(beta.direct(ORDERS), "x"))
+        network.cut(beta, each)
+        network.wait(1)
+    thief = Stranger(network, "thief", 999, "10.9.0.1")
+    thief.send(thief.call(beta), thief.compose(beta.direct(ORDERS), "stolen"))
+    assert beta.service.neighbours.address_of(partner.identifier.bytes_le) == partner.address
+    assert "stolen" not in beta.labels(ORDERS)
+    assert len(beta.service.neighbours._origins) <= LIMIT
+    honest = Stranger(network, "honest", 998, "10.9.8.8")  # and somebody new is welcome
+    honest.send(honest.call(beta), honest.compose(beta.direct(ORDERS), "hello"))
+    assert "hello" in beta.labels(ORDERS)
+
+
 def test_what_is_refused_is_answered_and_not_remembered(network: Network, beta: Station, stranger: Stranger) -> None:
     session = stranger.call(beta)
     for number in range(3 * LIMIT):
