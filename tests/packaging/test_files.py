@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from postroad.config import load_configuration
+from postroad.config import ListenSettings, load_configuration
+from postroad.net import ports
 from tests.packaging.checkers import PACKAGING, ROOT, check
 
 CONTAINERFILE = PACKAGING / "container" / "Containerfile"
@@ -44,13 +46,15 @@ def test_the_compose_file_mounts_what_exists() -> None:
 @pytest.mark.parametrize("name", ["container/postroad.toml", "compose/alpha.toml", "compose/beta.toml"])
 def test_a_manager_takes_the_configuration(name: str, tmp_path: Path) -> None:
     """With the token, which the container gets as a secret."""
-    token = tmp_path / "token"
-    token.write_text("0123456789abcdef\n")
     text = (PACKAGING / name).read_text()
     assert 'token_file = "/run/secrets/postroad-token"' in text
+    for secret in ("postroad-token", "postroad-monitor"):
+        (tmp_path / secret).write_text("0123456789abcdef\n")
     file = tmp_path / "postroad.toml"
-    file.write_text(text.replace("/run/secrets/postroad-token", str(token)))
-    assert str(load_configuration(file).manager.data) == "/var/lib/postroad"
+    file.write_text(text.replace("/run/secrets", str(tmp_path)))
+    config = load_configuration(file)
+    assert str(config.manager.data) == "/var/lib/postroad"
+    assert [each.monitor for each in config.users] == ([True] if name.startswith("compose") else [])
 
 
 @pytest.fixture
@@ -83,7 +87,12 @@ def test_the_chart_passes_lint() -> None:
     "options",
     [
         (),
-        ("--set", "token.existingSecret=mine,service.type=LoadBalancer,persistence.storageClass=fast,hostNetwork=true"),
+        (
+            "--set",
+            "token.existingSecret=mine,monitor.existingSecret=theirs,service.type=LoadBalancer,"
+            "persistence.storageClass=fast,hostNetwork=true,tls.secretName=certificate,secrets={people},"
+            "enterprise=[[site]],ports.ping=3527,ports.https=443,ports.rpc=2103,ports.rpc_read=2105,ports.epm=135",
+        ),
     ],
 )
 def test_kubernetes_takes_what_the_chart_renders(options: tuple[str, ...], tmp_path: Path) -> None:
@@ -91,20 +100,32 @@ def test_kubernetes_takes_what_the_chart_renders(options: tuple[str, ...], tmp_p
     check("helm", "template", "orders", str(CHART), *options, "--output-dir", str(tmp_path / "out"))
     rendered.write_text("---\n".join(each.read_text() for each in sorted((tmp_path / "out").rglob("*.yaml"))))
     text = rendered.read_text()
-    assert text.count("kind: ") == (4 if not options else 3)  # without a secret of the chart's own
+    assert text.count("kind: ") == (5 if not options else 3)  # without secrets of the chart's own
+    assert text.count("scheme: HTTPS") == (0 if not options else 3)  # the probes
     report = check("kubernetes-validate", "--strict", "-k", "1.34", str(rendered))
     assert "statefulset/orders" in report
 
 
-def test_the_chart_has_a_configuration_that_a_manager_takes(tmp_path: Path) -> None:
-    check("helm", "template", "orders", str(CHART), "--output-dir", str(tmp_path))
-    (rendered,) = tmp_path.rglob("configmap.yaml")
-    text = rendered.read_text().partition("postroad.toml: |\n")[2]
-    token = tmp_path / "token"
-    token.write_text("0123456789abcdef")
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_chart_has_a_configuration_that_a_manager_takes(tmp_path: Path, tls: bool) -> None:
+    """With the files that the pod has, and nothing but them."""
+    options = ("--set", "tls.secretName=mine,ports.https=443,enterprise=[[site]]") if tls else ()
+    check("helm", "template", "orders", str(CHART), *options, "--output-dir", str(tmp_path / "out"))
+    (rendered,) = (tmp_path / "out").rglob("configmap.yaml")
+    (pod,) = (tmp_path / "out").rglob("statefulset.yaml")
+    text = rendered.read_text().partition("postroad.toml: |\n")[2].partition("  enterprise.toml: |\n")[0]
+    for name in re.findall(r'"/run/secrets/(\S+)"', text):
+        assert f"mountPath: /run/secrets/{Path(name).parent}, " in pod.read_text()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("0123456789abcdef\n")
     file = tmp_path / "postroad.toml"
-    file.write_text(text.replace("/run/secrets/postroad/token", str(token)))
-    assert load_configuration(file).manager.name == "orders"
+    file.write_text(text.replace("/run/secrets", str(tmp_path)))
+    config = load_configuration(file)
+    assert config.manager.name == "orders"
+    assert [(each.name, each.monitor) for each in config.users] == [("monitor", True)]
+    assert (config.listen.console, config.listen.https) == ((ports.CONSOLE, ports.HTTPS) if tls else (None, None))
+    assert (config.api.tls_certificate is not None) is tls
+    assert (config.directory.file is not None) is tls
 
 
 def test_the_chart_brings_the_alerts(tmp_path: Path) -> None:
@@ -117,6 +138,56 @@ def test_the_chart_brings_the_alerts(tmp_path: Path) -> None:
     assert "15 rules found" in check("promtool", "check", "rules", str(tmp_path / "rules.yml"))
 
 
+def test_prometheus_reads_the_metrics_as_a_user_who_may_only_look(tmp_path: Path) -> None:
+    check(
+        "helm", "template", "orders", str(CHART), "--set", "serviceMonitor.enabled=true", "--output-dir", str(tmp_path)
+    )
+    (rendered,) = tmp_path.rglob("monitoring.yaml")
+    text = rendered.read_text()
+    assert text.count("name: orders-monitor, key: ") == 2
+    assert "token" not in text
+    assert "token" not in (PACKAGING / "prometheus" / "prometheus.yml").read_text()
+
+
+STANDARD = {
+    "binary": ports.BINARY,
+    "ping": ports.PING,
+    "http": ports.HTTP,
+    "https": ports.HTTPS,
+    "rpc": ports.RPC_HANDSHAKE,
+    "rpc_read": ports.RPC_READ,
+    "api": ports.API,
+    "epm": ports.ENDPOINT_MAPPER,
+    "console": ports.CONSOLE,
+}
+LISTENERS = [each.name for each in fields(ListenSettings) if each.name != "host"]
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_every_listener_is_in_the_documents_the_image_and_the_chart(listener: str) -> None:
+    port = STANDARD[listener]
+    settings = (ROOT / "docs" / "reference" / "configuration.md").read_text().partition("## `[listen]`")[2]
+    assert f"| `{listener}` |" in settings.partition("\n## ")[0]
+    firewall = (ROOT / "docs" / "how-to" / "expose-it-safely.md").read_text().partition("## Open ports")[2]
+    rows = [line for line in firewall.partition("\n## ")[0].splitlines() if f"`{listener}`" in line]
+    assert len(rows) == 1
+    assert str(port) in rows[0]
+    protocol = "udp" if listener == "ping" else "tcp"
+    (exposed,) = re.findall(r"^EXPOSE (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
+    assert f"{port}/{protocol}" in exposed.split()
+    chart = (CHART / "values.yaml").read_text().partition("\nports:\n")[2].partition("\n\n")[0]
+    (row,) = [line for line in chart.splitlines() if line.startswith(f"  {listener}:")]
+    assert str(port) in row
+
+
+def test_every_install_for_production_has_the_console_and_logins() -> None:
+    (built,) = re.findall(r"^ARG EXTRAS=(.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
+    found = {"Containerfile": built}
+    for name in ("README.md", "packaging/README.md", "docs/how-to/operate.md"):
+        (found[name],) = re.findall(r"pip install \S*(?:.*dist/.*)?\[(\S+)\]['\"]", (ROOT / name).read_text())
+    assert set(found.values()) == {"auth,console"}
+
+
 def test_the_chart_installs_the_version_of_the_project() -> None:
     from postroad.version import RELEASE
 
@@ -127,8 +198,8 @@ def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
     for name in ("prometheus.yml", "alerts.yml"):
         shutil.copy(PACKAGING / "prometheus" / name, tmp_path)
     file = tmp_path / "prometheus.yml"
-    (tmp_path / "token").touch()
-    file.write_text(file.read_text().replace("/run/secrets/postroad-token", str(tmp_path / "token")))
+    (tmp_path / "postroad-monitor").touch()
+    file.write_text(file.read_text().replace("/run/secrets", str(tmp_path)))
     assert "SUCCESS" in check("promtool", "check", "config", str(file))
 
 

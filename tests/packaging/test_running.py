@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,11 +81,15 @@ def test_the_two_managers_of_the_compose_file_exchange_messages(tmp_path: Path) 
     token = tmp_path / "token"
     token.write_text("0123456789abcdef")
     token.chmod(0o600)
+    monitor = tmp_path / "monitor"
+    monitor.write_text("fedcba9876543210")
+    monitor.chmod(0o600)
     files = []
     for name, address in (("alpha", "127.0.0.2"), ("beta", "127.0.0.3")):
         text = (PACKAGING / "compose" / f"{name}.toml").read_text()
         for before, after in (
             ("/run/secrets/postroad-token", str(token)),
+            ("/run/secrets/postroad-monitor", str(monitor)),
             ("/var/lib/postroad", str(tmp_path / name)),
             ('host = "0.0.0.0"', f'host = "{address}"\nhttp = false\nping = false'),
         ):
@@ -102,3 +107,9 @@ def test_the_two_managers_of_the_compose_file_exchange_messages(tmp_path: Path) 
         assert sent.code == 0, sent.errors
         received = postroad("receive", queue, "--timeout", "30", "--json", api=beta.api, variables=credentials)
         assert received.objects[0]["body"] == "ten boxes"
+        looks = {"POSTROAD_USER": "monitor", "POSTROAD_PASSWORD": monitor.read_text()}
+        login = b64encode(f"monitor:{monitor.read_text()}".encode()).decode()
+        request = urllib.request.Request(f"{beta.api}/metrics", headers={"Authorization": f"Basic {login}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as page:  # as prometheus.yml does
+            assert b"postroad_queue_messages" in page.read()
+        assert postroad("send", queue, "--transactional", "--body", "x", api=beta.api, variables=looks).code == 1
