@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
 from postroad.api import build_app
 from postroad.api.app import OPERATIONS
 from postroad.api.calls import Operation
-from postroad.api.formats import SUPPORTED
+from postroad.api.formats import ARROW, RECORDS, SUPPORTED
 from postroad.api.openapi import path_names
 from postroad.manager import Manager
 from postroad.store import MemoryStore, open_store
@@ -181,7 +181,16 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None, dict[str, str]]:
     return operation.method, f"{API}{path}{'?' if text else ''}{text}", body, headers
 
 
+def internal(query: str, accept: str) -> tuple[str, str, None, dict[str, str]]:
+    """A request for messages that nobody may see, for whose refusal an answer must not have begun."""
+    return "GET", f"{API}/queues/private$%5Corder_queue$/messages?{query}", None, {"Accept": accept}
+
+
 @given(request=requests())
+@example(request=internal("from=0", "application/json"))
+@example(request=internal("from=0&hold=x", RECORDS))
+@example(request=internal("priority=3&limit=1", ARROW))
+@example(request=internal("after=0", "*/*"))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_request_is_a_fault_of_the_server(
     durable: Served, request: tuple[str, str, bytes | None, dict[str, str]]

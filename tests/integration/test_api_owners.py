@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from postroad.api.formats import ARROW
 from postroad.queues.owners import Held
 from postroad.security.sid import Sid
 from postroad.security.users import User, Users
@@ -241,6 +242,24 @@ def test_a_read_that_waits_ends_with_its_user(api: Served, call: str) -> None:
         api.call("POST", f"{API}/queues/private$/empty/messages", {"body": "x"})
         assert waiting.result().status == 403
     assert api.bodies(f"{API}/queues/private$/empty") == ["x"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", ARROW])
+def test_a_stream_ends_with_the_right_of_its_user(api: Served, accept: str, caplog: pytest.LogCaptureFixture) -> None:
+    body = "x" * 20_000
+    for _ in range(8):
+        api.send(*[body] * 500)
+    connection = http.client.HTTPConnection(api.server.host, api.server.port, timeout=20)
+    connection.request("GET", f"{ORDERS}/messages?from=0", headers={**basic("ann"), "Accept": accept})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert len(answer.read(100_000)) == 100_000
+    keep(api, BOB)
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        answer.read()
+    connection.close()
+    assert "answer broken off" in caplog.messages
+    assert "Traceback" not in caplog.text
 
 
 def test_a_token_that_is_replaced_ends_what_waits_with_it() -> None:

@@ -6,6 +6,7 @@ It knows no calls: app.py has them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,10 @@ from starlette.types import Receive, Scope, Send
 from postroad.api.access import Gate
 from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
+from postroad.errors import PostroadError
 from postroad.net.http import answer_whole
+
+log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
@@ -65,7 +69,10 @@ class Application:
         if type(response) is not Response or not await answer_whole(
             scope, response.status_code, response.raw_headers, bytes(response.body)
         ):
-            await response(scope, receive, send)
+            try:
+                await response(scope, receive, send)
+            except PostroadError as error:  # the answer is under way: the server closes the connection
+                log.warning("answer broken off", extra={"path": scope["path"], "reason": str(error)})
         if bug is not None:
             raise bug  # the server logs it
 

@@ -135,7 +135,7 @@ def whole_answer(form: Format, messages: Sequence[ReceivedMessage]) -> Response:
     return Response(form.start() + form.page(messages) + form.end(), media_type=form.media_type)
 
 
-def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMessage]]) -> Response:
+async def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMessage]]) -> Response:
     """Reads and sends one page at a time."""
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -144,4 +144,17 @@ def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMessage]
             yield form.page(page)
         yield form.end()
 
-    return StreamingResponse(pieces(), media_type=form.media_type)
+    return await streamed(pieces(), form.media_type)
+
+
+async def streamed(pieces: AsyncIterator[bytes | memoryview], media_type: str) -> Response:
+    """An answer in pieces. Its beginning and its first page are made now, while what they meet can be the answer."""
+    first = [piece for piece in (await anext(pieces, b""), await anext(pieces, b"")) if piece]
+
+    async def all_pieces() -> AsyncIterator[bytes | memoryview]:
+        for piece in first:
+            yield piece
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(all_pieces(), media_type=media_type)

@@ -234,7 +234,7 @@ async def list_messages(call: Call) -> Response:
     if is_range(call):
         if after is not None:
             raise InvalidArgument("after: must not be set together with `from`")
-        return answer_range(call, limit)
+        return await answer_range(call, limit)
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
     page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
@@ -242,7 +242,7 @@ async def list_messages(call: Call) -> Response:
     if len(first) < page or len(first) == limit:
         answer = whole_answer(form, first)
     else:
-        answer = streamed_answer(form, _pages(call, queue, first, limit, page))
+        answer = await streamed_answer(form, _pages(call, queue, first, limit, page))
     answer.headers[LOCKED] = str(call.manager.leases.locked(queue))
     return answer
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TypeVar
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from postroad.api.arrow import columns_room
 from postroad.api.calls import Call, Parameter
-from postroad.api.formats import ARROW, choose, negotiate, streamed_answer
+from postroad.api.formats import ARROW, choose, negotiate, streamed, streamed_answer
 from postroad.errors import InvalidArgument
 from postroad.fields.kinds import TEXT, FieldFault, Kind, whole
 from postroad.message import MAX_PRIORITY
-from postroad.received import ReceivedMessage
 from postroad.store.interface import ARRIVAL_MASK
 from postroad.values.offsets import Selection
 
+T = TypeVar("T")
 _ARRIVAL = whole(0, ARRIVAL_MASK)
 
 
@@ -45,7 +46,7 @@ def is_range(call: Call) -> bool:
     return any(call.query[each.name] is not None for each in RANGE)
 
 
-def answer_range(call: Call, limit: int | None) -> Response:
+async def answer_range(call: Call, limit: int | None) -> Response:
     """A stream in order of arrival, with the columns that were asked for and the rows that pass the filters."""
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
@@ -67,13 +68,13 @@ def answer_range(call: Call, limit: int | None) -> Response:
         query["label"],
     )
     if media_type == ARROW:
-        return StreamingResponse(call.manager.offsets.arrow(call.queue, selection), media_type=ARROW)
-    call.manager.queue(call.queue)  # raises now, while the answer can still be an error
+        return await streamed(_permitted(call, call.manager.offsets.arrow(call.queue, selection)), ARROW)
     form = choose(call.header(b"accept"))
-    return streamed_answer(form, _pages(call, selection))
+    return await streamed_answer(form, _permitted(call, call.manager.offsets.pages(call.queue, selection)))
 
 
-async def _pages(call: Call, selection: Selection) -> AsyncIterator[list[ReceivedMessage]]:
-    call.authorize()  # before the first page is read, another queue may have the name
-    async for page in call.manager.offsets.pages(call.queue, selection):
+async def _permitted(call: Call, pages: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Each page only if the caller may still read: meanwhile the right may be gone, or another queue have the name."""
+    async for page in pages:
+        call.authorize()
         yield page
