@@ -52,7 +52,7 @@ from postroad.security.descriptors import SecurityDescriptor
 from postroad.security.relay import RelayRule
 from postroad.security.sddl import parse_sddl
 from postroad.security.sid import Sid
-from postroad.security.signatures import LISTED, PROFILES
+from postroad.security.signatures import DEFAULT_VERSIONS, LISTED, PROFILES, VERSIONS
 from postroad.wire.constants import RESEND_TABLE_S
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill
@@ -338,6 +338,7 @@ class SecuritySettings:
 
     accept_hashes: tuple[str, ...] = setting(items(_word(HASHES), least=1, distinct=True), DEFAULT_HASHES)
     accept_ciphers: tuple[str, ...] = setting(items(_word(CIPHERS), least=1, distinct=True), DEFAULT_CIPHERS)
+    accept_signatures: tuple[str, ...] = setting(items(_word(VERSIONS), least=1, distinct=True), DEFAULT_VERSIONS)
     send_cipher: str = setting(_word(CIPHERS), DEFAULT_CIPHER)
     signature_profile: str = setting(_word(PROFILES), LISTED.word)
     sender_ids: SenderIds = setting(choice(SenderIds), SenderIds.VERIFIED)

@@ -42,7 +42,11 @@ class Alpha:
 def alpha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alpha]:
     directory = tmp_path_factory.mktemp("alpha")
     file = directory / "alpha.toml"
-    file.write_text('[manager]\nname = "alpha"\n[listen]\nbinary = 0\nping = 0\napi = 0\n', encoding="utf-8")
+    file.write_text(
+        '[manager]\nname = "alpha"\n[listen]\nbinary = 0\nping = 0\napi = 0\n'
+        '[security]\naccept_signatures = ["3.0", "2.0", "1.0"]\n',
+        encoding="utf-8",
+    )
     with serving(file) as server, client.connect(server.api) as manager:
         yield Alpha(server.api, manager, directory)
 

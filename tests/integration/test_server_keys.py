@@ -169,6 +169,7 @@ def test_each_weak_setting_is_one_line_in_the_log(tmp_path: Path, caplog: pytest
 accept_hashes = ["sha512", "sha1", "md5"]
 accept_ciphers = ["aes256", "rc4"]
 send_cipher = "rc4"
+accept_signatures = ["2.0", "1.0"]
 sender_ids = "claimed"
 """
     with caplog.at_level(logging.WARNING):
@@ -180,13 +181,15 @@ sender_ids = "claimed"
         ("security.accept_ciphers", "rc4"),
         ("security.send_cipher", "rc4"),
     ]
+    (old,) = warnings(caplog, "signatures of version 1.0 count")
+    assert old.__dict__["setting"] == "security.accept_signatures"
     assert len(warnings(caplog, "believes the senders that unsigned messages name")) == 1
 
 
 def test_the_defaults_log_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert not started(tmp_path, lambda manager: manager.core.access.claimed)
-    assert not warnings(caplog, "algorithm") + warnings(caplog, "believes")
+    assert not warnings(caplog, "algorithm") + warnings(caplog, "signatures") + warnings(caplog, "believes")
 
 
 # Users

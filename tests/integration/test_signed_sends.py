@@ -182,7 +182,7 @@ def test_a_version_that_does_not_fit_the_destinations_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("version", "hash", "level"), [("1.0", "sha512", 1), ("2.0", "sha256", 3), (None, "sha256", 3)]
+    ("version", "hash", "level"), [("2.0", "sha512", 3), ("2.0", "sha256", 3), (None, "sha256", 3)]
 )
 def test_a_local_queue_says_how_its_message_was_authenticated(
     manager: Any, files: Files, version: str | None, hash: str, level: int
@@ -202,6 +202,13 @@ def test_a_local_queue_says_how_its_message_was_authenticated(
         "authenticated": True,
         "sender_id": None,
     }
+
+
+def test_version_1_0_is_refused_unless_the_setting_names_it(manager: Any, files: Files) -> None:
+    orders = manager.queue(r"private$\orders")
+    with pytest.raises(NotAuthenticated, match="version-refused"):
+        orders.send(Message("x", sign=Signer.load(files.certificate, files.key, version="1.0")))
+    assert orders.info().messages == 0
 
 
 def test_a_destination_that_does_not_exist_is_reported_before_anything_is_signed(manager: Any, signer: Signer) -> None:

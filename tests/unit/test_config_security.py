@@ -24,6 +24,7 @@ def read(directory: Path, text: str) -> Configuration:
 def test_the_defaults(tmp_path: Path) -> None:
     security = read(tmp_path, "").security
     assert security.accept_hashes == ("sha512", "sha256")
+    assert security.accept_signatures == ("3.0", "2.0")
     assert security.accept_ciphers == ("aes256", "aes192", "aes128")
     assert (security.send_cipher, security.signature_profile) == ("aes256", "listed")
     assert security.sender_ids is SenderIds.VERIFIED

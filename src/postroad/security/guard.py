@@ -43,7 +43,15 @@ from postroad.security.refusals import (
     not_encrypted,
 )
 from postroad.security.sid import Sid
-from postroad.security.signatures import LISTED, Profile, Verified, is_signed, public_key_of, verify_with
+from postroad.security.signatures import (
+    DEFAULT_VERSIONS,
+    LISTED,
+    Profile,
+    Verified,
+    is_signed,
+    public_key_of,
+    verify_with,
+)
 from postroad.wire.constants import PrivacyLevel, QueueCode, SecurityFlags, SenderIdType
 from postroad.wire.security_header import ProviderInfo
 from postroad.wire.security_patch import (
@@ -110,6 +118,7 @@ class Guard:
         profile: Profile = LISTED,
         accepted_hashes: Collection[str] = DEFAULT_HASHES,
         accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
+        accepted_versions: Collection[str] = DEFAULT_VERSIONS,
     ) -> None:
         for word in accepted_hashes:
             HASHES[word].check_available()
@@ -121,6 +130,7 @@ class Guard:
         self._profile = profile
         self._hashes = frozenset(accepted_hashes)
         self._ciphers = frozenset(accepted_ciphers)
+        self._versions = frozenset(accepted_versions)
         self.session_keys: ReceiveCache = TimedCache(RECEIVE_KEYS, KEY_LIFETIME_S)
         self.known_certificates: KnownCertificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 
@@ -183,7 +193,7 @@ class Guard:
                 return found
             key = found
             known.put(place, key, now)
-        return verify_with(view, header.signature, key, self._profile, self._hashes)
+        return verify_with(view, header.signature, key, self._profile, self._hashes, self._versions)
 
     def _look_up(self, view: MessageView, header: SecurityParts) -> RSAPublicKey | Refused:
         """The key of a certificate that is registered for its sender. Without a sender any certificate will do: it
@@ -275,8 +285,8 @@ class Sealer:
 
 def _choose(keys: Mapping[PrivacyLevel, RSAPublicKey], cipher: Cipher) -> tuple[Provider, RSAPublicKey] | None:
     """The provider for this cipher whose key the peer publishes, the strongest first. PrivacyLevel follows from it:
-    the receiver chooses its key by that field."""
+    the receiver chooses its key by that field. Never Base: its 40 bits protect nothing, whatever the key's length."""
     for provider in PROVIDERS.values():
-        if provider.fits(cipher) and provider.level in keys:
+        if provider.level != PrivacyLevel.BASE and provider.fits(cipher) and provider.level in keys:
             return provider, keys[provider.level]
     return None

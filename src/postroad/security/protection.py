@@ -8,7 +8,7 @@ from uuid import UUID
 from postroad.security.algorithms import DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES
 from postroad.security.guard import Guard, Sealer
 from postroad.security.keys import KeyRing, RandomBytes
-from postroad.security.signatures import LISTED, Profile
+from postroad.security.signatures import DEFAULT_VERSIONS, LISTED, Profile
 
 
 class Protection:
@@ -25,6 +25,7 @@ class Protection:
         profile: Profile = LISTED,
         accepted_hashes: Collection[str] = DEFAULT_HASHES,
         accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
+        accepted_versions: Collection[str] = DEFAULT_VERSIONS,
         send_cipher: str = DEFAULT_CIPHER,
     ) -> None:
         self.ring = ring
@@ -41,6 +42,7 @@ class Protection:
                 profile=profile,
                 accepted_hashes=accepted_hashes,
                 accepted_ciphers=accepted_ciphers,
+                accepted_versions=accepted_versions,
             )
             for _ in range(2)
         )

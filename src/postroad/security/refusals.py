@@ -18,6 +18,7 @@ class Reason(StrEnum):
     BAD_CERTIFICATE = "bad-certificate"
     WEAK_KEY = "weak-key"
     HASH_REFUSED = "hash-refused"
+    VERSION_REFUSED = "version-refused"
     WRONG_SIGNATURE = "wrong-signature"
     NOT_REGISTERED = "certificate-not-registered"
     UNKNOWN_PROVIDER = "unknown-provider"

@@ -42,6 +42,7 @@ from postroad.wire.security_patch import (
 from postroad.wire.view import MessageView
 
 VERSIONS: Final = ("1.0", "2.0", "3.0")
+DEFAULT_VERSIONS: Final = ("3.0", "2.0")  # what is signed as 2.0 can be read as 1.0, and then has any destination
 LEVELS: Final = {"1.0": 1, "2.0": 3, "3.0": 5}  # SecurityHeader.Flags.AS after checking
 _U32 = Struct("<I")
 _UINT32_MAX = 0xFFFFFFFF  # a PUBLICKEYBLOB has no room for more: a stranger's exponent would only cost time
@@ -295,6 +296,7 @@ def verify(
     certificate: bytes,
     profile: Profile = LISTED,
     accepted_hashes: Collection[str] = DEFAULT_HASHES,
+    accepted_versions: Collection[str] = DEFAULT_VERSIONS,
 ) -> Verified | Refused:
     """Checks the signature of a plain packet with the key of a certificate (DER)."""
     key = public_key_of(certificate)
@@ -302,20 +304,29 @@ def verify(
         return key
     view = MessageView(packet)
     header = view.security_header
-    return verify_with(view, header.signature if header else b"", key, profile, accepted_hashes)
+    return verify_with(view, header.signature if header else b"", key, profile, accepted_hashes, accepted_versions)
 
 
 def verify_with(
-    view: MessageView, value: bytes, key: RSAPublicKey, profile: Profile, accepted_hashes: Collection[str]
+    view: MessageView,
+    value: bytes,
+    key: RSAPublicKey,
+    profile: Profile,
+    accepted_hashes: Collection[str],
+    accepted_versions: Collection[str],
 ) -> Verified | Refused:
     """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0; 3.0 only where the SecurityHeader has no signature.
 
-    `value` is that signature.
+    `value` is that signature. A packet with a list of destinations is newer than version 1.0, and not read so.
     """
     hashing = HASHES_BY_NUMBER.get(view.hash_algorithm)
     if hashing is None or hashing.word not in accepted_hashes:
         return bad_signature(Reason.HASH_REFUSED)
-    versions: tuple[str, ...] = ("2.0", "1.0") if value else ("3.0",)
+    several = view.multi_queue_header
+    if not value:
+        versions: tuple[str, ...] = ("3.0",) if several is not None and several.destination.elements else ()
+    else:
+        versions = ("2.0", "1.0") if several is None else ("2.0",)
     value = value or _multi_queue_signature(view)
     octets = value if profile.big_endian else value[::-1]
     if len(octets) != (key.key_size + 7) // 8:
@@ -327,6 +338,8 @@ def verify_with(
     for version in versions:
         # The whole DigestInfo is built and compared: what is in the signature is never parsed.
         if compare_digest(found, hashing.digest_info(hash_input(view, version, profile))):
+            if version not in accepted_versions:
+                return bad_signature(Reason.VERSION_REFUSED)
             return Verified(LEVELS[version], version, hashing.word)
     return bad_signature(Reason.WRONG_SIGNATURE)
 
@@ -335,7 +348,7 @@ def find_profile(packet: bytes, certificate: bytes) -> tuple[Profile, Verified] 
     """The first profile under which the signature is right, with any hash. For a look at captured packets: a queue
     manager uses the one configured."""
     for profile in PROFILES.values():
-        found = verify(packet, certificate, profile, HASHES)
+        found = verify(packet, certificate, profile, HASHES, VERSIONS)
         if isinstance(found, Verified):
             return profile, found
     return None

@@ -29,7 +29,7 @@ from postroad.security.keys import KeyRing
 from postroad.security.protection import Protection
 from postroad.security.refusals import Reason, Refused
 from postroad.security.sid import Sid
-from postroad.security.signatures import PROFILES, public_key_of
+from postroad.security.signatures import DEFAULT_VERSIONS, PROFILES, public_key_of
 from postroad.security.users import User, Users, derive_sid
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def build_protection(
         profile=PROFILES[security.signature_profile],
         accepted_hashes=security.accept_hashes,
         accepted_ciphers=security.accept_ciphers,
+        accepted_versions=security.accept_signatures,
         send_cipher=security.send_cipher,
     )
 
@@ -74,6 +75,11 @@ def announce_algorithms(security: SecuritySettings) -> None:
         log.warning(
             "an old algorithm is on",
             extra={"setting": f"security.{key}", "algorithm": word, "do": "remove it once no peer needs it"},
+        )
+    if any(version not in DEFAULT_VERSIONS for version in security.accept_signatures):
+        log.warning(
+            "signatures of version 1.0 count: whoever records a signed message can send it to another queue",
+            extra={"setting": "security.accept_signatures", "do": 'remove "1.0" once all senders sign with 2.0'},
         )
     if security.sender_ids is SenderIds.CLAIMED:
         log.warning(

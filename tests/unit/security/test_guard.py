@@ -12,16 +12,16 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.message import Signature
-from postroad.security.algorithms import CIPHERS, MissingLibrary
+from postroad.security.algorithms import CIPHERS, PROVIDERS, MissingLibrary
 from postroad.security.caches import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
 from postroad.security.guard import Guard, Opened, Sealer, arrived_encrypted, is_secured
 from postroad.security.keys import KeyRing
 from postroad.security.refusals import Reason, Refused, bad_encryption, bad_signature, not_encrypted
 from postroad.security.sid import Sid
-from postroad.security.signatures import LISTED, PROFILES, attach, sign
+from postroad.security.signatures import LISTED, PROFILES, VERSIONS, attach, sign
 from postroad.wire.constants import PrivacyLevel, QueueCode
 from postroad.wire.message import UserMessage
-from postroad.wire.records import DsPublicKey, decode_public_keys, encode_public_keys
+from postroad.wire.records import DsPublicKey, ProviderType, decode_public_keys, encode_public_keys
 from postroad.wire.security_header import ProviderInfo, SecurityHeader
 from postroad.wire.user_header import QueueField
 from postroad.wire.view import MessageView
@@ -74,7 +74,7 @@ def authentication_signature(packet: bytes) -> int:
     ("packet", "level", "word"), [(SIGNED_1_0, 1, "sha1"), (SIGNED_2_0, 3, "sha512"), (SIGNED_3_0, 5, "sha256")]
 )
 def test_a_signed_message_says_who_sent_it(packet: bytes, level: int, word: str) -> None:
-    found = guard(accepted_hashes=ALL_HASHES).open(packet, 0.0)
+    found = guard(accepted_hashes=ALL_HASHES, accepted_versions=VERSIONS).open(packet, 0.0)
     assert isinstance(found, Opened)
     assert (found.authentication_level, found.hash, found.cipher, found.sender) == (level, word, None, SID.encode())
     assert authentication_signature(found.packet) == level
@@ -357,9 +357,7 @@ def published(*levels: PrivacyLevel) -> bytes:
     return encode_public_keys(keys)
 
 
-@pytest.mark.spec(
-    "QB-3.1.7.1.5-06", "QB-3.1.7.1.5-07", "QB-3.1.7.1.5-08", "QB-3.1.7.1.5-09", "QB-6-32", "QB-3.1.3.1-15"
-)
+@pytest.mark.spec("QB-3.1.7.1.5-06", "QB-3.1.7.1.5-07", "QB-3.1.7.1.5-08", "QB-6-32", "QB-3.1.3.1-15")
 @pytest.mark.parametrize(
     ("levels", "word", "used", "bits"),
     [
@@ -368,8 +366,8 @@ def published(*levels: PrivacyLevel) -> bytes:
         ((1, 3), "rc4", 3, 128),
         ((1, 3), "rc2", 3, 128),
         ((5,), "rc4", None, 0),
-        ((1,), "rc4", 1, 40),
-        ((1,), "rc2", 1, 40),
+        ((1,), "rc4", None, 0),
+        ((1,), "rc2", None, 0),
         ((1,), "aes128", None, 0),
         ((), "aes256", None, 0),
     ],
@@ -390,6 +388,15 @@ def test_the_provider_is_the_strongest_that_the_peer_publishes(
     assert session is not None
     assert 8 * len(session.key) == bits
     assert isinstance(guard(accepted_ciphers=tuple(CIPHERS)).open(sealed, 0.0), Opened)
+
+
+@pytest.mark.parametrize("word", ["rc4", "rc2"])
+def test_a_base_key_of_any_length_is_not_used(word: str) -> None:
+    """Its length says nothing of the ciphers: those of the Base provider have 40 bits."""
+    advanced = decode_public_keys(PUBLISHED)[2]
+    (name,) = (each.name for each in PROVIDERS.values() if each.level == PrivacyLevel.BASE)
+    keys = encode_public_keys([DsPublicKey(ProviderType.RSA_FULL, name, advanced.key)])
+    assert Sealer(Counted()).seal(PLAIN, keys, word, 0.0) == not_encrypted(Reason.NO_PUBLIC_KEY)
 
 
 def test_a_short_key_of_a_peer_is_not_used() -> None:

@@ -22,6 +22,7 @@ from postroad.security.refusals import Reason, Refused, bad_signature
 from postroad.security.signatures import (
     LISTED,
     PROFILES,
+    VERSIONS,
     Verified,
     attach,
     find_profile,
@@ -32,6 +33,7 @@ from postroad.security.signatures import (
 )
 from postroad.wire.constants import QueueCode
 from postroad.wire.message import UserMessage
+from postroad.wire.multi_queue_header import AddressHeader
 from postroad.wire.patch import with_session_header, without_session_header
 from postroad.wire.session_header import SessionHeader
 from postroad.wire.user_header import QueueField
@@ -76,14 +78,14 @@ def test_signing_gives_the_packet_of_the_vector(name: str, version: str, word: s
 @pytest.mark.spec("QB-3.1.5.8.3-02", "QB-3.1.5.8.3-03", "QB-3.1.5.8.3-04", "MQ-2.2.20.6-24")
 @pytest.mark.parametrize(("name", "version", "word"), SIGNATURES)
 def test_the_signature_of_the_vector_is_right(name: str, version: str, word: str) -> None:
-    found = verify(vector(name, "packet"), CERTIFICATE, accepted_hashes=HASHES)
+    found = verify(vector(name, "packet"), CERTIFICATE, accepted_hashes=HASHES, accepted_versions=VERSIONS)
     assert found == Verified(LEVELS[version], version, word)
 
 
 @pytest.mark.spec("QB-6-01", "MQ-2.2.19.3-25")
 @pytest.mark.parametrize(("name", "version", "word"), SIGNATURES)
 def test_a_hash_must_be_accepted(name: str, version: str, word: str) -> None:
-    found = verify(vector(name, "packet"), CERTIFICATE)
+    found = verify(vector(name, "packet"), CERTIFICATE, accepted_versions=VERSIONS)
     strong = word in ("sha256", "sha512")
     assert found == (Verified(LEVELS[version], version, word) if strong else bad_signature(Reason.HASH_REFUSED))
 
@@ -152,7 +154,8 @@ def test_journaling_and_acknowledgment_flags_are_one_byte_each() -> None:
 def test_every_profile_verifies_its_own_and_no_other(profile: str, version: str) -> None:
     plain = unsigned(SIGNED_3_0 if version == "3.0" else SIGNED_2_0)
     packet = sign(plain, SENDER, CERTIFICATE, version, "sha256", PROFILES[profile])
-    right = {word for word, each in PROFILES.items() if isinstance(verify(packet, CERTIFICATE, each), Verified)}
+    verdicts = {word: verify(packet, CERTIFICATE, each, accepted_versions=VERSIONS) for word, each in PROFILES.items()}
+    right = {word for word, verdict in verdicts.items() if isinstance(verdict, Verified)}
     if version == "1.0":  # BodyType is not in it
         right -= {"aligned", "aligned-reversed"} - {profile}
         right -= {"listed", "listed-reversed"} if profile.startswith("aligned") else set()
@@ -212,7 +215,8 @@ def test_what_is_signed_verifies_and_a_changed_body_does_not(body: bytes, versio
     plain = with_body(unsigned(SIGNED_3_0 if version == "3.0" else SIGNED_2_0), body)
     packet = sign(plain, SENDER, CERTIFICATE, version, "sha512", PROFILES[profile], SID)
     assert unsigned(packet) == replace_hash(plain)
-    assert verify(packet, CERTIFICATE, PROFILES[profile]) == Verified(LEVELS[version], version, "sha512")
+    found = verify(packet, CERTIFICATE, PROFILES[profile], accepted_versions=VERSIONS)
+    assert found == Verified(LEVELS[version], version, "sha512")
     other = with_body(packet, body + b"!")
     assert verify(other, CERTIFICATE, PROFILES[profile]) == bad_signature(Reason.WRONG_SIGNATURE)
 
@@ -236,7 +240,7 @@ def test_signing_again_replaces_the_signature_and_the_sender() -> None:
     header = MessageView(packet).security_header
     assert header is not None
     assert (header.flags, header.security_id) == (0xC2, manager.bytes_le)
-    assert verify(packet, CERTIFICATE) == Verified(1, "1.0", "sha256")
+    assert verify(packet, CERTIFICATE, accepted_versions=VERSIONS) == Verified(1, "1.0", "sha256")
 
 
 def test_a_session_header_stays_behind_the_packet() -> None:
@@ -340,8 +344,8 @@ def test_wrong_words_are_named() -> None:
         sign(PLAIN, SENDER, CERTIFICATE, "4.0")
 
 
-def test_a_2_0_signature_fits_a_1_0_message_whose_body_holds_all_that_was_signed() -> None:
-    """A weakness of [MS-MQMQ] 2.5: no version and no length is signed. The level, 1, shows it."""
+def read_as_1_0() -> bytes:
+    """What somebody makes of a message that was signed as 2.0: a body that holds all that was signed."""
     covered = hash_input(MessageView(PLAIN), "2.0")
     message = UserMessage.decode(PLAIN)
     forged = replace(
@@ -349,5 +353,34 @@ def test_a_2_0_signature_fits_a_1_0_message_whose_body_holds_all_that_was_signed
         user=replace(message.user, admin_queue=QueueField(), response_queue=QueueField()),
         properties=replace(message.properties, body=covered[24:], label="", message_size=None),
     ).encode()
-    value = signature_of(MessageView(PLAIN), SENDER)
-    assert verify(attach(forged, Signature(value, CERTIFICATE)), CERTIFICATE) == Verified(1, "1.0", "sha512")
+    return attach(forged, Signature(signature_of(MessageView(PLAIN), SENDER), CERTIFICATE))
+
+
+def test_a_2_0_signature_is_not_read_as_1_0() -> None:
+    """A weakness of [MS-MQMQ] 2.5: no version and no length is signed, so 1.0 would let others choose the queue."""
+    assert verify(read_as_1_0(), CERTIFICATE) == bad_signature(Reason.VERSION_REFUSED)
+    assert verify(read_as_1_0(), CERTIFICATE, accepted_versions=VERSIONS) == Verified(1, "1.0", "sha512")
+
+
+def test_a_1_0_signature_must_be_accepted() -> None:
+    packet = sign(PLAIN, SENDER, CERTIFICATE, "1.0")
+    assert verify(packet, CERTIFICATE) == bad_signature(Reason.VERSION_REFUSED)
+    assert verify(packet, CERTIFICATE, accepted_versions=("1.0",)) == Verified(1, "1.0", "sha512")
+    newer = sign(PLAIN, SENDER, CERTIFICATE)
+    assert verify(newer, CERTIFICATE, accepted_versions=("1.0",)) == bad_signature(Reason.VERSION_REFUSED)
+
+
+def test_a_packet_with_a_list_of_destinations_is_never_read_as_1_0() -> None:
+    several = sign(unsigned(SIGNED_3_0), SENDER, CERTIFICATE, "1.0")
+    assert verify(several, CERTIFICATE, accepted_versions=VERSIONS) == bad_signature(Reason.WRONG_SIGNATURE)
+    forged = replace(UserMessage.decode(read_as_1_0()), multi_queue=UserMessage.decode(SIGNED_3_0).multi_queue).encode()
+    assert verify(forged, CERTIFICATE, accepted_versions=VERSIONS) == bad_signature(Reason.WRONG_SIGNATURE)
+
+
+def test_version_3_needs_a_destination() -> None:
+    """Without one, nothing that it covers would name where the message goes."""
+    message = UserMessage.decode(unsigned(SIGNED_3_0))
+    assert message.multi_queue is not None
+    none = replace(message.multi_queue, destination=AddressHeader())
+    packet = sign(replace(message, multi_queue=none).encode(), SENDER, CERTIFICATE, "3.0")
+    assert verify(packet, CERTIFICATE) == bad_signature(Reason.WRONG_SIGNATURE)

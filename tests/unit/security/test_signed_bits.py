@@ -10,7 +10,7 @@ import pytest
 from postroad.errors import RemoteProtocolError
 from postroad.security.algorithms import HASHES
 from postroad.security.guard import Guard, Opened
-from postroad.security.signatures import LISTED, UNSIGNED_FIELDS, sign
+from postroad.security.signatures import LISTED, UNSIGNED_FIELDS, VERSIONS, sign
 from postroad.wire.constants import PROPERTIES_HEADER_SIZE, QueueCode
 from postroad.wire.message import UserMessage
 from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
@@ -129,7 +129,7 @@ def accepted(packet: bytes, guard: Guard) -> bool:
 @pytest.mark.parametrize("version", UNSIGNED_FIELDS)
 def test_a_flipped_bit_is_refused_or_in_an_unsigned_field(version: str) -> None:
     plain = unsigned(SIGNED_3_0) if version == "3.0" else PLAIN
-    guard = Guard(RING, REGISTERED, accepted_hashes=HASHES)
+    guard = Guard(RING, REGISTERED, accepted_hashes=HASHES, accepted_versions=VERSIONS)
     found = set()
     for variant in (plain, transactional(plain), with_private_names(plain)):
         packet = sign(variant, SENDER, CERTIFICATE, version, "sha256", LISTED, SID)
