@@ -5,9 +5,11 @@ Composing is a hot path: one `pack` for the fixed headers, names encoded once pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
+from datetime import timedelta
 from json import dumps
+from math import ceil
 from operator import attrgetter
 from struct import Struct, pack
 from typing import Protocol
@@ -57,6 +59,7 @@ _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
 _BODY = 6  # its place among the parts of a packet
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+MAX_SEEN_TYPES = 1000
 _NO_JSON = object()
 _NO_BODY = b""
 
@@ -121,9 +124,10 @@ class Message:
     `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction every
     message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
     after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` asks for
-    that copy in another queue of the sending manager. Times are in seconds. Acknowledgments go to `admin_queue`: `ack`
-    and `admin_queue` have an effect only together. `encrypt` names a cipher for the body on its way to another manager
-    ("" is the manager's own choice). A client signs the message with `sign`, and puts the result into `signature`.
+    that copy in another queue of the sending manager. Times are seconds or a timedelta, rounded up.
+    Acknowledgments go to `admin_queue`: `ack` and `admin_queue` have an effect only together. `encrypt` names a cipher
+    for the body on its way to another manager ("" is the manager's own choice). A client signs the message with `sign`,
+    and puts the result into `signature`.
     """
 
     body: bytes | str = _NO_BODY
@@ -138,8 +142,8 @@ class Message:
     response_queue: FormatName | str | None = None
     admin_queue: FormatName | str | None = None
     ack: int | str | tuple[str, ...] = 0
-    time_to_reach_queue: int | None = None
-    time_to_be_received: int | None = None
+    time_to_reach_queue: float | timedelta | None = None
+    time_to_be_received: float | timedelta | None = None
     journal: bool = False
     dead_letter: bool = False
     dead_letter_queue: FormatName | PathName | str | None = None
@@ -183,11 +187,44 @@ def _shown(value: object) -> str:
 
 
 # All that a packet has of a message, but for its body.
-_properties = attrgetter(
-    *("label", "priority", "recoverable", "body_type", "app_tag", "correlation_id", "response_queue", "admin_queue"),
-    *("ack", "time_to_reach_queue", "time_to_be_received", "journal", "dead_letter", "dead_letter_queue", "trace"),
-    *("extension", "connector_type", "message_class"),
-)
+_NONE = type(None)
+_NUMBER = ((int,), "a whole number")
+_SWITCH = ((bool,), "True or False")
+_SECONDS = ((int, float, timedelta, _NONE), "a number of seconds, a timedelta or None")
+_QUEUE = ((str, FormatName, PathName, _NONE), "a queue's name or None")
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "label": ((str,), "text"),
+    "priority": _NUMBER,
+    "recoverable": _SWITCH,
+    "body_type": _NUMBER,
+    "app_tag": _NUMBER,
+    "correlation_id": ((str, bytes, MessageId, _NONE), "a message id, 20 bytes or None"),
+    "response_queue": _QUEUE,
+    "admin_queue": _QUEUE,
+    "ack": ((int, str, tuple, list), "words such as 'reach-queue', or a number"),
+    "time_to_reach_queue": _SECONDS,
+    "time_to_be_received": _SECONDS,
+    "journal": _SWITCH,
+    "dead_letter": _SWITCH,
+    "dead_letter_queue": _QUEUE,
+    "trace": ((str, UUID, _NONE), "PUBLIC=<guid>, a UUID or None"),
+    "extension": ((bytes, bytearray, memoryview), "bytes"),
+    "connector_type": ((str, UUID, _NONE), "a GUID or None"),
+    "message_class": _NUMBER,
+}
+_properties = attrgetter(*_TYPES)
+_seen_types: set[tuple[type, ...]] = set()  # of properties that were checked, in the order of _TYPES
+
+
+def _check_properties(properties: tuple[object, ...]) -> None:
+    kinds = tuple(map(type, properties))
+    if kinds in _seen_types:
+        return
+    for (name, (allowed, wanted)), value in zip(_TYPES.items(), properties, strict=True):
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise InvalidMessage(f"{name}: must be {wanted}, got {_shown(value)}")
+    if len(_seen_types) < MAX_SEEN_TYPES:
+        _seen_types.add(kinds)
 
 
 def _u32(value: int, what: str) -> int:
@@ -196,12 +233,16 @@ def _u32(value: int, what: str) -> int:
     return value
 
 
-def _seconds(value: int | None, default: int, what: str) -> int:
-    if value is None:
-        return default
-    if not 0 <= value <= INFINITE:
+def whole_seconds(value: float | timedelta, what: str) -> int:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= seconds <= INFINITE:
         raise InvalidMessage(f"{what}: must be between 0 and {INFINITE} seconds, got {value}")
-    return int(value)
+    return ceil(seconds)
+
+
+def check_types(message: Message) -> None:
+    """Raises InvalidMessage for the first property that has a value of a wrong type."""
+    _check_properties(_properties(message))
 
 
 def _correlation(value: MessageId | bytes | str | None) -> bytes:
@@ -263,6 +304,7 @@ class Composer:
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
         """One packet. The commit fills in the TransactionHeader of a transactional one."""
+        check_types(message)
         return self._compose(message, message_id, sent_time, transactional)[0]
 
     def compose_all(
@@ -281,6 +323,7 @@ class Composer:
             if properties == common and len(body) == size:
                 packets.append(b"".join((head, _ID.pack(message_id), middle, body, tail)))
                 continue
+            _check_properties(properties)
             packet, body_at = self._compose(message, message_id, sent_time, transactional)
             packets.append(packet)
             common, size = properties, len(body)
@@ -367,10 +410,14 @@ class Composer:
             base_flags,
             SIGNATURE,
             size,
-            _seconds(message.time_to_reach_queue, DEFAULT_TIME_TO_REACH_QUEUE_S, "time to reach queue"),
+            DEFAULT_TIME_TO_REACH_QUEUE_S
+            if message.time_to_reach_queue is None
+            else whole_seconds(message.time_to_reach_queue, "time_to_reach_queue"),
             self.source,
             names[1],
-            _seconds(message.time_to_be_received, INFINITE, "time to be received"),
+            INFINITE
+            if message.time_to_be_received is None
+            else whole_seconds(message.time_to_be_received, "time_to_be_received"),
             sent_time,
             message_id,
             flags,

@@ -187,3 +187,28 @@ def test_a_move_says_what_becomes_of_expired_messages(server: ServerProcess) -> 
     assert moved.objects == [{"moved": 1, "expired": 1}]
     assert "and will be dead letters again" in moved.errors
     assert run(server, "resend", ";deadletter", "--all").code == 0
+
+
+def test_messages_that_would_die_again_are_counted_and_can_live_longer(server: ServerProcess) -> None:
+    for _ in range(2):
+        run(server, "send", OTHER, "--body", "late", "--dead-letter", "--recoverable", "--ttbr", "1", "--ttrq", "1")
+    deadline = time.monotonic() + 30
+    while len(messages(server, ";deadletter")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    soon = "soon, the first after 1 s: --ttbr S gives each S seconds to be received"
+    shown = run(server, "resend", ";deadletter", "--all", "--dry-run", "--json")
+    assert [each["lifetime_s"] for each in shown.objects] == [1, 1]
+    assert f"2 messages would expire {soon}" in shown.errors
+    again = run(server, "resend", ";deadletter", "--all", "--keep", "--json")
+    assert (again.objects[0]["expiring"], again.objects[0]["first_expires_s"]) == (2, 1)
+    assert f"2 messages expire {soon}" in again.errors
+    letters = [str(each["lookup_id"]) for each in messages(server, ";deadletter")[:2]]
+    longer = run(server, "resend", ";deadletter", "--lookup", letters[0], "--ttbr", "3600", "--json")
+    assert (longer.objects, longer.errors) == ([{"resent": 1, "refused": []}], "")
+    other = postroad("peek", OTHER, "--count", "9", "--timeout", "0", "--raw", api=server.api)
+    assert other.code == 0
+    far = r"DIRECT=TCP:127.0.0.99\private$\q"
+    run(server, "resend", ";deadletter", "--lookup", letters[1], "--ttbr", "3600", "--to", far)
+    (waiting,) = messages(server, far)
+    assert (waiting["label"], waiting["delivery"]) == ("", "recoverable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from uuid import UUID
@@ -153,13 +154,61 @@ def test_no_message_names_its_queue(queue: postroad.Queue) -> None:
         assert fault.value.queue == r"private$\orders"
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), "soon"])
-def test_a_timeout_is_a_number_of_seconds(timeout: float) -> None:
-    with opened("remote-sync") as qm:
+@pytest.mark.parametrize("face", ["embedded-sync", "remote-sync"])
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "soon", timedelta(seconds=1)])
+def test_a_timeout_is_a_number_of_seconds(timeout: float, face: str) -> None:
+    with opened(face) as qm:
         queue = qm.create_queue(r"private$\orders")
         for read in (queue.receive, queue.peek):
             with pytest.raises(errors.InvalidArgument, match="timeout: must be a number of seconds"):
                 read(timeout)
+
+
+WRONG = {
+    "label": 5,
+    "priority": "3",
+    "recoverable": "no",
+    "body_type": 1.5,
+    "app_tag": "x",
+    "correlation_id": 5,
+    "response_queue": 5,
+    "admin_queue": 5,
+    "ack": 1.5,
+    "time_to_reach_queue": "soon",
+    "time_to_be_received": b"1",
+    "journal": 1,
+    "dead_letter": None,
+    "dead_letter_queue": 5,
+    "trace": 5,
+    "extension": "text",
+    "connector_type": 5,
+    "message_class": "x",
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_property_of_a_wrong_type_is_named(face: str) -> None:
+    with opened(face) as qm:
+        queue = qm.create_queue(r"private$\orders")
+        for name, value in WRONG.items():
+            message = postroad.Message("x")
+            setattr(message, name, value)
+            for sent in (message, [postroad.Message("y"), message]):
+                with pytest.raises(errors.InvalidMessage, match=f"^{name}: must be .*, got (the|a) "):
+                    queue.send(sent)
+        assert queue.info().messages == 0
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_time_of_a_message_can_be_a_timedelta(face: str) -> None:
+    with opened(face) as qm:
+        queue = qm.create_queue(r"private$\orders")
+        queue.send(postroad.Message("x", time_to_be_received=timedelta(hours=1, milliseconds=1)))
+        queue.send(postroad.Message("x", time_to_reach_queue=timedelta(minutes=2)))
+        first, second = queue.receive_many(2, 0)
+        assert (first.view.time_to_be_received, second.view.time_to_reach_queue) == (3601, 120)
+        with pytest.raises(errors.InvalidMessage, match="time_to_be_received: must be between 0 and"):
+            queue.send(postroad.Message("x", time_to_be_received=timedelta(seconds=-1)))
 
 
 # Answers

@@ -37,7 +37,7 @@ from postroad.queues.access import Action
 from postroad.queues.queue import START
 from postroad.received import ReceivedMessage
 from postroad.values.reading import SeekAction
-from postroad.wire.constants import MAX_PACKET_SIZE
+from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
 from postroad.wire.local_part import without_local_part
 
@@ -103,6 +103,12 @@ _RESEND = {
     "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to send again"),
     "to": Property("to", "to", QUEUE, "the new destination; where each was sent before, if absent"),
     "keep": Property("keep", "keep", SWITCH, "whether the old messages stay; those of journals always do"),
+    "time_to_be_received": Property(
+        "time_to_be_received",
+        "ttbr",
+        whole(0, INFINITE),
+        "seconds; the new messages also have no less time to reach their queue. If absent, as it was",
+    ),
 }
 _CHANGED = {
     "to": Property("to", "to", QUEUE, "the new destination; where it was sent before, if absent"),

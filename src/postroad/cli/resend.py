@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH_MESSAGES = 100
 SHOWN_REFUSALS = 10
+SHORT_LIFETIME_S = 60  # shorter than an operator takes to see that the messages have died again
+INFINITE = 0xFFFFFFFF
 
 
 def resend(
@@ -36,10 +38,15 @@ def resend(
     where: Where = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent where.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="The old messages stay.")] = False,
+    ttbr: Annotated[
+        int | None,
+        typer.Option("--ttbr", metavar="S", min=0, max=INFINITE, help="Seconds within which they must be received."),
+    ] = None,
 ) -> None:
     """Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.
 
-    A new message has the same content and options, and a new id, time and lifetime. The old message leaves in the same
+    A new message has the same content and options, and a new id and time. Its lifetime is that of the old one, counted
+    from now, or S seconds with --ttbr. The old message leaves in the same
     commit; with --keep it stays, and so do messages of a journal. A message that is refused stays, and the exit code
     is 1.
     """
@@ -59,10 +66,10 @@ def resend(
             found = islice(source.messages(), info.messages)  # a message that is sent to its own queue comes again
             chosen = (each for each in found if wanted is None or wanted(each.describe()))
         if dry_run:
-            _show(chosen, to, context.as_json)
+            _show(chosen, to, ttbr, context.as_json)
         else:
             ids = [message.lookup_id for message in chosen]
-            sent, refused = _resend(context, queue, ids, to, keep)
+            sent, refused, short = _resend(context, queue, ids, to, keep, ttbr)
         locked = {} if lookup else report_locked(source, "would not be sent" if dry_run else "not sent")
     if dry_run:
         return
@@ -70,7 +77,9 @@ def resend(
         report(f"not sent: the message {lookup_id}: {why}")
     if len(refused) > SHOWN_REFUSALS:
         report(f"not sent: {count_text(len(refused) - SHOWN_REFUSALS, 'more message')}")
+    _warn(short, "expire")
     facts = {"resent": sent, "refused": [{"lookup_id": each, "why": why} for each, why in refused], **locked}
+    facts |= {"expiring": len(short), "first_expires_s": min(short)} if short else {}
     where_to = "" if to is None else f" to {to}"
     context.print(facts, f"sent {count_text(sent, 'message')} of {queue} again{where_to}")
     if refused:
@@ -78,16 +87,19 @@ def resend(
 
 
 def _resend(
-    context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool
-) -> tuple[int, list[tuple[int, str]]]:
-    """How many were sent, and the lookup ids of the others with the reasons."""
+    context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool, ttbr: int | None
+) -> tuple[int, list[tuple[int, str]], list[int]]:
+    """How many were sent, the lookup ids of the others with the reasons, and the lifetimes that are short."""
     sent = 0
+    short: list[int] = []
     refused: list[tuple[int, str]] = []
     path = f"/queues/{quote(queue, safe='')}/resend"
     with context.calls() as api, Bar("sending again", len(ids)) as bar:
         for start in range(0, len(ids), BATCH_MESSAGES):
             batch = ids[start : start + BATCH_MESSAGES]
-            order = {"lookup_ids": list(batch), "keep": keep} | ({} if to is None else {"to": to})
+            order: dict[str, object] = {"lookup_ids": list(batch), "keep": keep}
+            order |= {} if to is None else {"to": to}
+            order |= {} if ttbr is None else {"time_to_be_received": ttbr}
             try:
                 outcomes = api.json("POST", path, order, member="resent")
             except Exception:
@@ -96,24 +108,45 @@ def _resend(
                 raise
             refused += [(each["lookup_id"], each["why"]) for each in outcomes if each["id"] is None]
             sent += sum(each["id"] is not None for each in outcomes)
+            short += [each["lifetime_s"] for each in outcomes if _is_short(each.get("lifetime_s"))]
             bar.advance(len(batch))
-    return sent, refused
+    return sent, refused, short
 
 
-def _show(messages: Iterator[ReceivedMessage], to: str | None, as_json: bool) -> None:
+def _is_short(seconds: int | None) -> bool:
+    return seconds is not None and seconds < SHORT_LIFETIME_S
+
+
+def _warn(short: Sequence[int], word: str) -> None:
+    if short:
+        who = "1 message" if len(short) == 1 else f"{len(short)} messages"
+        report(f"{who} {word} soon, the first after {min(short)} s: --ttbr S gives each S seconds to be received")
+
+
+def _show(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None, as_json: bool) -> None:
+    from postroad.values.resending import lifetime_s
+
     count = 0
+    short: list[int] = []
 
     def rows() -> Iterator[tuple[object, ...]]:
         nonlocal count
         for message in messages:
             count += 1
-            yield message.lookup_id, message.label, _reason(message), to or message.destination_queue
+            # Whether the destination is here is the manager's to say: the time to be received counts in any case.
+            lifetime = lifetime_s(message, ttbr, here=True)
+            if lifetime is not None and _is_short(lifetime):
+                short.append(lifetime)
+            yield message.lookup_id, message.label, _reason(message), to or message.destination_queue, lifetime
 
     if as_json:
-        for lookup_id, label, reason, destination in rows():
-            print_json({"lookup_id": lookup_id, "label": label, "reason": reason, "to": destination})
+        for lookup_id, label, reason, destination, lifetime in rows():
+            row = {"lookup_id": lookup_id, "label": label, "reason": reason, "to": destination, "lifetime_s": lifetime}
+            print_json(row)
+        _warn(short, "would expire")
         return
-    print_table(("lookup id", "label", "reason", "to"), rows(), numbers=("lookup id",))
+    print_table(("lookup id", "label", "reason", "to", "lifetime s"), rows(), numbers=("lookup id", "lifetime s"))
+    _warn(short, "would expire")
     print_line(f"{count_text(count, 'message')} would be sent again")
 
 

@@ -114,11 +114,17 @@ def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
 
 def message_json(message: Message) -> dict[str, object]:
     """A message as the API takes it, without what is as it is by default."""
+    from postroad.message import check_types, whole_seconds
+
+    check_types(message)
     values: dict[str, object] = {
         name: str(value) if isinstance(value, UUID) else value
         for name, default in _plain_properties().items()
         if (value := getattr(message, name)) != default
     }
+    for name in ("time_to_reach_queue", "time_to_be_received"):
+        if name in values:
+            values[name] = whole_seconds(getattr(message, name), name)
     if isinstance(message.body, str):
         values["body"] = message.body
     else:

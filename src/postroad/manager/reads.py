@@ -308,8 +308,10 @@ class Reads(DurableCore):
     def _deadline(self, timeout: float | None) -> float | None:
         if timeout is None:
             return None
-        if timeout < 0:
-            raise InvalidArgument(f"timeout: must be at least 0 seconds, or None to wait without limit, got {timeout}")
+        if not isinstance(timeout, int | float) or not timeout >= 0:
+            raise InvalidArgument(
+                f"timeout: must be a number of seconds, at least 0, or None to wait without limit, got {timeout!r}"
+            )
         return self.clock() + timeout if timeout else 0.0
 
     # Handles and cursors

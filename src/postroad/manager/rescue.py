@@ -19,7 +19,7 @@ from postroad.queues.queue import Queue
 from postroad.received import ReceivedMessage
 from postroad.security.access import Token
 from postroad.values.reading import SeekAction
-from postroad.values.resending import Resent, new_message
+from postroad.values.resending import Resent, lifetime_s, new_message
 from postroad.wire.view import MessageView
 
 MOVE_BATCH = 1000
@@ -58,10 +58,12 @@ class Rescue(DurableCore):
         to: str | None = None,
         *,
         keep: bool = False,
+        ttbr: int | None = None,
         token: Token = TRUSTED,
     ) -> list[Resent]:
         """Sends each of these messages as a new one, to `to` or to where it was sent before, and removes it in the same
-        commit. One that is refused stays. `keep` removes none, and messages of journals always stay."""
+        commit. One that is refused stays. `keep` removes none, and messages of journals always stay. `ttbr` is a new
+        time to be received, in seconds."""
         queue = self.core.queues.get(name)
         if to is not None:
             parse_name(to)
@@ -70,15 +72,17 @@ class Rescue(DurableCore):
         chosen = list(dict.fromkeys(lookup_ids))
         for start in range(0, len(chosen), RESEND_BATCH):
             batch = chosen[start : start + RESEND_BATCH]
-            outcomes += await self.durably(partial(self._resend_all, queue, batch, to, stays, token))
+            outcomes += await self.durably(partial(self._resend_all, queue, batch, to, stays, ttbr, token))
         return outcomes
 
     def _resend_all(
-        self, queue: Queue, lookup_ids: Sequence[int], to: str | None, stays: bool, token: Token
+        self, queue: Queue, lookup_ids: Sequence[int], to: str | None, stays: bool, ttbr: int | None, token: Token
     ) -> list[Resent]:
-        return [self._resend(queue, each, to, stays, token) for each in lookup_ids]
+        return [self._resend(queue, each, to, stays, ttbr, token) for each in lookup_ids]
 
-    def _resend(self, queue: Queue, lookup_id: int, to: str | None, stays: bool, token: Token) -> Resent:
+    def _resend(
+        self, queue: Queue, lookup_id: int, to: str | None, stays: bool, ttbr: int | None, token: Token
+    ) -> Resent:
         destination = to
         try:
             record = self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
@@ -89,12 +93,18 @@ class Rescue(DurableCore):
             if message.view.encrypted:
                 raise NotEncrypted("its body is encrypted, and only its old destination can read it")
             with self.core.delivery.atomic:
-                ids = self._send_again(new_message(message), message.view.transactional, destination, token)
+                ids = self._send_again(new_message(message, ttbr), message.view.transactional, destination, token)
                 if not stays:
                     self.core.delivery.discard(queue, record)
         except PostroadError as fault:
             return Resent(lookup_id, destination, why=str(fault))
-        return Resent(lookup_id, destination, f"{{{self.core.identifier}}}\\{ids[0]}")
+        here = self.core.queues.is_local(parse_name(destination))
+        return Resent(
+            lookup_id,
+            destination,
+            f"{{{self.core.identifier}}}\\{ids[0]}",
+            lifetime_s=lifetime_s(message, ttbr, here=here),
+        )
 
     async def resend_changed(
         self,
