@@ -236,6 +236,7 @@ class SrmpSettings:
     retransmission_ms: int = setting(whole(1, UINT32_MAX), 20_000)
     resend_s: tuple[float, ...] = setting(RESEND_TABLE, RESEND_TABLE_S)
     cleanup_ms: int = setting(whole(1, UINT32_MAX), 300_000)
+    clock_tolerance_s: float = setting(number(0, YEAR_S), 300.0)
     hosts: tuple[str, ...] = setting(items(HOST), ())
     store_and_forward: bool = setting(SWITCH, False)
     inbound: tuple[QueueRedirection, ...] = setting(tables(QueueRedirection), ())

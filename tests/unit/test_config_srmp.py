@@ -35,6 +35,7 @@ https = 8443
 retransmission_ms = 300
 resend_s = [7]
 cleanup_ms = 1000
+clock_tolerance_s = 0
 hosts = ["alpha.example.com"]
 store_and_forward = true
 outbound_exceptions = ["http://near/*"]
@@ -58,6 +59,7 @@ to = "https://gate/msmq/private$/receipts"
     )
     settings = soap_settings(config.srmp)
     assert (settings.retransmission_ms, settings.resend_s, settings.cleanup_ms) == (300, (7.0,), 1000)
+    assert settings.clock_tolerance_s == 0
     redirections = settings.redirections
     assert redirections.store_and_forward
     assert redirections.inbound == (Redirection("http://alpha/msmq/private$/old*", "http://alpha/msmq/private$/new"),)

@@ -30,5 +30,6 @@ def make_multicast(manager: Manager, configuration: Configuration) -> MulticastT
         secrets.SystemRandom().random,
         transport.watcher,
         frozenset(configuration.security.accept_hashes),
+        configuration.srmp.clock_tolerance_s,
     )
     return transport

@@ -583,6 +583,7 @@ def soap_settings(srmp: SrmpSettings) -> SoapSettings:
         retransmission_ms=srmp.retransmission_ms,
         resend_s=srmp.resend_s,
         cleanup_ms=srmp.cleanup_ms,
+        clock_tolerance_s=srmp.clock_tolerance_s,
         redirections=Redirections(
             store_and_forward=srmp.store_and_forward,
             inbound=tuple(Redirection(each.source, each.target) for each in srmp.inbound),

@@ -25,6 +25,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.soap.multicast_receiver import MulticastReceiver, ReceiptSettings
 from postroad.soap.multicast_text import Requests, join_request
 from postroad.soap.outgoing import Outgoing as Written
+from postroad.soap.settings import CLOCK_TOLERANCE_S
 from postroad.store.interface import Record
 from postroad.transfer.outgoing import Flight, attempt, leave, may_send
 from postroad.transfer.watching import TransferWatcher
@@ -111,11 +112,12 @@ class MulticastService:
         chance: Callable[[], float],
         watcher: TransferWatcher = TransferWatcher(),  # noqa: B008  (it is frozen)
         accept_hashes: frozenset[str] = frozenset(),
+        clock_tolerance_s: float = CLOCK_TOLERANCE_S,
     ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
-        self.receiver = MulticastReceiver(core, accept_hashes, watcher, settings.receipts, chance)
+        self.receiver = MulticastReceiver(core, accept_hashes, clock_tolerance_s, watcher, settings.receipts, chance)
         self.sent = self.refused = 0  # messages, since the start
         self._written = written
         self._chance = chance

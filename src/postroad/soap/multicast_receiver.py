@@ -16,12 +16,13 @@ from postroad.names import MulticastName
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
-from postroad.security.refusals import WRONG_DIGEST
+from postroad.security.refusals import EXPIRED, WRONG_DIGEST
 from postroad.soap.addresses import destination_of, is_http
 from postroad.soap.elements import Attachments, Envelope, Services
 from postroad.soap.envelope import is_receipt, read_envelope
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import NOT_IDENTIFIED, identifier_of, packet_of
+from postroad.soap.receiver import late_facts
 from postroad.soap.signature import check_signature
 from postroad.transfer.arrivals import Credentials, MessageIdHistory, foreign_id, overflow, refusal
 from postroad.transfer.watching import TransferWatcher
@@ -49,6 +50,7 @@ class MulticastReceiver:
         self,
         core: LocalQueueManager,
         accept_hashes: frozenset[str],
+        clock_tolerance_s: float,
         watcher: TransferWatcher,
         receipts: ReceiptSettings,
         chance: Callable[[], float],
@@ -62,6 +64,7 @@ class MulticastReceiver:
         self.history = MessageIdHistory(core.store, DUPLICATES, DUPLICATES_S, HISTORY_STATE)
         self.taken = self.refused = 0  # messages, since the start
         self._accept_hashes = accept_hashes
+        self._clock_tolerance_s = clock_tolerance_s
         self._watcher = watcher
 
     def take(self, content_type: str, entity: bytes, address: str, now: float) -> bool:
@@ -103,8 +106,9 @@ class MulticastReceiver:
         )
         view = MessageView(packet)
         arrived = False
+        due = now - self._clock_tolerance_s
         for queue in self.bindings[name]:
-            refused = WRONG_DIGEST if checked.fault else refusal(queue, view, _EVERYONE, self.core.access, now)
+            refused = WRONG_DIGEST if checked.fault else refusal(queue, view, _EVERYONE, self.core.access, due)
             refused = refused or overflow(self.core.delivery, queue, len(packet))
             if refused is None:
                 self.taken += 1
@@ -112,6 +116,8 @@ class MulticastReceiver:
                 self.core.delivery.arrive(queue, packet, view, now)
             else:
                 self.refused += 1
+                if refused is EXPIRED:
+                    self._watcher.suspicious("SOAP message too late", late_facts(view, self._clock_tolerance_s, now))
                 self.core.delivery.tally.refused[refused.reason] += 1
                 self.core.delivery.try_after(packet, self._watcher.refused, view, refused)
         if arrived and asked.services is not None and asked.services.delivery_receipt_request is not None:

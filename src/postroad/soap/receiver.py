@@ -289,6 +289,10 @@ class Receiver:
         if refused is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
+            if refused is EXPIRED:
+                self._watcher.suspicious(
+                    "SOAP message too late", late_facts(view, self.settings.clock_tolerance_s, now)
+                )
             self._refuse(view, refused, now)
         self._remember(view, key, now)
 
@@ -301,7 +305,8 @@ class Receiver:
         if forged and queue.properties.transactional == view.transactional:
             return WRONG_DIGEST
         # No certificate comes by HTTP: nobody is authenticated, and access is asked for Everyone, 3.1.5.1.12.
-        refused = refusal(queue, view, _EVERYONE, self.core.access, now, timeless=timeless)
+        due = now - self.settings.clock_tolerance_s
+        refused = refusal(queue, view, _EVERYONE, self.core.access, due, timeless=timeless)
         return refused or overflow(self.core.delivery, queue, size)
 
     def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
@@ -347,7 +352,8 @@ class Receiver:
             raise ManagerFull(str(fault)) from fault
         except PostroadError as fault:
             raise _NotForUs(str(fault)) from None
-        if view.has_expired(now):
+        if view.has_expired(now - self.settings.clock_tolerance_s):
+            self._watcher.suspicious("SOAP message too late", late_facts(view, self.settings.clock_tolerance_s, now))
             self._refuse(view, EXPIRED, now)
         else:
             try:
@@ -466,6 +472,13 @@ class Receiver:
             return None
         packet = Composer(self.core.identifier, name).compose(receipt, self.core.counters.next_message_id(), int(now))
         return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
+
+
+def late_facts(view: MessageView, tolerance_s: float, now: float) -> dict[str, object]:
+    """What people ought to know of a message that is dropped because of its time, 2.2.6.17."""
+    late_s = int(now) - view.sent_time - view.time_to_reach_queue
+    advice = f"compare the clocks of both computers; srmp.clock_tolerance_s is {tolerance_s:g}"
+    return {"peer": brought_by(view.data), "queue": str(destination_name(view)), "late_s": late_s, "advice": advice}
 
 
 def _history_key(identifier: bytes, address: str) -> bytes:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from postroad.soap.redirection import Redirections
 from postroad.wire.constants import RESEND_TABLE_S
 
+CLOCK_TOLERANCE_S = 300.0
+
 
 @dataclass(frozen=True, slots=True)
 class SoapSettings:
@@ -17,6 +19,7 @@ class SoapSettings:
     receipt_ms: int = 500  # Stream Receipt Coalescing Timer
     max_receipt_delay_s: float = 10.0  # 3.1.5.1.6.3
     cleanup_ms: int = 300_000  # Session Cleanup Timer
+    clock_tolerance_s: float = CLOCK_TOLERANCE_S  # what comes in later than this is dropped: clocks differ
     duplicates: int = 10_000  # entries of MessageIdHistoryTable
     duplicates_s: int = 1800
     posts_per_host: int = 8  # requests that one host has to answer at a time

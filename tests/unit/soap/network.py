@@ -5,7 +5,7 @@ Every station is a real LocalQueueManager with a real SoapService. Nothing happe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
@@ -27,6 +27,7 @@ from postroad.soap.service import Address, Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
+from postroad.transfer.watching import TransferWatcher
 from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
@@ -96,7 +97,9 @@ class Station:
         self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()
-        self.service = SoapService(self.core, self.settings, self)
+        self.suspicions: list[tuple[str, Mapping[str, object]]] = []  # what people are told of, with its facts
+        watcher = TransferWatcher(suspicious=lambda *told: self.suspicions.append(told))
+        self.service = SoapService(self.core, self.settings, self, watcher=watcher)
         self.service.start(self.network.now)
 
     def restart(self, **settings: object) -> None:

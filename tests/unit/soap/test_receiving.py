@@ -10,6 +10,7 @@ import pytest
 
 from postroad.fields.queue import QueuePrivacy
 from postroad.message import Message
+from postroad.security.refusals import Reason
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceipt,
@@ -421,8 +422,10 @@ def test_a_full_manager_is_answered_500_until_there_is_room(network: Network, al
 
 @pytest.mark.spec("SRM-2.2.6.17-03", "SRM-3.1.5.1.4-01")
 @pytest.mark.parametrize("late", [False, True])
-def test_what_is_too_late_is_dropped_and_told(network: Network, beta: Station, late: bool) -> None:
-    """TTrq counts, and not expiresAt."""
+@pytest.mark.parametrize("tolerance_s", [0, 300])
+def test_what_is_too_late_is_dropped_and_told(network: Network, beta: Station, late: bool, tolerance_s: int) -> None:
+    """TTrq counts, and not expiresAt; clocks may differ by the tolerance."""
+    beta.restart(clock_tolerance_s=tolerance_s)
     network.answers["stranger"] = 200
     request = CommitmentReceiptRequest("http://stranger/msmq/private$/acks", negative_only=True)
     envelope = stranger_message(URL, lifetime_s=60)
@@ -431,15 +434,18 @@ def test_what_is_too_late_is_dropped_and_told(network: Network, beta: Station, l
         properties=replace(envelope.properties, expires_at=int(network.now)),
         services=Services(durable=True, commitment_receipt_request=request),
     )
-    network.now += 61 if late else 60
+    network.now += tolerance_s + (61 if late else 60)
     assert beta.ask(envelope) == 200
     assert beta.labels(ORDERS) == ([] if late else ["note"])
+    assert beta.core.delivery.tally.refused[Reason.EXPIRED] == int(late)
+    late_s = [facts["late_s"] for event, facts in beta.suspicions if event == "SOAP message too late"]
+    assert late_s == ([tolerance_s + 1] if late else [])
     receipts = [each.envelope.commitment_receipt for each in network.receipts("beta")]
     assert [each.decision for each in receipts if each is not None] == ([Decision.NEGATIVE] if late else [])
 
 
 @pytest.mark.spec("SRM-2.2.5.1.1-03")
-@pytest.mark.parametrize(("waited_s", "taken"), [(60, True), (61, False)])
+@pytest.mark.parametrize(("waited_s", "taken"), [(360, True), (361, False)])
 def test_without_an_msmq_element_expires_at_counts(network: Network, beta: Station, waited_s: int, taken: bool) -> None:
     envelope = replace(stranger_message(URL, lifetime_s=60), msmq=None)
     network.now += waited_s
@@ -449,7 +455,7 @@ def test_without_an_msmq_element_expires_at_counts(network: Network, beta: Stati
 
 def test_a_stream_goes_on_past_a_message_that_is_too_late(network: Network, beta: Station) -> None:
     network.answers["stranger"] = 200
-    beta.ask(stream_message(TX_URL, 1, lifetime_s=0, dead_letter=True, now=network.now - 10))
+    beta.ask(stream_message(TX_URL, 1, lifetime_s=0, dead_letter=True, now=network.now - 310))
     beta.ask(stream_message(TX_URL, 2))
     assert beta.labels(LEDGER) == ["1.2"]
     network.wait(1)
