@@ -343,6 +343,7 @@ class SecuritySettings:
     send_cipher: str = setting(_word(CIPHERS), DEFAULT_CIPHER)
     signature_profile: str = setting(_word(PROFILES), LISTED.word)
     sender_ids: SenderIds = setting(choice(SenderIds), SenderIds.VERIFIED)
+    hardened: bool = setting(SWITCH, False)  # HardenedSecurity of [MS-MQDMPR] 3.1.1.1: messages by HTTP alone, no RPC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,6 +483,12 @@ def load_configuration(file: Path) -> Configuration:
         if queue.base_priority and queue.path.tail.kind is not QueueKind.PUBLIC:
             place.inside("queue").item(index).inside("base_priority").fail(NO_BASE_PRIORITY)
     refuse_duplicates(settings.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
+    if settings.security.hardened:
+        if settings.multicast.enabled:
+            fault = "must be false where security.hardened is true: messages travel by HTTP alone then"
+            place.inside("multicast").inside("enabled").fail(fault)
+        listen = replace(settings.listen, binary=None, ping=None, rpc=None, rpc_read=None, epm=None)
+        settings = replace(settings, listen=listen)
     data = settings.manager.data or file.parent / "data" / settings.manager.name
     return Configuration(**_values(settings), file=file, data=data)
 

@@ -308,6 +308,76 @@ def test_a_proxy_that_refuses_a_tunnel_is_named_with_its_answer(tmp_path: Path) 
     run(body)
 
 
+HARDENED = """
+[manager]
+name = "alpha"
+[listen]
+host = "127.0.40.11"
+binary = 0
+ping = 0
+http = 0
+rpc = 0
+epm = 0
+api = false
+[security]
+hardened = {hardened}
+"""
+
+
+@pytest.mark.spec("DM-3.1.1.1-07", "DM-3.1.1.3-03", "DM-3.1.3-10")
+def test_a_hardened_manager_sends_and_listens_by_http_alone(tmp_path: Path) -> None:
+    far = rf"DIRECT=TCP:{FAR}\private$\orders"
+
+    async def serve(hardened: str, body: Callable[[Manager, dict[str, str]], Awaitable[None]]) -> None:
+        file = tmp_path / "alpha.toml"
+        file.write_text(HARDENED.format(hardened=hardened))
+        server = Server(load_configuration(file))
+        await server.start()
+        try:
+            assert server._manager is not None
+            addresses = server.ready["listen"]
+            assert isinstance(addresses, dict)
+            await body(server._manager, addresses)
+        finally:
+            await server.stop()
+
+    async def locked(manager: Manager, addresses: dict[str, str]) -> None:
+        assert set(addresses) == {"http"}
+        (row,) = manager.exposure
+        assert row.allows.endswith("; hardened: by HTTP alone, and nobody reads remotely")
+        await manager.send(far, [Message(label="far", recoverable=True)])
+        async with answering(OK) as near:
+            await manager.send(direct(near.port), [Message(label="near", recoverable=True)])
+            await until(lambda: len(near.heads) == 1)
+        manager.pause_queue(far)
+        manager.resume_queue(far)
+        info = manager.queue(far)
+        assert (info.state, info.messages) == ("LOCKED", 1)
+        assert info.why == "locked: security.hardened is on, so this queue manager sends by HTTP alone"
+
+    async def open_again(manager: Manager, addresses: dict[str, str]) -> None:
+        assert set(addresses) == {"http", "binary", "ping", "rpc", "epm"}
+        await until(lambda: manager.queue(far).state == "WAITING" or manager.queue(far).failures > 0)
+        assert manager.queue(far).messages == 1
+
+    async def body() -> None:
+        await serve("true", locked)
+        await serve("true", lambda manager, addresses: stays(manager))
+        await serve("false", open_again)
+
+    async def stays(manager: Manager) -> None:
+        assert manager.queue(far).state == "LOCKED"
+
+    run(body)
+
+
+def test_a_hardened_manager_with_multicast_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "alpha.toml"
+    file.write_text(HARDENED.format(hardened="true") + "[multicast]\nenabled = true\n")
+    with pytest.raises(ConfigurationError, match=r"multicast\.enabled.*must be false"):
+        load_configuration(file)
+
+
 # Requests of others
 
 

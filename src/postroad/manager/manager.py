@@ -94,6 +94,7 @@ class Manager(Reads, Rescue, AccessLists):
         protection: Protection | None = None,
         key_file: Path | None = None,
         keys_made_at_s: int | None = None,
+        hardened_security: bool = False,
     ) -> None:
         """Without `protection` it has no keys and knows no certificate: an embedded manager needs none."""
         self.name = name
@@ -103,6 +104,7 @@ class Manager(Reads, Rescue, AccessLists):
             self.identifier,
             store,
             insecure_nacks=insecure_nacks,
+            hardened_security=hardened_security,
             first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
             locate=self._locate,
             base_priority=self._base_priority,

@@ -279,11 +279,14 @@ class QueueCollection:
         return next((each for each in self.carriers if each.carries(name)), None)
 
     def _give_carrier(self, queue: Queue, info: OutgoingInfo) -> None:
-        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends by some carriers alone."""
         queue.carrier = self.carrier_of(info.destination)
+        self.harden(queue)
+
+    def harden(self, queue: Queue) -> None:
+        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends by some carriers alone."""
         if self.hardened_security:
             hardened = queue.carrier is not None and queue.carrier.hardened
-            info.on(OutgoingEvent.UNLOCK if hardened else OutgoingEvent.LOCK)
+            self.outgoing_info[queue].on(OutgoingEvent.UNLOCK if hardened else OutgoingEvent.LOCK)
 
     # Outgoing queues
 

@@ -207,6 +207,7 @@ class LocalQueueManager:
     def resume(self, queue: Queue, now: float) -> None:
         """[MS-MQDMPR] 3.1.4.15"""
         self.queues.outgoing_info[queue].on(OutgoingEvent.RESUME)
+        self.queues.harden(queue)
         if queue.carrier is not None:
             queue.carrier.resume(queue, now)
 

@@ -43,11 +43,12 @@ def exposure(
 ) -> tuple[ListenerInfo, ...]:
     """The listeners that are on, by `addresses`, in the order of the table."""
     everybody = "everybody" if reachable else "everybody on this computer"
+    alone = "; hardened: by HTTP alone, and nobody reads remotely" if config.security.hardened else ""
     rows = {
         "binary": (NOBODY, PLAIN, f"{everybody} may send messages"),
         "ping": (NOBODY, PLAIN, f"{everybody} may ask whether the manager accepts messages"),
-        "http": (NOBODY, PLAIN, f"{everybody} may send messages"),
-        "https": (NOBODY, TLS, f"{everybody} may send messages"),
+        "http": (NOBODY, PLAIN, f"{everybody} may send messages{alone}"),
+        "https": (NOBODY, TLS, f"{everybody} may send messages{alone}"),
         "rpc": _rpc(config, everybody, rpc),
         "epm": (NOBODY, PLAIN, f"{everybody} may ask for the ports of rpc"),
         "api": _api(config, everybody),

@@ -317,6 +317,7 @@ class Server:
             store,
             identifier=prepared.identifier,
             insecure_nacks=config.binary.insecure_nacks,
+            hardened_security=config.security.hardened,
             quota_kb=config.manager.quota_kb,
             audit=audit,
             lease_times=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),

@@ -118,7 +118,7 @@ def _closed_for_sending(queue: Queue, name: FormatName, state: OutgoingState) ->
     if state is OutgoingState.ON_HOLD:
         return "paused by an operator"
     if state is OutgoingState.LOCKED:
-        return "locked: this queue manager sends by HTTP alone"
+        return "locked: security.hardened is on, so this queue manager sends by HTTP alone"
     if queue.carrier is not None:
         return None
     if isinstance(name, DirectName) and name.protocol not in (Protocol.TCP, Protocol.OS):

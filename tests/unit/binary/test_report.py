@@ -310,7 +310,10 @@ def test_a_queue_that_a_hardened_manager_has_locked_says_so(alpha: Station) -> N
     alpha.send(NOWHERE, "a")
     alpha.outgoing(NOWHERE).state = OutgoingState.LOCKED
     info = shown(alpha, NOWHERE)
-    assert (info.why, info.stuck) == ("locked: this queue manager sends by HTTP alone", True)
+    assert (info.why, info.stuck) == (
+        "locked: security.hardened is on, so this queue manager sends by HTTP alone",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
