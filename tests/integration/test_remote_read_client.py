@@ -579,6 +579,7 @@ def test_a_read_is_cancelled_by_its_queue_and_request_id(running: Station, trace
     play(running, scene)
 
 
+@pytest.mark.spec("QP-3.2.4.7-02")
 @pytest.mark.parametrize("action", [Action.RECEIVE, Action.PEEK_CURRENT])
 def test_a_task_that_is_cancelled_takes_its_read_back(running: Station, trace: Trace, action: Action) -> None:
     async def scene(client: RemoteReadClient) -> None:
@@ -590,6 +591,7 @@ def test_a_task_that_is_cancelled_takes_its_read_back(running: Station, trace: T
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await reached(running, "waiting", 0)
+        assert len(trace.of("qm2qm 5")) == 1  # and it is not the connection's end that ends it
         assert client.pending == {}
         await asyncio.to_thread(running.send, "one")
         assert (await client.peek(opened, 5000)).label == "one"  # the connection is as good as before

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import pytest
@@ -216,6 +216,18 @@ def test_neither_dwmqs_nor_hqueue_matter(target: Target, mqs: int, handle: int) 
     answer = reader.call("qm2qm", "open_queue", queue=reader.handle, handle=handle, mqs=mqs, keep="second")
     assert answer["status"] == 0
     assert answer["context"] != NO_CONTEXT
+
+
+@pytest.mark.spec("QP-3.1.4.3-17")
+def test_the_queue_that_dwpcontext_names_is_open_and_not_that_of_hqueue(target: Target) -> None:
+    other = Target(target.running, target.client)
+    other.send("other")
+    reader = target.reader()
+    handle = reader.call("qmcomm", "open", name=other.name, access=1, share=0, keep="other")["handles"][0]
+    fields = {"queue_handle": handle, "queue": handle, "action": PEEK, "request_id": 1}
+    assert reader.call("qm2qm", "start2", **fields)["status"] == INVALID_PARAMETER
+    assert reader.call("qm2qm", "open_queue", queue=handle, handle=reader.handle, keep="second")["status"] == 0
+    assert label(reader.call("qm2qm", "start2", **fields)) == "other"
 
 
 @pytest.mark.spec("QP-3.1.4.3-07", "QP-3.1.4-04")
@@ -563,9 +575,9 @@ def test_both_methods_share_the_request_ids(target: Target) -> None:
     assert target.client.call("doubler", "start2", **fields)["status"] == INVALID_PARAMETER
 
 
-@pytest.mark.spec("QP-3.1.4.10-17")
+@pytest.mark.spec("QP-3.1.4.10-17", "QP-3.1.4.6-13")
 def test_the_second_method_reads_as_the_first_does(target: Target) -> None:
-    """A receive waits under its request id, a peek under none; the next message is the cursor's."""
+    """A receive waits under its request id, and a peek too; the next message is the cursor's."""
     target.send("one", "two")
     walker = target.reader()
     cursor = walker.cursor()
@@ -573,14 +585,15 @@ def test_the_second_method_reads_as_the_first_does(target: Target) -> None:
     walker.call("qm2qm", "purge", handle=walker.handle)
     host, port = target.running.address
     target.client.call("tags", "connect", host=host, port=port, interface="qm2qm")
-    for action, status in ((RECEIVE, 0), (PEEK, 0xC0000225)):
+    for verb, action in product(("start", "start2"), (RECEIVE, PEEK)):
         reader = target.reader()
         fields = reader.fields(action, timeout=INFINITE)
-        reader.start("qm2qm", "start2", **fields)
+        waiting: Future[Reply] = reader.start("qm2qm", verb, **fields)
         target.running.run(_waits(target, 1))
         answer = target.client.call("tags", "cancel", handle=reader.handle, request_id=fields["request_id"])
-        assert answer["status"] == status
-        target.running.run(_waits(target, 1 if status else 0))
+        assert answer["status"] == 0
+        assert waiting.result(SOON_S)["status"] == CANCELLED
+        target.running.run(_waits(target, 0))
 
 
 @pytest.mark.spec("QP-3.1.4.4-07", "QP-3.1.4-06")

@@ -19,6 +19,7 @@ from postroad.errors import (
     RemoteProtocolError,
     RpcFault,
     RpcUnavailable,
+    Status,
 )
 from postroad.names import FormatName, QueueFormat
 from postroad.received import ReceivedMessage
@@ -338,8 +339,10 @@ class RemoteReadClient:
     ) -> Received:
         """Runs the call. A message that cannot be read goes back; so does one whose caller has left.
 
-        A peek whose caller has left is orphaned: the server has no tag to cancel it by (3.1.4.1).
+        A read whose caller has left is cancelled, 3.2.4.7. One by lookup id never waits, 3.1.4.6: such a peek is
+        orphaned.
         """
+        cancels = receive or operation is not qm2qm.START_RECEIVE_BY_LOOKUP_ID
         late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it
         kept = False
 
@@ -357,14 +360,14 @@ class RemoteReadClient:
                 task.add_done_callback(self._giving_back.discard)
 
         try:
-            answer = await self._call(operation, request, None, came if receive else None)
+            answer = await self._call(operation, request, None, came if cancels else None)
             received = taken(answer)
             kept = receive
             return received
         except asyncio.CancelledError:
-            if receive:
+            if cancels:
                 late = late or asyncio.get_running_loop().create_future()
-                await self._withdraw(opened, entry, late, taken)
+                await self._withdraw(opened, entry, late, taken, receive)
             raise
         except RemoteProtocolError:
             if entry.remote_read_handle:
@@ -380,12 +383,13 @@ class RemoteReadClient:
         entry: PendingRemoteReadEntry,
         late: asyncio.Future[Out | None],
         taken: Callable[[Out], Received],
+        receive: bool,
     ) -> None:
         """Canceling a Pending Peek or Receive, 3.2.4.7; a message received in that moment goes back."""
         with suppress(PostroadError, TimeoutError):
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
-                if not late.done():
-                    await self._cancel(opened, entry.request_id)
+                if not late.done() and await self._cancel(opened, entry.request_id) != Status.OK and not receive:
+                    return  # the server cancels no peeks, 3.1.4.1: this one ends with its queue
                 answer = await late  # a read that is not pending any more has been answered
                 if answer is not None:
                     await self._give_back(entry, answer, taken)

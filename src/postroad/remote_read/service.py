@@ -289,8 +289,8 @@ class RemoteReadService:
             deadline=None if infinite else now + request.timeout_ms / 1000,
             cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
             two_phase=request.action == Action.RECEIVE,
-            # A Peek Message event has no tag: only its end and closing the queue end a waiting peek.
-            tag=(request.queue_handle, request.request_id) if request.action == Action.RECEIVE else None,
+            # 3.1.4.1 gives a peek no tag, and nobody could cancel it; 3.2.4.7 cancels pending peeks too.
+            tag=(request.queue_handle, request.request_id),
             permitted=lambda: self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE),
         )
         entry = self._enter(request, remote, waiting)

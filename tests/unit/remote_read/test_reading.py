@@ -497,10 +497,10 @@ def test_a_cancel_of_another_id_is_an_error(harness: Harness) -> None:
     assert read.waits
 
 
-@pytest.mark.spec("QP-3.1.4.6-12", "QP-3.1.4.6-13", "QP-3.1.4.1-34")
+@pytest.mark.spec("QP-3.1.4.6-13", "QP-3.1.4.1-34", "QP-3.1.4.1-35")
 @pytest.mark.parametrize("action", [Action.PEEK_CURRENT, Action.PEEK_NEXT])
-def test_a_peek_has_no_tag_to_cancel_it_by(harness: Harness, action: Action) -> None:
-    """The letter of the text: the cancel finds no waiting read of that tag, and the peek waits on."""
+def test_a_peek_that_waits_is_cancelled_like_a_receive(harness: Harness, action: Action) -> None:
+    """3.2.4.7 cancels pending peeks, though 3.1.4.1 gives them no tag."""
     reader = harness.reader()
     cursor = 0
     if action is Action.PEEK_NEXT:
@@ -509,10 +509,19 @@ def test_a_peek_has_no_tag_to_cancel_it_by(harness: Harness, action: Action) -> 
         reader.peek(cursor)
     read = reader.ask(action, FEW, cursor, request_id=7)
     assert read.waits
-    assert reader.cancel(7) == Status.STATUS_NOT_FOUND
-    assert read.waits
+    assert reader.cancel(7) == OK
+    assert (read.status, read.label) == (0x400E03E9, None)
+    assert reader.cancel(7) == Status.INVALID_HANDLE
     harness.send("two")
-    assert read.status == OK
+    assert read.label is None
+
+
+@pytest.mark.spec("QP-3.1.4.6-12")
+def test_a_cancel_of_a_read_that_has_stopped_waiting_finds_nothing(harness: Harness) -> None:
+    reader = harness.reader()
+    reader.wait(request_id=7)
+    harness.queues.queue(ORDERS).waiting.clear()
+    assert reader.cancel(7) == Status.STATUS_NOT_FOUND
 
 
 @pytest.mark.spec("QP-3.1.4.6-14")
