@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from postroad.bounded import BoundedTable, owner_of
 from postroad.deadlines import earliest
 from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Nak, Packet, Spm, Tsi, encode
 from postroad.pgm.session import Event, ReceiverCounts, Session
@@ -31,7 +32,10 @@ class Receiver:
         self.port = port
         self.settings = settings
         self.counts = ReceiverCounts()
-        self.sessions: dict[tuple[Tsi, str], Session] = {}  # by source and address, the longest silent first
+        self.sessions: BoundedTable[tuple[Tsi, str], Session] = BoundedTable(  # by source and address
+            settings.sources, in_use=self._is_live, dropped=self._dropped
+        )
+        self._now = 0.0
         self._chance = chance
         self._events: list[Event] = []
         self._held_bytes = 0
@@ -44,10 +48,14 @@ class Receiver:
             self._take_nak(packet, address, now)
             return
         key = (packet.tsi, address)
-        session = self.sessions.pop(key, None) or self._new_session(packet, address, now)
-        if session is None:
-            return
-        self.sessions[key] = session
+        self._now = now
+        session = self.sessions.get(key)
+        if session is not None:
+            self.sessions.touch(key)
+        else:
+            session = self._new_session(key, packet, now)
+            if session is None:
+                return
         before = session.held_bytes
         if isinstance(packet, Data):
             session.take_data(packet, now)
@@ -68,22 +76,22 @@ class Receiver:
         else:
             session.take_nak(packet.sequences, now)
 
-    def _new_session(self, packet: Data | Spm, address: str, now: float) -> Session | None:
+    def _new_session(self, key: tuple[Tsi, str], packet: Data | Spm, now: float) -> Session | None:
         """Where there are too many sources, one that never brought a message makes room, or one that is silent."""
         if isinstance(packet, Data) and packet.kind is Kind.RDATA:
             return None
-        if len(self.sessions) >= self.settings.sources:
-            oldest = next((key for key, each in self.sessions.items() if not each.confirmed), None)
-            if oldest is None:
-                oldest = next(iter(self.sessions))
-                if now - self.sessions[oldest].heard_at < SILENT_HEARTBEATS * self.settings.ihb_max_s:
-                    self.counts.sources_refused += 1
-                    return None
-            self._drop(oldest)
-        return Session(packet.tsi, address, self.settings, self._chance, self._events, self.counts, now)
+        tsi, address = key
+        session = Session(tsi, address, self.settings, self._chance, self._events, self.counts, now)
+        if not self.sessions.put(key, session, owner_of(address)):
+            self.counts.sources_refused += 1
+            return None
+        return session
 
-    def _drop(self, key: tuple[Tsi, str]) -> None:
-        self._held_bytes -= self.sessions.pop(key).held_bytes
+    def _is_live(self, key: tuple[Tsi, str], session: Session) -> bool:
+        return session.confirmed and self._now - session.heard_at < SILENT_HEARTBEATS * self.settings.ihb_max_s
+
+    def _dropped(self, key: tuple[Tsi, str], session: Session) -> None:
+        self._held_bytes -= session.held_bytes
 
     def _make_space(self) -> None:
         """The source that holds the most gives up gaps until there is room; first those that may be forged."""
@@ -115,7 +123,8 @@ class Receiver:
         out: list[OutgoingNak] = []
         for key, session in list(self.sessions.items()):
             if now >= session.heard_at + self.settings.source_silence_s:  # as `deadline` has it, to the bit
-                self._drop(key)
+                self.sessions.pop(key)
+                self._dropped(key, session)
                 continue
             before = session.held_bytes
             wanted = session.due_naks(now)

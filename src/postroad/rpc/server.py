@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from postroad.bounded import BoundedTable, owner_of
 from postroad.errors import RpcFault
 from postroad.net.limits import Admission
 from postroad.net.limits import Limits as SharedLimits
@@ -66,7 +67,9 @@ class RpcServer:
         self.logins = FailedLogins() if logins is None else logins
         self.clock = clock
         self.links: set[_Link] = set()
-        self.half_open: dict[_Link, None] = {}  # the oldest first
+        self.half_open: BoundedTable[_Link, None] = BoundedTable(
+            self.limits.max_half_open, dropped=lambda link, _: link.abort()
+        )
         self._handlers: dict[Operation[Any, Any], Handler[Any, Any]] = {}
         self._acceptors: list[Acceptor] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -136,7 +139,7 @@ class RpcServer:
 
     def gone(self, link: _Link) -> None:
         self.links.discard(link)
-        self.half_open.pop(link, None)
+        self.half_open.pop(link)
         if not self.links and self._emptied is not None:
             self._emptied.set()
 
@@ -193,9 +196,8 @@ class _Link(asyncio.Protocol):
         keep_alive(transport.get_extra_info("socket"))
         local = transport.get_extra_info("sockname")
         self.connection = ServerConnection(server.endpoint, self.address, server.clock(), (local[0], local[1]))
-        server.half_open[self] = None
-        if len(server.half_open) > server.limits.max_half_open:
-            next(iter(server.half_open)).abort()
+        if not server.half_open.put(self, None, owner_of(self.address)):
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         connection = self.connection
@@ -206,7 +208,7 @@ class _Link(asyncio.Protocol):
         try:
             events = connection.receive(data, self.server.clock())
             if self in self.server.half_open and not connection.half_open:
-                del self.server.half_open[self]
+                self.server.half_open.pop(self)
                 self.admission.busy()
             self.admission.hold(connection.unfinished)
             for event in events:
@@ -254,7 +256,7 @@ class _Link(asyncio.Protocol):
             self.connection.drop(call)
 
     def abort(self) -> None:
-        self.server.half_open.pop(self, None)
+        self.server.half_open.pop(self)
         if self._transport is not None:
             self._transport.abort()
 
