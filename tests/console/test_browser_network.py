@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,8 +76,10 @@ def test_a_trace_is_a_picture_of_hops(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/0/network")
     page.get_by_label("The id of a message").fill(identifier)
     page.get_by_role("button", name="Trace").click()
-    page.locator("svg.hops .hop").first.wait_for()
-    assert "outgoing" in (page.locator("svg.hops").text_content() or "")
+    page.locator("svg.hops .hop.warn").first.wait_for()
+    assert "waiting" in (page.locator("svg.hops").text_content() or "")
+    page.locator("tr", has_text="alpha").get_by_text("… waiting").wait_for()
+    assert page.locator("svg.hops .hop.ok").count() == 0  # nothing has arrived
     page.goto(f"{site.url}/0/trace?id=nonsense")
     page.get_by_role("alert").wait_for()
     page.goto(f"{site.url}/0/trace?id=%7B00000000-0000-0000-0000-000000000001%7D%5C1")
@@ -144,6 +146,7 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
         def do_GET(self) -> None:
             heard.append(self.headers.get("Cookie", ""))
             self.send_response(200)
+            self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
@@ -152,10 +155,10 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
     log_in(page, login_site, "root")
     page.get_by_role("button", name=re.compile("Log out")).wait_for()
     (cookie,) = (each for each in page.context.cookies() if "console" in each["name"])
-    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
         threading.Thread(target=server.serve_forever).start()
         for path in ("/", "/0/queues"):
-            page.goto(f"http://127.0.0.1:{server.server_port}{path}")
+            page.goto(f"http://127.0.0.1:{server.server_port}{path}", wait_until="networkidle")
         server.shutdown()
     assert heard
     assert cookie["value"] not in " ".join(heard)

@@ -243,7 +243,7 @@ class Console:
                 if manager >= len(self._watches):
                     raise PageNotFound("the console has no such manager")
                 visit.manager = manager
-                await visit.access()
+                await visit.ask_rights()
             return await page(visit)
         except LoginNeeded as error:
             return self._to_login(visit, error)

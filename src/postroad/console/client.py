@@ -15,12 +15,13 @@ from postroad.client.http import HttpBackend
 from postroad.client.payloads import queue_path
 from postroad.errors import AccessDenied
 from postroad.values.directory import DirectoryInfo
-from postroad.values.info import UserInfo
+from postroad.values.info import CallerInfo, UserInfo
 from postroad.values.plain import from_json
 from postroad.values.resending import Resent
 from postroad.values.routes import Route
 
 PACKETS_AT_ONCE = 1000
+ANY_QUEUE = r"private$\admin_queue$"  # where the rights on queues do not matter: there may be thousands
 
 
 class LoginNeeded(AccessDenied):
@@ -95,10 +96,7 @@ class ManagerClient(HttpBackend):
             raise
         except AccessDenied:
             return False
-        if (
-            await self._calls.json("GET", "/whoami", query={"queue": r"private$\admin_queue$"}, member="role")
-            != "administrator"
-        ):
+        if (await self.caller(ANY_QUEUE)).role != "administrator":
             return False
         if self.credentials.user is None and any(
             each.listener == "api" and each.authentication == _BY_CERTIFICATE for each in listeners
@@ -107,6 +105,10 @@ class ManagerClient(HttpBackend):
                 "the manager has no token, and the certificate that it wants is the console's: log in as a user"
             )
         return True
+
+    async def caller(self, queue: str | None = None) -> CallerInfo:
+        """Who calls, with the rights on this queue, or on every queue that the caller may see."""
+        return from_json(CallerInfo, await self._calls.json("GET", "/whoami", query={"queue": queue}))
 
     async def directory(self) -> DirectoryInfo:
         return from_json(DirectoryInfo, await self._calls.json("GET", "/directory"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, hypot, pi, sin
 
@@ -11,7 +10,7 @@ from markupsafe import Markup
 
 from postroad.console.rendering import short, when
 from postroad.values.directory import DirectoryInfo
-from postroad.values.trace import Finding
+from postroad.values.trace import Trace, TraceHop, TraceState, reason_words
 
 WIDTH, HEIGHT = 640, 420
 STEPS = 200  # of the layout: more change nothing that an eye sees
@@ -119,55 +118,61 @@ def _fitted(at: dict[str, list[float]]) -> dict[str, tuple[float, float]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A place that a message was at."""
+# What is known of a message at a manager: a sign, and a style. The better known comes last.
+SIGNS = {
+    TraceState.UNKNOWN: ("?", "unknown"),
+    TraceState.WAITING: ("…", "warn"),
+    TraceState.HANDED_OVER: ("→", "plain"),
+    TraceState.ARRIVED: ("✓", "ok"),
+    TraceState.DIED: ("✕", "bad"),
+    TraceState.RECEIVED: ("✓✓", "ok"),
+}
+_RANKS = [state.value for state in SIGNS]
 
-    title: str
-    detail: str
-    at: str
-    style: str
+
+def sign(state: str) -> tuple[str, str]:
+    return SIGNS.get(TraceState(state) if state in _RANKS else TraceState.UNKNOWN, SIGNS[TraceState.UNKNOWN])
 
 
-_STYLES = {"dead-letter": "bad", "outgoing": "warn", "awaiting-final-ack": "warn"}
-
-
-def hops(findings: Iterable[Finding], names: dict[str, str]) -> list[Hop]:
-    """One for each finding, in order of time. `names` has the managers by their ids."""
-    found = []
-    for each in findings:
-        place = names.get((each.manager or "").lower()) or each.manager or each.queue or ""
-        detail = f"{each.sentence}{f'; {each.why}' if each.why else ''}"
-        found.append(
-            Hop(
-                each.kind.replace("-", " "),
-                f"{place}\n{detail}" if place else detail,
-                when(each.at),
-                _STYLES.get(each.kind, "ok"),
-            )
-        )
+def joined_hops(traces: Iterable[Trace]) -> list[TraceHop]:
+    """The way of a message as several managers know it: of each manager what is known best."""
+    found: list[TraceHop] = []
+    for trace in traces:
+        for hop in trace.hops:
+            for place, other in enumerate(found):
+                if (hop.manager is not None and hop.manager == other.manager) or hop.name.lower() == other.name.lower():
+                    if _RANKS.index(hop.state) > _RANKS.index(other.state):
+                        found[place] = hop
+                    break
+            else:
+                found.append(hop)
     return found
 
 
-_HOPS = '<svg class="hops" viewBox="0 0 {0} 110" width="{0}" role="img"><title>The hops of the message</title>'
-_ARROW = '<line class="link used" x1="{}" x2="{}" y1="40" y2="40"/><path class="arrow" d="M{} 34 l10 6 l-10 6 z"/>'
+def hop_sentence(hop: TraceHop) -> str:
+    return f"{hop.sentence}: {reason_words(hop.reason)}" if hop.reason else hop.sentence
+
+
+_HOPS = '<svg class="hops" viewBox="0 0 {0} 120" width="{0}" role="img"><title>The hops of the message</title>'
+_ARROW = '<line class="link {}" x1="{}" x2="{}" y1="46" y2="46"/><path class="arrow" d="M{} 40 l10 6 l-10 6 z"/>'
 _HOP = (
-    '<g class="hop {style}"><title>{detail}</title><circle cx="{x}" cy="40" r="12"/>'
-    '<text class="what" x="{x}" y="18">{title}</text><text x="{x}" y="72">{place}</text>'
-    '<text class="at" x="{x}" y="92">{at}</text></g>'
+    '<g class="hop {style}"><title>{detail}</title><circle cx="{x}" cy="46" r="14"/>'
+    '<text class="sign" x="{x}" y="51">{sign}</text><text class="what" x="{x}" y="20">{name}</text>'
+    '<text x="{x}" y="80">{state}</text><text class="at" x="{x}" y="98">{at}</text></g>'
 )
 
 
-def hop_picture(found: Sequence[Hop]) -> Markup:
-    """A row of stations from left to right."""
+def hop_picture(found: Sequence[TraceHop]) -> Markup:
+    """A row of managers from left to right."""
     step = 150
     parts = [Markup(_HOPS).format(max(1, len(found)) * step)]
     for number, hop in enumerate(found):
         x = number * step + step // 2
+        mark, style = sign(hop.state)
         if number:
-            parts.append(Markup(_ARROW).format(x - step + 14, x - 24, x - 26))
-        place = short(hop.detail.partition("\n")[0], 20)
-        values = {"style": hop.style, "detail": hop.detail, "title": hop.title, "place": place, "at": hop.at[11:]}
-        parts.append(Markup(_HOP).format(x=x, **values))
+            known = "closed" if style == "unknown" else "used"
+            parts.append(Markup(_ARROW).format(known, x - step + 16, x - 26, x - 28))
+        values = {"style": style, "sign": mark, "detail": f"{hop.name}: {hop_sentence(hop)}", "state": hop.state}
+        parts.append(Markup(_HOP).format(x=x, name=short(hop.name, 20), at=when(hop.at)[11:], **values))
     parts.append(Markup("</svg>"))
     return Markup("").join(parts)

@@ -102,10 +102,9 @@ class Session:
         if access is not None:
             await access.client.close()
 
-    def renew(self, secure: bool) -> None:
-        """After a login. `secure`: over TLS, and no program at another port has a certificate for this host."""
-        self.renewed = True
-        self.base = "" if secure else f"/~{secrets.token_urlsafe(16)}"
+    def renew(self, base: str) -> None:
+        """After a login."""
+        self.renewed, self.base = True, base
 
     async def close(self) -> None:
         self.jobs.stop()

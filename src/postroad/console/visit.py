@@ -14,12 +14,12 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from postroad.console.client import ManagerClient
+from postroad.console.client import ANY_QUEUE, ManagerClient
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
 from postroad.console.watch import Watch
 from postroad.errors import PostroadError
-from postroad.values.info import QueueInfo
+from postroad.values.info import CallerInfo, QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
 MAX_LOGIN_BYTES = 16 << 10
@@ -80,6 +80,7 @@ class Visit:
     address: str
     secure: bool
     manager: int | None = None
+    caller: CallerInfo | None = None  # who this is for the manager
 
     @property
     def query(self) -> Form:
@@ -126,6 +127,27 @@ class Visit:
         if access.administrator:
             await self.watch.lend(access.client)
         return access
+
+    async def ask_rights(self) -> None:
+        """What the person may do now: a page shows only the buttons that the manager would let through."""
+        access = await self.access()
+        self.caller = await access.client.caller(ANY_QUEUE if access.administrator else None)
+
+    def may(self, right: str, path: str = "") -> bool:
+        """A word of access lists, for the queue of this path or name; `create`: new queues; `look`: the manager's own
+        pages; `act`: anything but looking; `administer`."""
+        caller = self.caller
+        if caller is None:
+            return False
+        if caller.role == "administrator":
+            return True
+        if right in ("create", "look", "act", "administer"):
+            found = {"create": caller.create_queues, "look": caller.role == "monitor", "act": caller.role == "user"}
+            return found.get(right, False)
+        wanted = path.replace("/", "\\").lower()
+        return any(
+            right in words for each, words in caller.queues.items() if each.lower() in (wanted, f"system${wanted}")
+        )
 
     async def client(self) -> ManagerClient:
         return (await self.access()).client

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -9,6 +11,8 @@ from starlette.responses import Response
 from postroad.console.client import Credentials, LoginNeeded
 from postroad.console.visit import Form, Visit, local_path
 from postroad.errors import InvalidArgument, ManagerUnavailable
+
+_BASE = re.compile("/~[0-9a-f]{32}")
 
 
 async def show(visit: Visit) -> Response:
@@ -36,10 +40,17 @@ async def log_in(visit: Visit, form: Form) -> Response:
         return _page(visit, chosen, following, str(error), user)
     finally:
         visit.sessions.logins.leave(visit.address)
-    visit.session.renew(visit.secure)
+    visit.session.renew("" if visit.secure else _base(form))
     if access.administrator:
         await visit.watches[chosen].lend(access.client)
     return visit.go(visit.session.base + following)
+
+
+def _base(form: Form) -> str:
+    """The path that the login's cookie is bound to: the browser's own choice, which it then knows how to find again.
+    With TLS there is none: no program at another port has a certificate for this host."""
+    chosen = form.text("base")
+    return chosen if _BASE.fullmatch(chosen) else f"/~{secrets.token_hex(16)}"
 
 
 async def log_out(visit: Visit, form: Form) -> Response:

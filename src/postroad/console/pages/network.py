@@ -6,10 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from postroad.console.pictures import hop_picture, hops, site_map
+from postroad.console.pictures import hop_picture, hop_sentence, joined_hops, sign, site_map
 from postroad.console.visit import Visit
-from postroad.errors import AccessDenied, PostroadError
-from postroad.values.directory import DirectoryInfo
+from postroad.errors import PostroadError
 from postroad.values.routes import Route
 from postroad.values.trace import Trace
 
@@ -79,28 +78,12 @@ async def show_trace(visit: Visit) -> Response:
                 found.append((watch.title, await other.trace(identifier)))
             except PostroadError as error:
                 visit.session.notify(f"{watch.title} was not asked: {error}", is_error=True)
-    names = await _names(visit)
-    stations = [
-        station
-        for title, trace in found
-        for station in hops(trace.findings, names | ({} if len(found) == 1 else {"": title}))
-    ]
-    stations.sort(key=lambda hop: hop.at)
+    hops = joined_hops(trace for _, trace in found)
     return visit.show(
         "trace.html",
         identifier=identifier,
         fault=fault,
         traces=found,
-        stations=stations,
-        picture=hop_picture(stations),
+        hops=[(hop, *sign(hop.state), hop_sentence(hop)) for hop in hops],
+        picture=hop_picture(hops),
     )
-
-
-async def _names(visit: Visit) -> dict[str, str]:
-    """Managers by their ids."""
-    names = {watch.info.id.lower(): watch.info.name for watch in visit.watches if watch.info is not None}
-    try:
-        directory: DirectoryInfo = await (await visit.client()).directory()
-    except AccessDenied:
-        return names
-    return names | {manager.id.lower(): manager.name for manager in directory.managers}

@@ -36,6 +36,7 @@ class Card:
     since: float | None = None  # the first time in the charts
     attention: list[Item] = field(default_factory=list)
     largest: list[QueueInfo] = field(default_factory=list)
+    acts: bool = False  # whether the person may do more than look
 
 
 async def show(visit: Visit) -> Response:
@@ -57,6 +58,7 @@ async def _card(visit: Visit, index: int) -> Card:
     visit.manager = index
     try:
         access = await visit.access()
+        await visit.ask_rights()
         queues = await visit.queues()
     except LoginNeeded as error:
         card.state, card.why = "login", str(error)
@@ -70,12 +72,13 @@ async def _card(visit: Visit, index: int) -> Card:
         card.title = watch.name = card.info.name
     except AccessDenied as error:
         card.state, card.why = "limited", str(error)
+    card.acts = visit.may("act")
     card.queues = sum(queue.type in ("private", "public") and not is_own(queue) for queue in queues)
     card.messages = sum(queue.messages for queue in queues if not is_own(queue))
     card.dead = sum(queue.messages for queue in queues if queue.path in DEAD_LETTERS)
     card.attention = list(items(index, card.title, card.info, queues))
     card.largest = sorted((queue for queue in queues if queue.messages), key=lambda queue: -queue.messages)[:LARGEST]
-    if access.administrator:
+    if visit.may("look"):
         samples = list(watch.totals)
         flow = rates(samples[-13:])
         card.rates = flow[-1] if flow and time.time() - flow[-1].at_s < 60 else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 from starlette.responses import Response
 
@@ -10,13 +12,37 @@ from postroad.console.access_list import read_entries
 from postroad.console.charts import depth_charts
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
-from postroad.errors import PostroadError
+from postroad.errors import PostroadError, Status
 from postroad.fields.kinds import FieldFault
 from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
 from postroad.security.rights import QUEUE_RIGHT_WORDS
 from postroad.values.info import QueueInfo
 
 MADE = ("private", "public")
+_STATUSES: Mapping[int, str] = {each.value: each.name.replace("_", " ").lower() for each in Status}
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Attempts to connect that ended the same way, in words."""
+
+    status: str
+    why: str
+    first_s: int
+    last_s: int
+    count: int = 1
+
+
+def attempts(history: Iterable[Mapping[str, Any]]) -> list[Attempts]:
+    """Of an outgoing queue, the latest first: a manager that is down is tried each second."""
+    found: dict[tuple[str, str], Attempts] = {}
+    for each in history:
+        status, error, at = str(each["status"]).replace("-", " "), int(each.get("error") or 0), int(each["time_s"])
+        why = str(each.get("reason") or (_STATUSES.get(error, f"error {error:#x}") if error else ""))
+        group = found.setdefault((status, why), Attempts(status, why, at, at, 0))
+        group.first_s, group.last_s = min(group.first_s, at), max(group.last_s, at)
+        group.count += 1
+    return sorted(found.values(), key=lambda group: -group.last_s)
 
 
 async def show(visit: Visit) -> Response:
@@ -26,7 +52,9 @@ async def show(visit: Visit) -> Response:
     history = visit.watch.history(info.path)
     charts, since = depth_charts(history), history[0].at_s if history else None
     if visit.request.headers.get("x-fragment"):
-        return visit.show("queue_live.html", queue=info, name=name, charts=charts, since=since)
+        return visit.show(
+            "queue_live.html", queue=info, name=name, charts=charts, since=since, attempts=attempts(info.history)
+        )
     sddl, entries, no_access = "", [], ""
     if info.type != "outgoing":
         try:
@@ -43,6 +71,7 @@ async def show(visit: Visit) -> Response:
         name=name,
         charts=charts,
         since=since,
+        attempts=attempts(info.history),
         properties=QUEUE_PROPERTIES,
         changeable=CHANGEABLE,
         sddl=sddl,

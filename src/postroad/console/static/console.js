@@ -58,6 +58,13 @@ function prepare(root) {
   }
 }
 
+// The path of a login, see theme.js
+document.querySelector("form[data-login]")?.addEventListener("submit", (event) => {
+  const secret = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0"));
+  event.target.elements.base.value = `/~${secret.join("")}`;
+  localStorage.setItem("home", event.target.elements.base.value);
+});
+
 // Rows
 let row = -1;
 function move(step) {

@@ -4,11 +4,11 @@ if (chosen) document.documentElement.dataset.theme = chosen;
 
 // Without TLS a login is bound to a path that only this browser knows, and that no program at another port learns.
 // Whoever comes by an address without that path is led there.
-const { base } = document.documentElement.dataset;
+const { base, fault } = document.documentElement.dataset;
 const home = localStorage.getItem("home");
 const here = location.pathname.split("/login")[0];
 if (base) localStorage.setItem("home", base);
-else if (home && home === here) localStorage.removeItem("home"); // that login has ended
+else if (home && (home === here || fault !== undefined)) localStorage.removeItem("home"); // that login has ended
 else if (home && home.startsWith("/~") && location.pathname.endsWith("/login")) {
   location.replace(home + (new URLSearchParams(location.search).get("next") || "/"));
 }
