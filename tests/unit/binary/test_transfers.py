@@ -33,7 +33,7 @@ def test_before_anything_is_sent(network: Network, alpha: Station, beta: Station
     assert (info.eod_resend_count, info.eod_resend_interval_s, info.eod_resend_time_s) == (0, 30, 0)
 
 
-@pytest.mark.spec("QB-3.1.5.6-14", "QB-3.1.2.6-02", "QB-3.1.5.8.8-08")
+@pytest.mark.spec("QB-3.1.5.6-14", "QB-3.1.2.6-02", "QB-3.1.5.8.8-08", "DM-3.1.1.4-01", "DM-3.1.1.4-02", "MQ-2.2.5-02")
 def test_while_messages_are_on_their_way(network: Network, alpha: Station, stranger: Stranger) -> None:
     there = stranger.direct(LEDGER)
     alpha.send_transactional(there, "a", "b", "c")
@@ -45,7 +45,7 @@ def test_while_messages_are_on_their_way(network: Network, alpha: Station, stran
     assert (info.eod_no_ack_count, info.eod_resend_time_s) == (3, int(network.now) + 30)
 
 
-@pytest.mark.spec("QB-3.1.5.6-13", "QB-3.1.5.6-02", "QB-3.1.5.6-07", "QB-3.1.5.6-14")
+@pytest.mark.spec("QB-3.1.5.6-13", "QB-3.1.5.6-02", "QB-3.1.5.6-07", "QB-3.1.5.6-14", "DM-3.1.1.4-01", "DM-3.1.1.4-02")
 def test_after_an_order_ack(network: Network, alpha: Station, stranger: Stranger) -> None:
     there = stranger.direct(LEDGER)
     alpha.send_transactional(there, "a", "b", "c")
@@ -63,7 +63,7 @@ def test_after_an_order_ack(network: Network, alpha: Station, stranger: Stranger
     assert info.eod_resend_time_s == acked_at + 30
 
 
-@pytest.mark.spec("QB-3.1.5.6-15")
+@pytest.mark.spec("QB-3.1.5.6-15", "DM-3.1.1.4-02")
 def test_what_is_not_read_yet(network: Network, alpha: Station, beta: Station) -> None:
     there, other = beta.direct(LEDGER), beta.direct(r"private$\other")
     beta.create(r"private$\other", transactional=True)
@@ -77,7 +77,7 @@ def test_what_is_not_read_yet(network: Network, alpha: Station, beta: Station) -
     assert (outgoing(alpha, there).eod_no_read_count, outgoing(alpha, other).eod_no_read_count) == (1, 1)
 
 
-@pytest.mark.spec("QB-3.1.5.6-12", "QB-3.1.5.8.8-08")
+@pytest.mark.spec("QB-3.1.5.6-12", "QB-3.1.5.8.8-08", "DM-3.1.1.4-01")
 def test_the_next_place_after_everything_was_acknowledged(network: Network, alpha: Station, beta: Station) -> None:
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "a", "b")
@@ -101,7 +101,7 @@ def test_a_manager_on_the_way_has_no_part_in_it(
     assert (info.eod_no_ack_count, info.eod_last_ack_count, info.eod_no_read_count) == (0, 0, 0)
 
 
-@pytest.mark.spec("QB-3.1.5.8.8-05", "QB-3.1.5.8.6-05", "QB-3.1.5.8.6-07")
+@pytest.mark.spec("QB-3.1.5.8.8-05", "QB-3.1.5.8.6-05", "QB-3.1.5.8.6-07", "DM-3.1.1.5-01")
 def test_every_sender_to_a_queue_is_listed(network: Network, beta: Station, stranger: Stranger) -> None:
     other = Stranger(network, "other", 8)
     assert incoming(beta, LEDGER) == []
@@ -117,3 +117,14 @@ def test_every_sender_to_a_queue_is_listed(network: Network, beta: Station, stra
     assert incoming(beta, ORDERS) == []
     beta.restart()
     assert {each.format_name for each in incoming(beta, LEDGER)} == {there, beta.private(LEDGER)}
+
+
+@pytest.mark.spec("DM-3.1.1.5-01", "QB-3.1.5.8.6-06")
+def test_rejections_count_until_a_message_is_accepted(beta: Station, stranger: Stranger) -> None:
+    there = beta.direct(LEDGER)
+    session = stranger.call(beta)
+    for number, previous, count in ((1, 0, 0), (3, 2, 1), (3, 2, 2), (2, 1, 0)):
+        stranger.send(session, stranger.compose(there, "a", (SEQUENCE, number, previous)))
+        (found,) = incoming(beta, LEDGER)
+        assert found.reject_count == count
+    assert found.sequence_number == 2

@@ -70,7 +70,7 @@ def test_a_read_is_of_at_least_one(harness: Harness, count: int) -> None:
         harness.receive(ORDERS, count)
 
 
-@pytest.mark.spec("DM-3.1.7.1.10-01")
+@pytest.mark.spec("DM-3.1.7.1.10-01", "MQ-2.4-25")
 @pytest.mark.parametrize("call", [ReadCall.RECEIVE, ReadCall.PEEK])
 def test_a_deleted_queue_is_not_available(harness: Harness, call: ReadCall) -> None:
     descriptor = harness.open(ORDERS)
