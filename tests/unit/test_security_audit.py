@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from postroad.security.attempts import FailedLogins
-from postroad.security.audit import MAX_REFUSED_A_MINUTE, MAX_TEXT, AuditLog
+from postroad.security.audit import MAX_COUNTED, MAX_OF_A_CALLER, MAX_RECENT, MAX_REFUSED_A_MINUTE, MAX_TEXT, AuditLog
 
 NOW = 1_700_000_000.5
 
@@ -110,18 +110,50 @@ def test_strangers_cannot_fill_the_disk_with_refused_logins(tmp_path: Path, cloc
     assert found[-1]["what"] == "purge"
     assert all(len(str(value)) <= MAX_TEXT for each in found for value in each.values())
     clock[0] += 60
-    logins.failed("10.0.0.1", clock[0], door="rpc", who=None)
-    assert lines(tmp_path / "audit.jsonl")[-1]["not_listed_before"] == 1000 - MAX_REFUSED_A_MINUTE
+    audit.run_timers(clock[0])
+    counted = lines(tmp_path / "audit.jsonl")[MAX_REFUSED_A_MINUTE + 1 :]
+    assert len(counted) == MAX_COUNTED + 1
+    assert sum(each["times"] for each in counted) == 1000 - MAX_REFUSED_A_MINUTE
+    assert counted[-1]["from"] is None
+    audit.run_timers(clock[0] + 60)
+    assert len(lines(tmp_path / "audit.jsonl")) == MAX_REFUSED_A_MINUTE + 1 + MAX_COUNTED + 1
 
 
-def test_refusals_of_each_kind_are_limited_by_themselves(tmp_path: Path, clock: list[float]) -> None:
+@pytest.mark.parametrize("event", ["purge", "access refused", "message refused"])
+def test_refusals_of_one_caller_are_coalesced_and_hide_no_change(
+    tmp_path: Path, clock: list[float], event: str
+) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", lambda: clock[0])
-    for _ in range(MAX_REFUSED_A_MINUTE + 5):
-        audit("message refused", why="wrong-signature")
-    audit("access refused", who="ann")
-    audit("purge", who="token")
-    found = [line["what"] for line in lines(tmp_path / "audit.jsonl")]
-    assert found == ["message refused"] * MAX_REFUSED_A_MINUTE + ["access refused", "purge"]
+    audit("change access", who="token", address="10.0.0.1")
+    for _ in range(5000):
+        audit(event, who="ann", address="10.0.0.5", queue="q", outcome="no right to receive from q")
+    audit(event, who="bob", address="10.0.0.5", queue="q", outcome="no right to receive from q")
+    audit("purge", who="token", address="10.0.0.1")
+    found = [(each["what"], each["who"]) for each in lines(tmp_path / "audit.jsonl")]
+    assert found == [
+        ("change access", "token"),
+        *[(event, "ann")] * MAX_OF_A_CALLER,
+        (event, "bob"),
+        ("purge", "token"),
+    ]
     clock[0] += 60
-    audit("access refused", who="ann")
-    assert lines(tmp_path / "audit.jsonl")[-1]["not_listed_before"] == 5
+    audit.run_timers(clock[0])
+    last = lines(tmp_path / "audit.jsonl")[-1]
+    assert (last["what"], last["who"], last["times"]) == (event, "ann", 5000 - MAX_OF_A_CALLER)
+    assert (tmp_path / "audit.jsonl").stat().st_size < 4000
+
+
+def test_the_view_keeps_changes_whatever_is_refused(clock: list[float]) -> None:
+    audit = AuditLog(clock=lambda: clock[0])
+    for number in range(20):
+        audit("purge", who="token", address=str(number))
+    for minute in range(2 * MAX_RECENT):
+        clock[0] += 60
+        audit("purge", who="ann", address=str(minute), outcome="no right")
+    for limit, changes in ((10, 5), (40, 20), (MAX_RECENT, 20)):
+        view = audit.latest(limit)
+        assert len(view) == limit
+        assert sum(each["outcome"] == "done" for each in view) == changes
+    assert audit.latest(10)[0]["from"] == str(2 * MAX_RECENT - 1)
+    audit("purge", who="token", address="last")
+    assert audit.latest(1)[0]["from"] == "last"

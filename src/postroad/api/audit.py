@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from starlette.responses import Response
 
 from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
@@ -16,12 +14,12 @@ OPERATIONS = Operations()
 
 @OPERATIONS.add(
     "GET /audit",
-    "List changes by people and refused logins, the newest first",
+    "List changes by people, and what was refused, the newest first",
     Answer(description="the last events since the start, and the file that has all of them", content={JSON: "Audit"}),
     parameters=(Parameter("limit", whole(1, MAX_RECENT), "how many at most", 100),),
     needs=Needs.MONITOR,
 )
 async def list_audit(call: Call) -> Response:
     audit = call.manager.audit
-    events = list(islice(audit.recent, call.query["limit"]))
+    events = audit.latest(call.query["limit"])
     return json_answer({"file": None if audit.file is None else str(audit.file), "events": events})

@@ -182,6 +182,7 @@ class Manager(Reads, Rescue, AccessLists):
                 self.leases.run_timers(now)
                 self.keys.cleanup()
                 self.troubles.look(now)
+                self.audit.run_timers(now)
             finally:
                 self.commit_soon()
             running()

@@ -10,8 +10,10 @@ import logging
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import count, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,13 +23,19 @@ LOGIN_REFUSED: Final = "login refused"
 ACCESS_REFUSED: Final = "access refused"  # to a user who lacks the right
 MESSAGE_REFUSED: Final = "message refused"  # for its signature, its encryption or its sender
 DONE: Final = "done"
+REFUSED: Final = "refused"
 _REFUSALS = frozenset({LOGIN_REFUSED, ACCESS_REFUSED, MESSAGE_REFUSED})
-# Unknown callers cause these lines and must not fill the disk: further ones of a minute are counted in the next line.
-MAX_REFUSED_A_MINUTE: Final = 60
-MAX_RECENT: Final = 500  # lines that are kept in memory
+# Refused callers must not fill the disk, nor hide a change: further ones of a minute are counted, and listed after it.
+MAX_REFUSED_A_MINUTE: Final = 60  # lines of one event
+MAX_OF_A_CALLER: Final = 5  # and of these, of one caller
+MAX_COUNTED: Final = 100  # callers that are counted by themselves
+MAX_RECENT: Final = 500  # changes that are kept in memory, and as many refusals
 MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
 _ERROR_EVERY_S: Final = 60.0
 _FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader must not block us
+
+Line = dict[str, object]
+Refused = tuple[str, str | None, str | None]  # the event, who, and from where
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +44,25 @@ class AuditLog:
     """Appends to `file`, which is opened for each line, so a moved file is created again. None: no file, but `recent`
     has the last lines since the start.
 
+    Each change has its line. Whatever was not done is a refusal: a few lines of each caller in a minute, and then one
+    that says how often.
+
     If a line cannot be written, the log gets an error, at most one a minute, and the operation goes on.
     """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self.file = file
-        self.recent: deque[dict[str, object]] = deque(maxlen=MAX_RECENT)  # the newest first
+        self._changes: deque[tuple[int, Line]] = deque(maxlen=MAX_RECENT)  # numbered, the newest first
+        self._refusals: deque[tuple[int, Line]] = deque(maxlen=MAX_RECENT)
         self.lost = 0  # lines that could not be written
         self._clock = clock
         self._told = float("-inf")
         self._torn = False
+        self._numbers = count()
         self._minute = 0
-        self._refused: Counter[str] = Counter()  # lines of this minute, by event
+        self._listed: Counter[str] = Counter()  # lines of this minute, by event
+        self._of_callers: Counter[Refused] = Counter()  # the same
+        self._more: Counter[Refused] = Counter()  # refusals of this minute without a line
 
     def check(self) -> None:
         """Raises OSError if the file cannot be written; makes it if it is not there."""
@@ -59,23 +74,60 @@ class AuditLog:
     ) -> None:
         """`who` is "token", "local", a user or a certificate's subject; `address` is where the call came from."""
         now = self._clock()
+        self.run_timers(now)
         if event in _REFUSALS:
-            outcome = "refused"
-            minute = int(now // 60)
-            if minute != self._minute:
-                self._minute = minute
-                if unlisted := self._refused.total() - sum(
-                    min(each, MAX_REFUSED_A_MINUTE) for each in self._refused.values()
-                ):
-                    facts["not_listed_before"] = unlisted
-                self._refused.clear()
-            self._refused[event] += 1
-            if self._refused[event] > MAX_REFUSED_A_MINUTE:
-                return
+            outcome = REFUSED
+        if outcome != DONE and not self._admit((event, who, address)):
+            return
+        self._write(now, event, who, address, outcome, facts)
+
+    @property
+    def recent(self) -> list[Line]:
+        """The newest first."""
+        return self.latest(2 * MAX_RECENT)
+
+    def latest(self, most: int) -> list[Line]:
+        """The newest first. Refusals take no more than half of the room from changes."""
+        changes = min(len(self._changes), max(most - most // 2, most - len(self._refusals)))
+        found = [*islice(self._changes, changes), *islice(self._refusals, most - changes)]
+        return [line for _, line in sorted(found, key=itemgetter(0), reverse=True)]
+
+    def run_timers(self, now: float) -> None:
+        """Once a minute is over: how often callers were refused in it, beyond what has lines."""
+        minute = int(now // 60)
+        if minute == self._minute:
+            return
+        self._minute = minute
+        more, self._more = self._more, Counter()
+        self._listed.clear()
+        self._of_callers.clear()
+        for (event, who, address), times in more.items():
+            self._write(now, event, who, address, REFUSED, {"times": times})
+
+    def _admit(self, refused: Refused) -> bool:
+        """Whether a refusal gets a line of its own; otherwise it is counted."""
+        event, _, _ = refused
+        if self._listed[event] < MAX_REFUSED_A_MINUTE and self._of_callers[refused] < MAX_OF_A_CALLER:
+            self._listed[event] += 1
+            self._of_callers[refused] += 1
+            return True
+        known = refused in self._more or len(self._more) < MAX_COUNTED
+        self._more[refused if known else (event, None, None)] += 1
+        return False
+
+    def _write(
+        self,
+        now: float,
+        event: str,
+        who: str | None,
+        address: str | None,
+        outcome: str,
+        facts: Mapping[str, object],
+    ) -> None:
         when = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"when": when, "who": who, "from": address, "what": event, **facts, "outcome": outcome}
         line = {name: _short(value) for name, value in line.items()}
-        self.recent.appendleft(line)
+        (self._changes if outcome == DONE else self._refusals).appendleft((next(self._numbers), line))
         if self.file is not None:
             self._append(json.dumps(line), now)
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from postroad.console.visit import Visit
 
 EVENTS = 200
-REFUSED = ("login refused", "access refused", "message refused")
+DONE = "done"  # any other outcome says why nothing was changed
 
 
 async def show(visit: Visit) -> Response:
@@ -23,8 +23,8 @@ async def show(visit: Visit) -> Response:
         "security.html",
         exposure=exposure,
         users=users,
-        refused=[each for each in audit.events if each.get("what") in REFUSED],
-        changes=[each for each in audit.events if each.get("what") not in REFUSED],
+        refused=[each for each in audit.events if each.get("outcome") != DONE],
+        changes=[each for each in audit.events if each.get("outcome") == DONE],
         audit=audit,
         info=info,
         locks=locks,
