@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import postroad.errors
+from postroad.api import schema
 from postroad.api.messages import MAX_BATCH_BYTES
 from postroad.api.problems import STATUSES, status_of
-from postroad.api.schema import MAX_BATCH_MESSAGES
-from postroad.errors import PostroadError
+from postroad.api.schema import MAX_BATCH_MESSAGES, MAX_JSON_BYTES
+from postroad.errors import MessageTooLarge, PostroadError
 from postroad.wire.constants import MAX_PACKET_SIZE
 from tests.served import API, ORDERS, FailingStore, Reply, Served, served
 
@@ -207,6 +212,52 @@ def test_too_large_is_413(api: Served) -> None:
     for path, limit in (("messages", MAX_PACKET_SIZE), ("packets", MAX_BATCH_BYTES), ("settle", 1 << 20)):
         declared = {"Content-Length": str(limit + 1)}
         check(api.call("POST", f"{ORDERS}/{path}", headers=declared), 413, *too_large, str(limit))
+
+
+@pytest.mark.parametrize("value", [b"[],", b'"",', b"{},", b'"\\\\",', b'"[\\"",'])
+@pytest.mark.parametrize("path", ["messages", "messages?separate=true", "submissions/job/0/0"])
+def test_json_with_more_values_than_any_request_has_is_not_read(api: Served, path: str, value: bytes) -> None:
+    values = value * (20_000_000 // len(value)) + b"0"
+    for body in (b'{"messages":[' + values + b"]}", b'{"body":"x","ack":[' + values + b"]}"):
+        answer = api.call("POST", f"{ORDERS}/{path}", body=body, headers={"Content-Type": "application/json"})
+        check(answer, 413, "0xC00E0027", "INSUFFICIENT_RESOURCES", "values")
+    declared = {"Content-Length": str(MAX_JSON_BYTES + 1), "Content-Type": "application/json"}
+    answer = api.call("POST", f"{ORDERS}/{path}", headers=declared)
+    check(answer, 413, "0xC00E0027", "INSUFFICIENT_RESOURCES", "send less at once")
+    assert api.bodies() == []
+
+
+def test_large_json_that_somebody_could_mean_is_read(api: Served) -> None:
+    body = "\0" * (MAX_PACKET_SIZE - 1000)  # six characters each
+    many = [{"body": '[{"a": 1, "b": [2, 3]}, "\\\\"]' * 40, "label": str(each)} for each in range(5000)]
+    for sent in ({"body": body}, {"messages": many}):
+        assert api.call("POST", f"{ORDERS}/messages", sent).status == 201
+    in_utf_16 = json.dumps({"body": "x" * (1 << 20)}).encode("utf-16")
+    answer = api.call("POST", f"{ORDERS}/messages", body=in_utf_16, headers={"Content-Type": "application/json"})
+    check(answer, 400, "0xC00E0006", "INVALID_PARAMETER", "UTF-8")
+
+
+@given(
+    value=st.recursive(
+        st.text(alphabet='"\\[]{},:a\n\u20ac', max_size=12) | st.integers() | st.none(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='"\\,[', max_size=4), inner),
+        max_leaves=30,
+    ),
+    step=st.integers(1, 9),
+)
+def test_values_are_counted_however_the_text_is_cut(value: object, step: int) -> None:
+    """Strings are not looked into, wherever a step ends."""
+    data = json.dumps(value).encode()
+    expected = len(re.findall(rb"[,[{]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "SMALL_JSON", 0)
+        patch.setattr(schema, "_STEP", step)
+        patch.setattr(schema, "MAX_VALUES", expected)
+        for _ in schema.check_structure(data):
+            pass
+        patch.setattr(schema, "MAX_VALUES", expected - 1)
+        with pytest.raises(MessageTooLarge):
+            list(schema.check_structure(data))
 
 
 def test_a_format_that_we_do_not_have(api: Served) -> None:

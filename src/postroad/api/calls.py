@@ -5,6 +5,7 @@ The rows are in queues.py, messages.py, transactions.py and the other modules of
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from starlette.responses import Response
 
 from postroad.api.identity import CALLER, HEADERS, Caller
 from postroad.api.paths import KNOWN_PATHS
-from postroad.api.schema import json_object, queue_name
+from postroad.api.schema import MAX_JSON_BYTES, check_structure, json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
 from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
@@ -282,6 +283,13 @@ class Call:
         self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
         return b"".join(chunks)
 
+    async def json(self, limit: int = MAX_JSON_BYTES) -> bytes:
+        """A body with messages in JSON, which can be read without care."""
+        data = await self.body(limit)
+        for _ in check_structure(data):
+            await asyncio.sleep(0)
+        return data
+
     def has_body(self) -> bool:
         return self.header(b"content-length") not in ("", "0") or bool(self.header(b"transfer-encoding"))
 
@@ -295,7 +303,7 @@ def _queue_name(segment: str) -> str:
 
 
 def _too_large(limit: int) -> MessageTooLarge:
-    return MessageTooLarge(f"the body of this request must have at most {limit} bytes")
+    return MessageTooLarge(f"the body of this request must have at most {limit} bytes: send less at once")
 
 
 def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:

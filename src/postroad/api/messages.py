@@ -161,8 +161,8 @@ async def send(call: Call) -> Response:
         if separate:
             if transactional or transaction is not None:
                 raise InvalidArgument(f"{SEPARATE}: messages of a transaction are sent together")
-            return _outcomes(await _send_each(call, read_each(await call.body(MAX_BATCH_BYTES))))
-        sending = read_sending(await call.body(MAX_BATCH_BYTES))
+            return _outcomes(await _send_each(call, read_each(await call.json())))
+        sending = read_sending(await call.json())
         messages = sending.messages
         transactional = sending.transactional or bool(transactional)
     else:
@@ -427,7 +427,7 @@ async def resend(call: Call) -> Response:
     needs=Action.PEEK,
 )
 async def resend_changed(call: Call) -> Response:
-    values = read_object(json_object(await call.body(MAX_CHANGED_BYTES)), _CHANGED)
+    values = read_object(json_object(await call.json(MAX_CHANGED_BYTES)), _CHANGED)
     to, transactional = values.pop("to", None), values.pop(TRANSACTIONAL, None)
     call.facts |= {"to": to, "lookup_id": call.lookup_id, "changed": ", ".join(sorted(values))}
     sent = await call.manager.resend_changed(call.queue, call.lookup_id, to, values, transactional, token=call.token)

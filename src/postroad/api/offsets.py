@@ -224,12 +224,11 @@ async def take_over_submission(call: Call) -> Response:
 )
 async def submit(call: Call) -> Response:
     transactional: bool | None = call.query[TRANSACTIONAL]
-    body = await call.body(MAX_BATCH_BYTES)
     if _is_arrow(call.header(b"content-type")):
-        rows = sending_room().read_messages(body, MAX_BATCH_MESSAGES)
+        rows = sending_room().read_messages(await call.body(MAX_BATCH_BYTES), MAX_BATCH_MESSAGES)
         messages, asked = rows.messages, rows.transactional
     else:
-        sending = read_sending(body)
+        sending = read_sending(await call.json())
         messages, asked = sending.messages, sending.transactional or None
     if asked and transactional is False:
         raise InvalidArgument("transactional: must not be false, because the messages ask for a transaction")

@@ -6,11 +6,11 @@ Strict: it refuses an unknown key and a value of the wrong type, and names them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from postroad.errors import InvalidArgument, InvalidMessage, PostroadError
+from postroad.errors import InvalidArgument, InvalidMessage, MessageTooLarge, PostroadError
 from postroad.fields import queue
 from postroad.fields.kinds import (
     BASE64,
@@ -35,6 +35,10 @@ from postroad.security.signatures import VERSIONS
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
+MAX_JSON_BYTES = 32 << 20  # the largest message, with every character escaped, is smaller
+MAX_VALUES = 64 * MAX_BATCH_MESSAGES  # a message has fewer properties
+SMALL_JSON = 1 << 20  # whatever it says, it is soon read
+_STEP = 256 << 10
 TRANSACTIONAL = "transactional"
 SEPARATE = "separate"
 MESSAGES = "messages"
@@ -128,6 +132,32 @@ QUESTION = properties(
     Property("names", "names", items(QUEUE, most=16), "other queues that the message names"),
     Property("certificate_base64", "certificate", BASE64, "the certificate (DER) of the key that will sign"),
 )
+
+
+def check_structure(data: bytes) -> Iterator[None]:
+    """Looks through JSON in steps, before anything is made of it: MessageTooLarge if it has more values than the
+    largest request. A list of three bytes is an object of a hundred."""
+    if len(data) <= SMALL_JSON:
+        return
+    if not json.detect_encoding(data).startswith("utf-8"):
+        raise InvalidArgument("body: must be JSON in UTF-8")
+    values, start, inside = 0, 0, False
+    while start < len(data):
+        end = start + _STEP
+        piece = data[start:end]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape is not cut
+            end += 1
+            piece = data[start:end]
+        parts = piece.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
+        outside = b"".join(parts[inside::2])
+        values += sum(map(outside.count, (b",", b"[", b"{")))
+        if values > MAX_VALUES:
+            raise MessageTooLarge(
+                f"body: has more than {MAX_VALUES} values; a request sends at most {MAX_BATCH_MESSAGES} messages"
+            )
+        inside ^= len(parts) % 2 == 0
+        start = end
+        yield
 
 
 def load_json(data: bytes) -> object:
