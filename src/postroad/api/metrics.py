@@ -251,6 +251,12 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
             tally.withheld,
         ),
         (
+            "postroad_unwritten_total",
+            "Acknowledgments, receipts, reports and dead letters that were not written: no right of their cause, or no "
+            "room.",
+            tally.unwritten,
+        ),
+        (
             "postroad_soap_messages_sent_total",
             "Messages and receipts that peers accepted by HTTP.",
             soap.sent if soap else 0,

@@ -6,7 +6,8 @@ Everything a batch of packets changes is in the gathering tick; the session hear
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from postroad.binary.neighbours import Neighbours, Trust, plain
@@ -20,17 +21,18 @@ from postroad.bounded import Standing, owner_of
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
+from postroad.queues.access import NOBODY, Credentials, sender_of
+from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
-from postroad.security.access import Token
+from postroad.security.access import ANONYMOUS
 from postroad.security.guard import Opened, Verdict, is_secured
-from postroad.security.refusals import EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
+from postroad.security.refusals import CLOSED, EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
 from postroad.security.sid import Sid
 from postroad.security.signatures import is_signed
 from postroad.store.interface import NEVER, Record, keys
 from postroad.transfer.arrivals import (
     REMOVALS,
-    Credentials,
     Destinations,
     MessageIdHistory,
     arrive_all,
@@ -43,6 +45,7 @@ from postroad.transfer.outgoing import withdraw
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.local_part import with_sender
 from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
 from postroad.wire.patch import as_stored, with_hop_count
 from postroad.wire.queue_names import destination_name
@@ -51,8 +54,9 @@ from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView, has_expired
 
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
-_UNKNOWN = Credentials(Token.anonymous())
 NO_ROOM = "more managers send than [limits] remote_managers allows"
+REFUSAL_S = 60  # how long a FinalAck of a message that begins no sequence waits to leave: the message comes again
+REFUSALS = 1000  # of them that are known, so that a message that comes again has one
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class Receiver:
         self._due: dict[str, _OrderAckDue] = {}
         self.destinations = Destinations(core.queues)
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
+        self._refusal_acks: dict[bytes, tuple[Queue, Record]] = {}  # by the id of the message, the newest last
         self._timers: Deadlines[str] = Deadlines()
 
     def take(self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None) -> None:
@@ -139,6 +144,7 @@ class Receiver:
         queue = self._destination(view)
         if (
             queue is None
+            or source == self._own
             or view.queue_manager_address_bytes not in (self._own, _NOBODY)
             or self._refusal(queue, view, None, now) is not None
             or has_expired(view.time_to_reach_queue, run.oldest_s, now)
@@ -240,7 +246,7 @@ class Receiver:
         if sequence is None:
             refused = self._refusal(self._destination(view), view, opened, now)
             if refused is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
-                self._refuse(data, view, refused, address, now)
+                self._refuse(data, view, refused, address, now, opened)
                 return
             standing = self.neighbours.standing_at(address)
             if not place[2]:  # nothing has to be here before it
@@ -273,20 +279,32 @@ class Receiver:
         Whether the queue has taken it."""
         queue = self._destination(view)
         refused = self._refusal(queue, view, opened, now)
+        asked = False
+        if refused is not None and queue is not None and refused in CLOSED:
+            asked = self.core.delivery.asked.answers(view, queue)
+            refused = None if asked else refused
         if refused is None:
             assert queue is not None
             refused = overflow(self.core.delivery, queue, len(data))
         if refused is not None:
-            self._refuse(data, view, refused, address, now)
+            self._refuse(data, view, refused, address, now, opened, in_order=True)
             return False
         assert queue is not None
         if isinstance(opened, Opened):
             data = opened.packet
             view = MessageView(data)
         self.neighbours.delivered(view.source_queue_manager_bytes, recoverable=view.recoverable)
-        self.core.delivery.arrive(queue, as_stored(data), view, now)
+        packet = as_stored(data)
+        if view.source_queue_manager_bytes == self._own:  # whoever says so: it is no application here that asks
+            credentials = self._credentials(view, opened if isinstance(opened, Opened) else None)
+            packet = with_sender(packet, sender_of(credentials.token) or str(ANONYMOUS))
+            view = MessageView(packet)
+        self.core.delivery.arrive(queue, packet, view, now)
+        if asked:
+            self.core.delivery.asked.take(view)
         if view.tracing:
-            self.core.delivery.try_after(data, send_report, self.core, view, now)
+            report = partial(send_report, self.core, view, now, stored=True)
+            self.core.delivery.try_after(data, report)
         return True
 
     def _destination(self, view: MessageView) -> Queue | None:
@@ -319,27 +337,67 @@ class Receiver:
         if opened is not None and opened.sender is not None:
             token = self.core.access.users.token(Sid.decode(opened.sender))
         elif view.has_security:
-            token = self.core.access.claimed_sender(view)
+            signed = opened is not None and opened.authentication_level > 0
+            token = self.core.access.claimed_sender(view, signed=signed)
         else:
-            return _UNKNOWN
+            return NOBODY
         if opened is None:
             return Credentials(token)
         return Credentials(token, bool(opened.authentication_level), opened.cipher is not None)
 
-    def _refuse(self, data: bytes, view: MessageView, refused: Refused, address: str, now: float) -> None:
-        """Whoever has to know is told. Of a message that is not transactional its sender knows nothing any more: its
-        dead letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is."""
-        self.refusals += 1
+    def _refuse(
+        self,
+        data: bytes,
+        view: MessageView,
+        refused: Refused,
+        address: str,
+        now: float,
+        opened: Verdict | None = None,
+        *,
+        in_order: bool = False,
+    ) -> None:
+        """Whoever has to know is told; of a stranger's message nothing else is left but a count. The message of a
+        manager that is known is dead, and unless it is transactional its sender knows nothing of it any more: its dead
+        letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is.
+
+        Where a message has its place `in_order`, nobody asks for its FinalAck again: ManagerFull if there is no room.
+        """
+        delivery = self.core.delivery
         reason = refused.acknowledgment
-        try_after = self.core.delivery.try_after
-        self.core.delivery.tally.refused[refused.reason] += 1
-        try_after(data, self._watcher.refused, view, refused)
-        if view.negative_journaling and not view.transactional:
-            try_after(data, self.core.delivery.dead_letter, as_stored(data), view, reason, now)
-        try_after(data, self.core.delivery.acknowledge, view, reason, now)
         if view.transactional:
-            direct = self._direct_address(view, address)
-            try_after(data, self._send_final_ack, view, reason, direct, address, now)
+            self._tell_refusal(view, reason, self._direct_address(view, address), address, now, in_order=in_order)
+        self.refusals += 1
+        delivery.tally.refused[refused.reason] += 1
+        delivery.try_after(data, self._watcher.refused, view, refused)
+        if view.negative_journaling and not view.transactional and delivery.knows(address):
+            nobody = replace(NOBODY, origin=address)
+            delivery.try_after(data, delivery.dead_letter, as_stored(data), view, reason, now, None, nobody)
+        cause = self._credentials(view, opened) if isinstance(opened, Opened) else NOBODY
+        delivery.try_after(data, delivery.acknowledge, view, reason, now, replace(cause, origin=address))
+
+    def _tell_refusal(
+        self, view: MessageView, reason: int, direct: str | None, address: str, now: float, *, in_order: bool = False
+    ) -> None:
+        """The FinalAck of a refused message. One that begins no sequence is sent again until its sender has that: the
+        one before it need not wait any more, and is not kept for long."""
+        key = view.identifier
+        if not in_order:
+            withdraw(self.core, self._refusal_acks.pop(key, None))
+        expires_s = NEVER if in_order else int(now) + REFUSAL_S
+        try:
+            sent = self._send_final_ack(view, reason, direct, address, now, expires_s=expires_s)
+        except QuotaExceeded as fault:
+            if in_order:
+                raise ManagerFull(str(fault)) from fault
+            self.core.delivery.tally.unwritten += 1
+            return
+        except Exception as error:  # it has a place that no acknowledgment can name
+            self.core.delivery.note_failure(view.data, error)
+            return
+        if sent is not None and not in_order:
+            self._refusal_acks[key] = sent
+            if len(self._refusal_acks) > REFUSALS:
+                del self._refusal_acks[next(iter(self._refusal_acks))]
 
     # On the way
 
@@ -362,6 +420,8 @@ class Receiver:
             return False
         assert name is not None
         packet = with_hop_count(as_stored(data), hops)
+        if view.source_queue_manager_bytes == self._own:
+            packet = with_sender(packet, str(ANONYMOUS))
         try:
             queue = self.core.queues.outgoing_queue(self.core.tick, name, int(now))
             self.core.delivery.check_quota(queue, len(packet))
@@ -384,9 +444,10 @@ class Receiver:
         """What is not ours to pass on is refused, and nothing of it is kept: no dead letter either."""
         self.refusals += 1
         self.core.delivery.withhold(name, address)
-        self.core.delivery.acknowledge(view, MessageClass.NACK_BAD_DST_Q, now)
+        cause = replace(NOBODY, origin=address)
+        self.core.delivery.acknowledge(view, MessageClass.NACK_BAD_DST_Q, now, cause)
         if view.transactional:
-            self._send_final_ack(view, MessageClass.NACK_BAD_DST_Q, None, address, now)
+            self._tell_refusal(view, MessageClass.NACK_BAD_DST_Q, None, address, now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
         """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too. Nobody
@@ -462,20 +523,32 @@ class Receiver:
             sequence_number=due.sequence.durable,
             previous_sequence_number=due.sequence.durable - 1,
         )
-        sent = self._send(destination, ack.encode(), due.origin, now)
+        try:
+            sent = self._send(destination, ack.encode(), due.origin, now, follows=True)
+        except QuotaExceeded:
+            return  # the messages come again, and with them another
         if sent is not None:
             self._order_acks[name] = sent
 
     def _send_final_ack(
-        self, view: MessageView, final_class: int, address: str | None, origin: str | None, now: float
-    ) -> None:
-        """3.1.7.17: to the manager that sent the message first, not to the last hop."""
+        self,
+        view: MessageView,
+        final_class: int,
+        address: str | None,
+        origin: str | None,
+        now: float,
+        *,
+        expires_s: int = NEVER,
+        follows: bool = False,
+    ) -> tuple[Queue, Record] | None:
+        """3.1.7.17: to the manager that sent the message first, not to the last hop. QuotaExceeded where there is no
+        room; what `follows` from a message that leaves has more."""
         header = view.transaction_header
         assert header is not None
         source = view.source_queue_manager_bytes
         target = self._ordering_target(source, address)
         if target is None:
-            return
+            return None
         destination, manager = target
         ack = FinalAck(
             source_queue_manager=self.core.identifier,
@@ -490,7 +563,7 @@ class Receiver:
             source_guid=view.source_queue_manager,
             acknowledged_message_id=view.message_id,
         )
-        self._send(destination, ack.encode(), origin, now)
+        return self._send(destination, ack.encode(), origin, now, expires_s=expires_s, follows=follows)
 
     def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID] | None:
         """None where nobody can send to the address that a message came from: its acknowledgments are dropped."""
@@ -503,19 +576,26 @@ class Receiver:
         return PrivateName(manager, ORDER_QUEUE_NUMBER), manager
 
     def _send(
-        self, destination: FormatName, packet: bytes, origin: str | None, now: float
+        self,
+        destination: FormatName,
+        packet: bytes,
+        origin: str | None,
+        now: float,
+        *,
+        expires_s: int = NEVER,
+        follows: bool = False,
     ) -> tuple[Queue, Record] | None:
-        """An acknowledgment to a name that nobody can or may send to is dropped, 3.1.7.17.
-
-        Quotas do not count: nobody would ask for a FinalAck again, and there is one at the most for a message.
-        """
-        if not self.core.delivery.may_call(destination, origin):
+        """An acknowledgment to a name that nobody can or may send to is dropped, 3.1.7.17."""
+        delivery = self.core.delivery
+        if not delivery.may_call(destination, origin):
             return None
         try:
             queue = self.core.queues.outgoing_queue(self.core.tick, destination, int(now))
         except PostroadError:
             return None
-        return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
+        share = FINAL_SHARE_BYTES if follows else ACK_SHARE_BYTES
+        cause = replace(NOBODY, origin=origin)
+        return queue, delivery.write(queue, packet, cause, now, expires_s=expires_s, follows=follows, share_bytes=share)
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
@@ -530,7 +610,10 @@ class Receiver:
                 return  # stored by a version that took it: no FinalAck can name its place
             origin = self.neighbours.address_of(view.source_queue_manager_bytes)
             direct = origin if view.queue_manager_address_bytes == _NOBODY else None
-            self._send_final_ack(view, reason, direct, origin, now)
+            try:
+                self._send_final_ack(view, reason, direct, origin, now, follows=True)
+            except QuotaExceeded:
+                self.core.delivery.tally.unwritten += 1
 
 
 def _place(view: MessageView) -> tuple[TxSequenceId, int, int]:

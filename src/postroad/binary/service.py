@@ -5,7 +5,7 @@ Without I/O or clock: whoever drives it gives it a way to connect, to write and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -20,9 +20,10 @@ from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, ReceivedRun, SessionState, singly
 from postroad.deadlines import Deadlines, earliest
-from postroad.errors import NoRoute
+from postroad.errors import IllegalName, NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.direct import Protocol as Transport
+from postroad.net.endpoints import is_address
 from postroad.queues.carriers import CarrierReport, NextHop, Progress
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
@@ -127,13 +128,35 @@ class BinaryService:
     def brought(self, view: MessageView) -> bool:
         return not view.arrived_by_http and view.source_queue_manager != self.core.identifier
 
+    def origin(self, view: MessageView) -> str | None:
+        return self.neighbours.address_of(view.source_queue_manager_bytes)
+
+    def names(self, address: str) -> Iterable[str]:
+        return self.neighbours.names(address)
+
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
         return admin_name(view)
 
     def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """The name itself, if the sender may make us call there."""
-        origin = self.neighbours.address_of(view.source_queue_manager_bytes)
-        return name if self.core.delivery.may_call(name, origin) else None
+        """The name itself, if the sender may make us call there. A computer's name that nobody knows says nothing of
+        where it is: what goes there goes to the address that the sender's messages come from, whatever the name service
+        thinks. If the name is the sender's own, it arrives."""
+        origin = self.origin(view)
+        delivery = self.core.delivery
+        if delivery.is_callable(name, origin):
+            return name
+        if (
+            origin is not None
+            and isinstance(name, DirectName)
+            and name.protocol is Transport.OS
+            and not is_address(name.host)
+        ):
+            try:
+                return DirectName.from_wire(f"TCP:{origin}{name.tail}")
+            except IllegalName:
+                pass  # nobody can send to this address
+        delivery.withhold(name, origin)
+        return None
 
     def hosts(self, name: FormatName) -> list[str]:
         return self.neighbours.hosts(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from postroad.errors import IllegalName, PostroadError, StorageError
+from postroad.errors import IllegalName
 from postroad.message import Message
 from postroad.names import PublicName
 from postroad.queues.local import LocalQueueManager
@@ -21,8 +21,11 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def send_report(core: LocalQueueManager, view: MessageView, now: float, next_hop: str | None = None) -> None:
-    """Reports that a traced message has come in, or, with `next_hop`, that it has gone out to that address."""
+def send_report(
+    core: LocalQueueManager, view: MessageView, now: float, next_hop: str | None = None, *, stored: bool = False
+) -> None:
+    """Reports that a traced message has come in, or, with `next_hop`, that it has gone out to that address. A `stored`
+    one is in the queue of its destination."""
     header = view.debug_header
     if header is None or header.queue_identifier is None:
         return
@@ -34,12 +37,7 @@ def send_report(core: LocalQueueManager, view: MessageView, now: float, next_hop
         label=report_label(view, now),
         message_class=MessageClass.REPORT,
     )
-    try:
-        core.delivery.send_own(queue, report, now)
-    except StorageError:
-        raise
-    except PostroadError:
-        return
+    core.delivery.send_own(queue, report, now, core.delivery.cause_of(view, stored=stored))
 
 
 def report_label(view: MessageView, now: float) -> str:

@@ -114,6 +114,8 @@ def _print_totals(
     if info.messages_refused:
         refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
         print_line(f"refused messages: {', '.join(refused)}")
+    if info.unwritten:
+        print_line(f"acknowledgments and copies not written, for lack of rights or room: {info.unwritten}")
 
 
 def _print_settings(info: ManagerInfo) -> None:

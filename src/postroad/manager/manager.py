@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from postroad.describe.message import destination_text
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
@@ -34,7 +35,7 @@ from postroad.manager.offsets import Offsets
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.message import Message
-from postroad.names import FormatName, PathName, PublicName, QueueKind, parse_name
+from postroad.names import FormatName, MessageId, PathName, PublicName, QueueKind, parse_name
 from postroad.net.limits import Limits
 from postroad.queues.carriers import Watcher
 from postroad.queues.info import describe_manager
@@ -61,7 +62,8 @@ from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
 from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
 from postroad.values.resolution import Destination, Resolution
-from postroad.values.trace import Trace
+from postroad.values.trace import Trace, class_words
+from postroad.wire.view import MessageView
 
 if TYPE_CHECKING:
     from postroad.binary.service import BinaryService
@@ -138,7 +140,11 @@ class Manager(Reads, Rescue, AccessLists):
         self._held = {kind: RateLimitedLog(log, "limit reached", burst=1) for kind in Held}
         self.core.owners.reached = self._log_reached
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
-        self.core.watch(Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed))
+        self._deaths = RateLimitedLog(log, "message died", level=logging.INFO)
+        self._lost_letters = RateLimitedLog(log, "dead letter lost: its queue is full")
+        self.core.watch(
+            Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed, died=self._log_death)
+        )
 
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
@@ -213,6 +219,19 @@ class Manager(Reads, Rescue, AccessLists):
     def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
         facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
         self._follow_ups.warn(self.clock(), facts)
+
+    def _log_death(self, queue: str | None, packet: bytes, reason: int, letter: str | None, lost: bool) -> None:
+        def facts() -> dict[str, object]:
+            view = MessageView(packet)
+            return {
+                "queue": queue or destination_text(view),
+                "id": str(MessageId(view.source_queue_manager, view.message_id)),
+                "reason": class_words(reason),
+                "label": view.label,
+                "dead_letter": letter or "not asked for",
+            }
+
+        (self._lost_letters if lost else self._deaths).warn(self.clock(), facts)
 
     # Queues
 

@@ -7,10 +7,12 @@ manager's. Outgoing queues are for administrators, but anyone may send.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from postroad.errors import AccessDenied, PostroadError, RemoteProtocolError
+from postroad.errors import AccessDenied, IllegalIdentifier, PostroadError, RemoteProtocolError
+from postroad.fields.queue import QueuePrivacy
 from postroad.queues.collection import JOURNAL, QueueCollection
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
@@ -22,9 +24,11 @@ from postroad.security.access import (
     default_queue_descriptor,
 )
 from postroad.security.descriptors import Acl, SecurityDescriptor
+from postroad.security.guard import arrived_encrypted
+from postroad.security.refusals import BODY_ENCRYPTED, BODY_NOT_ENCRYPTED, NO_ACCESS, NOT_AUTHENTICATED, Refused
 from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
 from postroad.security.sddl import parse_sddl
-from postroad.security.sid import Sid
+from postroad.security.sid import EVERYONE, Sid
 from postroad.security.users import Users
 from postroad.wire.constants import SecurityFlags, SenderIdType
 from postroad.wire.security_patch import security_parts
@@ -87,6 +91,29 @@ _DEFAULT = default_queue_descriptor()
 _CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl())
 _ANONYMOUS, _EVERYONE = Token.anonymous(), Token.everyone()
 _SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
+_NULL_SID = "S-1-0-0"
+_SIGNATURE_TYPE = SecurityFlags.SIGNATURE_TYPE.value  # 0 until a Guard has checked a signature
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is known of a message's sender and of its security, once signature and key have been checked.
+
+    What a manager writes because of a message, it asks for with the credentials of that message. `own` are those of
+    applications here that may do everything, and of the manager itself; those of other users here are `local`. `origin`
+    is the address that a message of others came from, where it is known.
+    """
+
+    token: Token
+    authenticated: bool = False
+    encrypted: bool = False
+    own: bool = False
+    local: bool = False
+    origin: str | None = None
+
+
+NOBODY = Credentials(_ANONYMOUS)
+OWN = Credentials(Token.administrator(), authenticated=True, encrypted=True, own=True, local=True)
 
 
 @lru_cache(maxsize=4096)
@@ -182,18 +209,73 @@ class Access:
         """For messages on their way in: the hot form of `allows`."""
         return allowed(descriptor_of(self._whole(queue).properties.acl), token, _WRITE)
 
-    def claimed_sender(self, view: MessageView) -> Token:
-        """The token of whom an unsigned message names: anonymous, unless such names are believed. What a queue manager
-        sends by itself counts as Everyone's, [MS-MQQB] 3.1.5.8.3."""
+    def refusal(self, queue: Queue, credentials: Credentials) -> Refused | None:
+        """[MS-MQQB] 3.1.5.8.3: why the queue takes nothing from a sender with these credentials."""
+        properties = queue.properties
+        if properties.authenticate and not credentials.authenticated:
+            return NOT_AUTHENTICATED
+        if properties.privacy is not QueuePrivacy.OPTIONAL:
+            if properties.privacy is QueuePrivacy.BODY and not credentials.encrypted:
+                return BODY_NOT_ENCRYPTED
+            if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
+                return BODY_ENCRYPTED
+        token = credentials.token
+        if (properties.acl is not None or token.only is not None) and not self.may_send(queue, token):
+            return NO_ACCESS  # the default list lets everyone send
+        return None
+
+    def may_cause(self, queue: Queue, credentials: Credentials) -> bool:
+        """Whether the manager may write into the queue because of a message with these credentials. What it writes is
+        never encrypted."""
+        return credentials.own or self.refusal(queue, credentials) in (None, BODY_ENCRYPTED)
+
+    def claimed_sender(self, view: MessageView, *, signed: bool = False) -> Token:
+        """The token of whom a message names that no certificate proves: anonymous, unless such names are believed. What
+        a queue manager has `signed` counts as Everyone's, [MS-MQQB] 3.1.5.8.3: anybody can write that it is one."""
         header = security_parts(view)
         if header is None:
             return _ANONYMOUS
         sender_id_type = header.flags & _SENDER_ID_TYPE
         if sender_id_type == SenderIdType.QUEUE_MANAGER:
-            return _EVERYONE
+            return _EVERYONE if signed or self.claimed else _ANONYMOUS
         if not self.claimed or sender_id_type != SenderIdType.SID:
             return _ANONYMOUS
+        return self._token(header.security_id)
+
+    def _token(self, security_id: bytes) -> Token:
         try:
-            return self.users.token(Sid.decode(header.security_id))
+            return self.users.token(Sid.decode(security_id))
         except RemoteProtocolError:
             return _ANONYMOUS
+
+    # Those whom a stored message is of
+
+    def of_user(self, sid: str) -> Credentials:
+        """Of an application's user here. What stays within this manager is as good as encrypted."""
+        try:
+            parsed = Sid.parse(sid)
+        except IllegalIdentifier:  # a hand has put it into the store
+            return Credentials(_ANONYMOUS, local=True)
+        token = _EVERYONE if parsed == EVERYONE else self.users.token(parsed)
+        return Credentials(token, authenticated=token not in (_EVERYONE, _ANONYMOUS), encrypted=True, local=True)
+
+    def of_arrived(self, view: MessageView, origin: str | None) -> Credentials:
+        """Of a message that a queue here has taken: its header says what the Guard has found."""
+        header = security_parts(view)
+        if header is None:
+            return Credentials(_ANONYMOUS, origin=origin)
+        authenticated = header.flags & _SIGNATURE_TYPE != 0
+        if authenticated and header.flags & _SENDER_ID_TYPE == SenderIdType.SID:
+            token = self._token(header.security_id)
+        else:
+            token = self.claimed_sender(view, signed=authenticated)
+        return Credentials(token, authenticated, arrived_encrypted(view), origin=origin)
+
+
+def sender_of(token: Token) -> str | None:
+    """Who sends, as `of_user` reads it; None for those who may do everything."""
+    if token.everything:
+        return None
+    if token.only is not None:
+        return _NULL_SID  # nobody: they send nothing
+    return str(EVERYONE if token.user is None else token.user)

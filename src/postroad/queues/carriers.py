@@ -80,6 +80,12 @@ class Carrier(Protocol):
     def brought(self, view: MessageView) -> bool:
         """Whether the message came in by this carrier."""
 
+    def origin(self, view: MessageView) -> str | None:
+        """The address that the messages of its sender come from, where it is known."""
+
+    def names(self, address: str) -> Iterable[str]:
+        """What the manager at an address is called, as far as our own calls have shown it."""
+
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
         """Where an acknowledgment of this class goes; None where the message asks for none. May raise IllegalName."""
 
@@ -119,3 +125,6 @@ class Watcher:
     follow_up_failed: Callable[[str | None, Exception], None] = _ignore  # with the message's id, if it is about one
     withheld: Callable[[FormatName, str | None], None] = _ignore  # to a name, for a stranger at an address
     removed: Callable[[Queue, Sequence[Record], int, float], None] = _ignore  # all that leave at once
+    # In which queue (None: on its way), its packet, of what, where its dead letter goes (None: it asked for none), and
+    # whether that had no room there
+    died: Callable[[str | None, bytes, int, str | None, bool], None] = _ignore

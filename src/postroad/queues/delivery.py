@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 from postroad.errors import (
@@ -19,11 +20,12 @@ from postroad.errors import (
     QueueNotFound,
     QuotaExceeded,
     StorageError,
-    TransactionUsage,
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName, parse_name
+from postroad.queues.access import NOBODY, OWN, Access, Action, Credentials, no_right
+from postroad.queues.behalf import ACK_SHARE_BYTES, Asked, Shares
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import (
     DEADLETTER,
@@ -33,10 +35,12 @@ from postroad.queues.collection import (
     QueueCollection,
     leads_to_internal,
 )
-from postroad.queues.outcomes import OF_TAKING, POSITIVE, Tally, asks_for
+from postroad.queues.outcomes import DEATHS, OF_TAKING, POSITIVE, Tally, asks_for
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
+from postroad.security.access import Token
+from postroad.security.guard import arrived_encrypted
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
@@ -49,6 +53,7 @@ from postroad.wire.fields import (
     is_transactional,
     priority_of,
     times_of,
+    wants_negative_copy,
 )
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
@@ -64,6 +69,9 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
+GRACE = 10  # one part in so many of the manager's quota: what follows from messages that leave may exceed it by that
+OTHERS_LETTERS = 2  # one part in so many of a dead-letter queue's quota is all that dead letters of others can use
+_EVERYONE = Token.everyone()
 
 
 @dataclass(eq=False, repr=False)
@@ -76,6 +84,7 @@ class Delivery:
 
     identifier: UUID
     queues: QueueCollection
+    access: Access
     express: ExpressStore
     counters: Counters
     insecure_nacks: bool
@@ -89,31 +98,31 @@ class Delivery:
     tally: Tally = field(default_factory=Tally)
     atomic: Atomic = field(init=False)
     overflows: dict[str, int] = field(default_factory=dict)  # copies that did not fit, by journal or dead-letter queue
+    asked: Asked = field(init=False)  # the acknowledgments that applications here have asked for
+    shares: Shares = field(default_factory=Shares)  # of what waits to leave because of strangers
     watchers: list[Watcher] = field(default_factory=list)
     _ready: dict[Queue, None] | None = None  # what `together` has still to say
 
     def __post_init__(self) -> None:
         self.atomic = Atomic(self)
+        self.asked = Asked(self.identifier.bytes_le, lambda: self.tick)
 
     # In
 
     def check_quota(self, queue: Queue, size: int, *, follows: bool = False) -> None:
         """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
 
-        What `follows` from a message that leaves a queue has a place in the manager: that message's.
+        What `follows` from a message that leaves a queue has a place in the manager, that message's, which is free once
+        the message is durably gone.
         """
-        if follows:
-            pass
-        elif self.full is not None:
+        if not follows and self.full is not None:
             raise DiskFull(self.full)
-        elif self.throttled:
+        if not follows and self.throttled:
             raise QuotaExceeded("the queue manager", 0, 0, size, "its free resources (flow control is on)")
-        elif self.quota_kb is not None:
-            used = self.queues.usage.used_bytes
-            if used + size > self.quota_kb * QUOTA_UNIT:
-                raise QuotaExceeded(
-                    "the queue manager", self.quota_kb * QUOTA_UNIT, used, size, "quota_kb in [manager]"
-                )
+        if self.quota_kb is not None:
+            used, most = self.queues.usage.used_bytes, self.quota_kb * QUOTA_UNIT
+            if used + size > (most + most // GRACE if follows else most):
+                raise QuotaExceeded("the queue manager", most, used, size, "quota_kb in [manager]")
         quota = queue.quota_bytes
         if quota is not None and queue.used_bytes + size > quota:
             setting = f"quota_kb of {queue.name}"
@@ -248,7 +257,7 @@ class Delivery:
 
     def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
         if view.ack_flags:
-            self.try_after(packet, self.acknowledge, view, MessageClass.ACK_REACH_QUEUE, now)
+            self.try_after(packet, self.acknowledge, view, MessageClass.ACK_REACH_QUEUE, now, None, True)
         # A transactional message is journaled at its source once it is received, any other once it has arrived.
         if view.positive_journaling and not view.transactional and self._is_own(view):
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
@@ -275,11 +284,14 @@ class Delivery:
     def _taken(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
         if not records:
             return
+        dies = reason in DEATHS
         for record in records:
             packet = record.packet
             # The end of a dead letter was reported when it died.
             if not record.reason and (queue.properties.journal or not asks_for_nothing(packet)):
                 self._tell(queue, packet, reason, now)
+            if dies and not wants_negative_copy(packet):
+                self._note_death(queue.name, packet, reason, None)
             if queue.is_outgoing or is_transactional(packet) or arrived_by_http(packet):
                 for carrier in self.queues.carriers:
                     self.try_after(packet, carrier.removed, queue, record, reason, now)
@@ -313,11 +325,13 @@ class Delivery:
             elif view.negative_journaling and (
                 self.journals_at_source(view) or _is_relayed(queue, view, self.identifier)
             ):
-                self.dead_letter(packet, view, reason, now)
+                self.dead_letter(packet, view, reason, now, queue.name)
+            elif view.negative_journaling and reason in DEATHS and not view.arrived_by_http:
+                self._note_death(queue.name, packet, reason, "kept where it was sent")
         except Exception as error:
             self.note_failure(packet, error)
         if view.ack_flags:
-            self.try_after(packet, self.acknowledge, view, reason, now)
+            self.try_after(packet, self.acknowledge, view, reason, now, None, not queue.is_outgoing)
 
     def discard(self, queue: Queue, record: Record) -> None:
         """The message goes, and nobody is told."""
@@ -419,35 +433,130 @@ class Delivery:
             return NULL_GUID
         return self.identifier if self.queues.is_local(name) else self._locate(name) or NULL_GUID
 
-    # Copies
+    # What the manager writes by itself
 
-    def copy(self, queue: Queue, packet: bytes, now: float, reason: int = 0) -> None:
-        """Into a journal or a dead-letter queue; over its quota the copy is dropped and counted."""
+    def cause_of(self, view: MessageView, *, stored: bool) -> Credentials:
+        """Whom the manager asks for, where it writes because of a message. Of a message of others that is `stored` in
+        the queue of its destination, the header says it: a Guard has checked it. Nobody has on its way."""
+        if view.arrived_by_http:  # no sender has a certificate there
+            return Credentials(_EVERYONE, origin=self._origin(view))
+        if self._is_own(view):
+            sender = view.local_sender
+            return OWN if sender is None else self.access.of_user(sender)
+        if stored:
+            return self.access.of_arrived(view, self._origin(view))
+        return Credentials(NOBODY.token, origin=self._origin(view))
+
+    def _origin(self, view: MessageView) -> str | None:
+        carrier = self._brought_by(view)
+        return None if carrier is None else carrier.origin(view)
+
+    def knows(self, origin: str | None) -> bool:
+        """Whether the directory, `[peers]` or `[relay] allow` have this address: all others are strangers'."""
+        if self.relay.everything or origin is None:
+            return self.relay.everything
+        if origin in self.queues.local_hosts:  # anybody who can run a program here
+            return self.relay.lists(origin)
+        names = {origin, *chain.from_iterable(carrier.names(origin) for carrier in self.queues.carriers)}
+        return any(map(self.relay.trusts, names))
+
+    def write(
+        self,
+        queue: Queue,
+        packet: bytes,
+        cause: Credentials,
+        now: float,
+        *,
+        priority: int = 0,
+        expires_s: int = NEVER,
+        reason: int = 0,
+        follows: bool = False,
+        share_bytes: int = ACK_SHARE_BYTES,
+        asked: bool = False,
+    ) -> Record:
+        """The one way by which the manager writes a message that nobody sends: acknowledgments, receipts, reports,
+        journals and dead letters. It asks as the one who has caused it; AccessDenied or QuotaExceeded if that one could
+        not have written it.
+
+        `follows`, see check_quota; `share_bytes` is what may wait to leave for one stranger; what was `asked` for by an
+        application here comes whatever its queue asks of others.
+        """
+        size = len(packet)
+        if _is_system(queue):
+            self._check_copy(queue, size, cause)
+        else:
+            if queue.is_outgoing:
+                if not cause.local and not self.knows(cause.origin):
+                    self.shares.check(queue, size, cause.origin or "", share_bytes)
+            elif not asked and not self.access.may_cause(queue, cause):
+                raise AccessDenied(no_right(Action.SEND, queue))
+            self.check_quota(queue, size, follows=follows)
+        return self.add(queue, packet, priority, expires_s, now, reason=reason)
+
+    def _check_copy(self, queue: Queue, size: int, cause: Credentials) -> None:
+        """Copies of our own have a place, that of the message. Others' leave room for them."""
         quota = queue.quota_bytes
-        if quota is not None and queue.used_bytes + len(packet) > quota:
-            self.overflows[queue.name] = self.overflows.get(queue.name, 0) + 1
-            return
-        self.add(queue, packet, priority_of(packet), NEVER, now, reason=reason)
+        if not cause.local:
+            self.check_quota(queue, size)
+            quota = None if quota is None else quota // OTHERS_LETTERS
+        if quota is not None and queue.used_bytes + size > quota:
+            raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, f"quota_kb of {queue.name}")
 
-    def dead_letter(self, packet: bytes, view: MessageView, reason: int, now: float) -> None:
+    def copy(self, queue: Queue, packet: bytes, now: float, reason: int = 0, cause: Credentials = OWN) -> bool:
+        """Into a journal or a dead-letter queue; a copy that finds no room is dropped and counted. Whether it did."""
+        try:
+            self.write(queue, packet, cause, now, priority=priority_of(packet), reason=reason)
+        except QuotaExceeded:
+            if cause.local:
+                self.overflows[queue.name] = self.overflows.get(queue.name, 0) + 1
+            else:
+                self.tally.unwritten += 1
+            return False
+        return True
+
+    def dead_letter(
+        self,
+        packet: bytes,
+        view: MessageView,
+        reason: int,
+        now: float,
+        died_in: str | None = None,
+        cause: Credentials | None = None,
+    ) -> None:
         """Into the queue that the message names, or the system's ([MS-MQDMPR] 3.1.1.12, [MC-MQSRM] 3.1.5.2.1.2)."""
         self.tally.dead_lettered += 1
-        system = self.queues.system(DEADXACT if view.transactional else DEADLETTER)
-        self.copy(self._named_dead_letter_queue(view) or system, packet, now, reason)
+        if cause is None:
+            cause = self.cause_of(view, stored=False)
+        queue = self._named_dead_letter_queue(view, cause) or self.queues.system(
+            DEADXACT if view.transactional else DEADLETTER
+        )
+        kept = self.copy(queue, packet, now, reason, cause)
+        if kept or cause.local:
+            self._note_death(died_in, packet, reason, queue.name, lost=not kept)
 
-    def _named_dead_letter_queue(self, view: MessageView) -> Queue | None:
-        """None where it is not here, cannot hold this kind of message, or is full: no dead letter is lost for that."""
+    def _note_death(
+        self, died_in: str | None, packet: bytes, reason: int, letter: str | None, *, lost: bool = False
+    ) -> None:
+        for watcher in self.watchers:
+            self.try_after(packet, watcher.died, died_in, packet, reason, letter, lost)
+
+    def _named_dead_letter_queue(self, view: MessageView, cause: Credentials) -> Queue | None:
+        """None where it is not here, cannot hold this kind of message, is not its sender's to write to, or is full: no
+        dead letter is lost for that."""
         name = view.dead_letter_queue
         queue = None if name is None else self.queues.find(parse_name(name))
         if queue is None or queue.properties.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC):
             return None
         if is_internal(queue) or queue.properties.transactional != view.transactional:
             return None
+        if not self.access.may_cause(queue, cause):
+            return None
         quota = queue.quota_bytes
         return queue if quota is None or queue.used_bytes + len(view.data) <= quota else None
 
     def _is_own(self, view: MessageView) -> bool:
-        return view.source_queue_manager_bytes == self.identifier.bytes_le
+        """By HTTP anybody can bring a message in our name."""
+        return view.source_queue_manager_bytes == self.identifier.bytes_le and not view.arrived_by_http
 
     def journals_at_source(self, view: MessageView) -> bool:
         """Whether a copy is kept here if the message asks for it; not of one to a manager's own queues, note 2."""
@@ -460,8 +569,16 @@ class Delivery:
 
     # Administration acknowledgments
 
-    def acknowledge(self, view: MessageView, message_class: int, now: float) -> None:
-        """Send Administration Acknowledgment, [MS-MQQB] 3.1.7.15, if the message asked for this class."""
+    def acknowledge(
+        self,
+        view: MessageView,
+        message_class: int,
+        now: float,
+        cause: Credentials | None = None,
+        stored: bool = False,
+    ) -> None:
+        """Send Administration Acknowledgment, [MS-MQQB] 3.1.7.15, if the message asked for this class. Who asks is its
+        `cause`, or what the message says of that, see cause_of."""
         if not asks_for(view.ack_flags, message_class):
             return
         if message_class in INSECURE_NACKS and not self.insecure_nacks:
@@ -477,7 +594,8 @@ class Delivery:
         way = self._own_way(view, admin) if carrier is None else carrier.way_back(view, admin)
         if way is None:
             return
-        body = b"" if message_class in POSITIVE or view.encrypted else view.body
+        sealed = view.encrypted or arrived_encrypted(view)  # a body that came encrypted does not leave without
+        body = b"" if message_class in POSITIVE or sealed else view.body
         ack = Message(
             body,
             label=view.label,
@@ -490,12 +608,9 @@ class Delivery:
             time_to_be_received=INFINITE,
             message_class=message_class,
         )
-        try:
-            self.send_own(admin, ack, now, way, follows=message_class in OF_TAKING)
-        except StorageError:
-            raise
-        except PostroadError:
-            return  # [MS-MQQB] 3.1.7.15: an acknowledgment that cannot be sent is dropped
+        if cause is None:
+            cause = self.cause_of(view, stored=stored)
+        self.send_own(admin, ack, now, cause, way, follows=message_class in OF_TAKING)
 
     def _brought_by(self, view: MessageView) -> Carrier | None:
         """None for a message of an application here."""
@@ -505,15 +620,20 @@ class Delivery:
         return name if self._is_own(view) or self.may_call(name, None) else None
 
     def may_call(self, name: FormatName, origin: str | None) -> bool:
-        """Whether a stranger's message that came from the address `origin` may make us send to `name`."""
+        """Whether a stranger's message that came from the address `origin` may make us send to `name`; what may not is
+        counted."""
+        callable_ = self.is_callable(name, origin)
+        if not callable_:
+            self.withhold(name, origin)
+        return callable_
+
+    def is_callable(self, name: FormatName, origin: str | None) -> bool:
+        """The same, without counting."""
         if self.relay.everything or self.queues.is_local(name):
             return True
         carrier = self.queues.carrier_of(name)
         hosts = _hosts(name) if carrier is None else list(carrier.hosts(name))
-        if hosts and all(self.relay.allows(host, origin) for host in hosts):
-            return True
-        self.withhold(name, origin)
-        return False
+        return bool(hosts) and all(self.relay.allows(host, origin) for host in hosts)
 
     def withhold(self, name: FormatName, origin: str | None) -> None:
         self.tally.withheld += 1
@@ -550,22 +670,37 @@ class Delivery:
         destination: FormatName,
         message: Message,
         now: float,
+        cause: Credentials,
         way: FormatName | None = None,
         *,
         follows: bool = False,
-    ) -> Record:
-        """Sends a message of the manager itself, never transactional, by the outgoing queue of `way` or its own.
+    ) -> bool:
+        """Sends a message of the manager itself, never transactional, by the outgoing queue of `way` or its own. One
+        that cannot be sent is dropped, [MS-MQQB] 3.1.7.15.
 
         `follows` is for the acknowledgment of a message that goes: there is one at the most for each.
         """
-        queue = self.sending_queue(way or destination, now)
-        if queue.properties.transactional:
-            raise TransactionUsage(f"the queue {queue.name} is transactional")
-        composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
-        packet = composer.compose(message, self.counters.next_message_id(), int(now))
-        view = MessageView(packet)
-        self.check_quota(queue, len(packet), follows=follows)
-        return self.add(queue, packet, view.priority, self.expiry(queue, packet, now), now)
+        try:
+            queue = self.sending_queue(way or destination, now)
+            if queue.properties.transactional:
+                return False
+            composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
+            packet = composer.compose(message, self.counters.next_message_id(), int(now))
+            view = MessageView(packet)
+            asked = not queue.is_outgoing and self.asked.answers(view, queue)
+            expires_s = self.expiry(queue, packet, now)
+            priority = view.priority
+            self.write(queue, packet, cause, now, priority=priority, expires_s=expires_s, follows=follows, asked=asked)
+        except StorageError:
+            raise
+        except (AccessDenied, QuotaExceeded):
+            self.tally.unwritten += 1
+            return False
+        except PostroadError:
+            return False
+        if asked:
+            self.asked.take(view)
+        return True
 
 
 def _hosts(name: FormatName) -> Sequence[str]:

@@ -48,6 +48,7 @@ def describe_manager(
         directory_error=directory_error,
         down=down,
         follow_up_errors=core.delivery.tally.follow_up_errors,
+        unwritten=core.delivery.tally.unwritten,
         messages_refused={str(reason): count for reason, count in core.delivery.tally.refused.items()},
         algorithms={
             "hashes": list(core.protection.accepted_hashes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from itertools import count
+from itertools import count, groupby
 from uuid import UUID
 
 from postroad.errors import (
@@ -41,7 +41,8 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
-from postroad.queues.access import Access, Action
+from postroad.queues.access import NOBODY, OWN, Access, Action, no_right, sender_of
+from postroad.queues.behalf import STATE as ASKED_STATE
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
@@ -76,11 +77,15 @@ from postroad.store.interface import ARRIVAL_MASK, Record, Store
 from postroad.values.reading import QueueAccess, ShareMode
 from postroad.wire.constants import MessageClass
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.local_part import with_sender
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.packets import check_place
+from postroad.wire.queue_names import admin_name
+from postroad.wire.trace_header import DebugHeader
 from postroad.wire.view import MessageView
 
 PURGE_BATCH = 1000
+_SENT_TO = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 TRUSTED = Token.administrator()
 Review = Callable[[Collection[Queue], float], None]
 
@@ -136,16 +141,17 @@ class LocalQueueManager:
         self.express = ExpressStore() if express is None else express
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
         self.queues = QueueCollection(name, identifier, store, self.express, new_id, hardened_security, base_priority)
+        self.access = Access(self.queues)
         self.delivery = Delivery(
             identifier,
             self.queues,
+            self.access,
             self.express,
             self.counters,
             insecure_nacks,
             lambda queue, now, opened: self.reading.wake(queue, now, opened),
             locate,
         )
-        self.access = Access(self.queues)
         self.protection = protection or Protection(_no_randomness)
         self.securing = Securing(self.access, self.protection, public_keys, key_clock)
         self.reading = Reading(self.delivery)
@@ -170,6 +176,7 @@ class LocalQueueManager:
         self.transacting.start(self.store.state(SEQUENCE_STATE), now)
         self.holding.load(self.store.state(HOLD_STATE))
         self.submissions.load(self.store.state(SUBMISSION_STATE))
+        self.delivery.asked.load(self.store.state(ASKED_STATE))
         for path in (JOURNAL, DEADLETTER, DEADXACT, *INTERNAL_QUEUES):
             if self.queues.find(path) is None:
                 self.queues.create(self.tick, path, int(now), transactional=path == DEADXACT)
@@ -450,6 +457,8 @@ class LocalQueueManager:
                         self._name_host(queue, element)
                     own_ids = ids[place * count : (place + 1) * count]
                     packets = self._packets(element, queue, messages, own_ids, header, transaction, now)
+                    if [each for each in messages if _names_queues(each)]:
+                        packets = self._named_queues(queue, packets, token)
                     if _concerns_security(queue, messages, token):
                         secure = self.securing.apply
                         packets = [secure(queue, *each, token, now) for each in zip(messages, packets, strict=True)]
@@ -472,6 +481,40 @@ class LocalQueueManager:
                 info.history.append(ConnectionAttempt(status, int(now), refusal.error.status, info.next_hops))
             raise refusal.error from None
         return ids
+
+    def _named_queues(self, queue: Queue, packets: Sequence[bytes], token: Token) -> list[bytes]:
+        """What the manager will write for these messages goes to queues that their sender may write to itself: asked
+        now, and again when it is written. Acknowledgments that others send into a closed queue are noted."""
+        sender = sender_of(token)
+        credentials = OWN if sender is None else self.access.of_user(sender)
+        views = [MessageView(packet) for packet in packets]
+        closed: list[tuple[Queue | None, int, bool]] = []
+        for view in views:
+            admin = self._local_queue(admin_name(view)) if view.ack_flags else None
+            letters = view.dead_letter_queue
+            reports = view.debug_header
+            for named in (
+                admin,
+                None if letters is None else self._local_queue(parse_name(letters)),
+                None if reports is None else self._report_queue(reports),
+            ):
+                if named is not None and not self.access.may_cause(named, credentials):
+                    raise AccessDenied(no_right(Action.SEND, named))
+            asks = admin is not None and queue.is_outgoing and not self.access.may_cause(admin, NOBODY)
+            closed.append((admin if asks else None, view.ack_flags, view.recoverable))
+        for (admin, flags, durable), alike in groupby(range(len(views)), closed.__getitem__):
+            if admin is not None:
+                ids = [views[each].message_id for each in alike]
+                self.delivery.asked.note(ids, admin, flags, durable=durable)
+        return list(packets) if sender is None else [with_sender(packet, sender) for packet in packets]
+
+    def _report_queue(self, header: DebugHeader) -> Queue | None:
+        return None if header.queue_identifier is None else self._local_queue(PublicName(header.queue_identifier))
+
+    def _local_queue(self, name: FormatName | PathName | None) -> Queue | None:
+        """A queue here that messages are sent to."""
+        queue = None if name is None else self.queues.find(name)
+        return queue if queue is not None and queue.properties.queue_type in _SENT_TO else None
 
     def destination_managers(self, destination: FormatName | PathName | str) -> set[UUID]:
         """The other managers whose keys encrypt messages to a destination. Direct names have none."""
@@ -606,6 +649,11 @@ def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) 
     ):
         return True
     return bool([each for each in messages if each.signature is not None or each.encrypt is not None])
+
+
+def _names_queues(message: Message) -> bool:
+    """Whether the manager may have to write elsewhere because of the message."""
+    return message.admin_queue is not None or message.dead_letter_queue is not None or message.trace is not None
 
 
 def _no_randomness(size: int) -> bytes:

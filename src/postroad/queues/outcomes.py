@@ -9,6 +9,8 @@ from postroad.wire.constants import AckFlags, MessageClass
 
 EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
 PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
+# What a message dies of, where nobody here wanted it gone.
+DEATHS = EXPIRED | {MessageClass(each) for each in MessageClass if each & 0x8000} - PURGED
 POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
 # Acknowledgments of a message that was here and goes: one at the most for each.
 OF_TAKING = PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
@@ -38,6 +40,7 @@ class Tally:
     dead_lettered: int = 0
     follow_up_errors: int = 0  # what followed from a change and failed: the change stands
     withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
+    unwritten: int = 0  # what their cause could not have written: its target is closed to it, or there is no room
     refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
 
     def count_taken(self, reason: int, count: int = 1) -> None:

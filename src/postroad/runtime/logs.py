@@ -10,7 +10,7 @@ import logging
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -57,25 +57,37 @@ class JsonFormatter(logging.Formatter):
 
 
 class RateLimitedLog:
-    """Warnings of one kind: the first few in each interval; the last of them says that further ones are suppressed."""
+    """Events of one kind, warnings unless `level` says otherwise: the first few in each interval; the last of them says
+    that further ones are suppressed."""
 
-    def __init__(self, log: logging.Logger, event: str, burst: int = 20, interval_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        log: logging.Logger,
+        event: str,
+        burst: int = 20,
+        interval_s: float = 30.0,
+        level: int = logging.WARNING,
+    ) -> None:
         self._log = log
         self._event = event
         self._burst = burst
         self._interval_s = interval_s
+        self._level = level
         self._since = 0.0
         self._warned = 0
 
-    def warn(self, now: float, facts: Mapping[str, object]) -> None:
+    def warn(self, now: float, facts: Mapping[str, object] | Callable[[], Mapping[str, object]]) -> None:
+        """Facts that cost something are given as a function: it is called only for a line that is written."""
         if not 0 <= now - self._since < self._interval_s:
             self._since, self._warned = now, 0
         self._warned += 1
-        if self._warned < self._burst:
-            self._log.warning(self._event, extra=dict(facts))
-        elif self._warned == self._burst:
-            note = f"further warnings of this kind are suppressed for {self._interval_s:g} s"
-            self._log.warning(f"{self._event}: {note}", extra=dict(facts))
+        if self._warned > self._burst:
+            return
+        event, extra = self._event, dict(facts() if callable(facts) else facts)
+        if self._warned == self._burst:
+            kind = "warnings" if self._level >= logging.WARNING else "lines"
+            event += f": further {kind} of this kind are suppressed for {self._interval_s:g} s"
+        self._log.log(self._level, event, extra=extra)
 
 
 class Flood(logging.Filter):

@@ -90,3 +90,5 @@ NOT_TRANSACTIONAL_MESSAGE: Final = Refused(MessageClass.NACK_NOT_TRANSACTIONAL_M
 EXPIRED: Final = Refused(MessageClass.NACK_REACH_QUEUE_TIMEOUT, Reason.EXPIRED)
 QUEUE_FULL: Final = Refused(MessageClass.NACK_Q_EXCEED_QUOTA, Reason.QUEUE_FULL)
 TOO_MANY_HOPS: Final = Refused(MessageClass.NACK_HOP_COUNT_EXCEEDED, Reason.TOO_MANY_HOPS)
+# The queue takes messages, but none of this sender: an acknowledgment that was asked for comes all the same.
+CLOSED: Final = frozenset({NOT_AUTHENTICATED, BODY_NOT_ENCRYPTED, NO_ACCESS})

@@ -140,6 +140,12 @@ class MulticastService:
     def brought(self, view: MessageView) -> bool:
         return False  # what comes by multicast asks for no acknowledgments
 
+    def origin(self, view: MessageView) -> str | None:
+        return None
+
+    def names(self, address: str) -> tuple[str, ...]:
+        return ()
+
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
         return None
 

@@ -13,6 +13,7 @@ from itertools import count
 from postroad.deadlines import earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull
 from postroad.names import MulticastName
+from postroad.queues.access import Credentials
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
@@ -24,7 +25,7 @@ from postroad.soap.multipart import split_entity
 from postroad.soap.packets import NOT_IDENTIFIED, identifier_of, packet_of
 from postroad.soap.receiver import late_facts
 from postroad.soap.signature import check_signature
-from postroad.transfer.arrivals import Credentials, MessageIdHistory, foreign_id, overflow, refusal
+from postroad.transfer.arrivals import MessageIdHistory, foreign_id, overflow, refusal
 from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView

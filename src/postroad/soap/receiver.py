@@ -5,18 +5,20 @@ Everything a request changes is in the gathering tick; its answer leaves when th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from postroad.deadlines import Agenda, earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
 from postroad.net.endpoints import is_address
+from postroad.queues.access import Credentials
+from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
-from postroad.security.refusals import EXPIRED, WRONG_DIGEST, Refused
+from postroad.security.refusals import CLOSED, EXPIRED, WRONG_DIGEST, Refused
 from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
 from postroad.soap.envelope import read_envelope
@@ -33,7 +35,6 @@ from postroad.soap.streams import IncomingStream, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.transfer.arrivals import (
     REMOVALS,
-    Credentials,
     Destinations,
     MessageIdHistory,
     foreign_id,
@@ -242,7 +243,13 @@ class Receiver:
             return self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
         if self._is_repeated(key := _history_key(view.identifier, address), now):
             return True
-        self._deliver(queue, view, key, self._refusal(queue, view, len(packet), now, forged=forged), now)
+        refused = self._refusal(queue, view, len(packet), now, forged=forged)
+        asked = refused in CLOSED and self.core.delivery.asked.answers(view, queue)
+        if asked:
+            refused = overflow(self.core.delivery, queue, len(packet))
+        self._deliver(queue, view, key, refused, now)
+        if asked and refused is None:
+            self.core.delivery.asked.take(view)
         return False
 
     def _is_repeated(self, key: bytes, now: float) -> bool:
@@ -311,16 +318,25 @@ class Receiver:
 
     def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
         """The message was understood and is not taken: its sender hears of it if it asked to. The sender of one that is
-        not of a stream has given it away: its dead letter is left here. What was forged on its way leaves none."""
+        not of a stream has given it away: its dead letter is left here, if that sender is known. What was forged on its
+        way leaves none.
+
+        Nobody asks again for the receipt of a message of a stream: ManagerFull if there is no room."""
         delivery = self.core.delivery
         reason = refused.acknowledgment
+        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
+        if view.transactional:
+            try:
+                self._send_final_receipt(view, told, now)
+            except QuotaExceeded as fault:
+                raise ManagerFull(str(fault)) from fault
+            except Exception as error:
+                delivery.note_failure(view.data, error)
         delivery.tally.refused[refused.reason] += 1
         delivery.try_after(view.data, self._watcher.refused, view, refused)
-        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         delivery.try_after(view.data, delivery.acknowledge, view, told, now)
-        if view.transactional:
-            delivery.try_after(view.data, self._send_final_receipt, view, told, now)
-        elif view.negative_journaling and refused is not WRONG_DIGEST:
+        known = delivery.knows(brought_by(view.data) or None)
+        if view.negative_journaling and not view.transactional and known and refused is not WRONG_DIGEST:
             delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
 
     # On the way
@@ -421,7 +437,10 @@ class Receiver:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""
         withdraw(self.core, self._receipts.pop(state, None))
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
-        sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
+        try:
+            sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now, follows=True)
+        except QuotaExceeded:
+            return  # the messages come again, and with them another
         if sent is not None:
             self._receipts[state] = sent
 
@@ -436,12 +455,16 @@ class Receiver:
             return
         if view.transactional:
             if reason in TOLD:
-                self._send_final_receipt(view, reason, now)
+                try:
+                    self._send_final_receipt(view, reason, now, follows=True)
+                except QuotaExceeded:
+                    self.core.delivery.tally.unwritten += 1
         elif reason in _DEAD_HERE:
-            self.core.delivery.dead_letter(record.packet, view, reason, now)
+            self.core.delivery.dead_letter(record.packet, view, reason, now, queue.name)
 
-    def _send_final_receipt(self, view: MessageView, reason: int, now: float) -> None:
-        """3.1.7.3.3: what became of one message, to where its stream's receipts go."""
+    def _send_final_receipt(self, view: MessageView, reason: int, now: float, *, follows: bool = False) -> None:
+        """3.1.7.3.3: what became of one message, to where its stream's receipts go. QuotaExceeded where there is no
+        room; what `follows` from a message that leaves has more."""
         header = view.transaction_header
         if header is None or not view.negative_journaling:
             return
@@ -455,11 +478,12 @@ class Receiver:
         address = brought_by(view.data)
         state, stream = self.incoming.of(stream_id, name, address)
         receipt = stream_receipt(stream_id, header.sequence_number, name, final_class=reason, original=view.identifier)
-        self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now)
+        self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now, follows=follows)
 
-    def _send(self, url: str, address: str, receipt: Message, now: float) -> tuple[Queue, Record] | None:
-        """A receipt to a name that nobody can send to is dropped. Quotas do not count: there are few, and they end what
-        would be sent again and again."""
+    def _send(
+        self, url: str, address: str, receipt: Message, now: float, *, follows: bool = False
+    ) -> tuple[Queue, Record] | None:
+        """A receipt to a name that nobody can send to is dropped."""
         try:
             name = DirectName.from_wire(url)
             if self.core.queues.is_local(name):
@@ -471,7 +495,10 @@ class Receiver:
         except PostroadError:
             return None
         packet = Composer(self.core.identifier, name).compose(receipt, self.core.counters.next_message_id(), int(now))
-        return queue, self.core.delivery.add(queue, packet, 0, NEVER, now)
+        cause = replace(_EVERYONE, origin=address or None)
+        share = FINAL_SHARE_BYTES if follows else ACK_SHARE_BYTES
+        written = self.core.delivery.write(queue, packet, cause, now, follows=follows, share_bytes=share)
+        return queue, written
 
 
 def late_facts(view: MessageView, tolerance_s: float, now: float) -> dict[str, object]:

@@ -30,6 +30,7 @@ from postroad.store.interface import Record
 from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.info import SessionInfo
+from postroad.wire.patch import brought_by
 from postroad.wire.view import MessageView
 
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
@@ -124,6 +125,12 @@ class SoapService:
 
     def brought(self, view: MessageView) -> bool:
         return view.arrived_by_http
+
+    def origin(self, view: MessageView) -> str | None:
+        return brought_by(view.data) or None
+
+    def names(self, address: str) -> tuple[str, ...]:
+        return ()
 
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
         return admin_of(view, message_class)

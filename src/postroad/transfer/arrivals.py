@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import repeat
@@ -16,21 +15,15 @@ from struct import Struct
 
 from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.errors import ManagerFull, QuotaExceeded
-from postroad.fields.queue import QueuePrivacy
 from postroad.names import DirectName, FormatName
-from postroad.queues.access import Access
+from postroad.queues.access import Access, Credentials
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import Delivery, is_internal
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.security.access import Token
 from postroad.security.refusals import (
-    BODY_ENCRYPTED,
-    BODY_NOT_ENCRYPTED,
     EXPIRED,
-    NO_ACCESS,
-    NOT_AUTHENTICATED,
     NOT_TRANSACTIONAL_MESSAGE,
     NOT_TRANSACTIONAL_QUEUE,
     QUEUE_FULL,
@@ -80,15 +73,6 @@ class Destinations:
         return queue
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What is known of a message's sender and of its security, once signature and key have been checked."""
-
-    token: Token
-    authenticated: bool = False
-    encrypted: bool = False
-
-
 def refusal(
     queue: Queue, view: MessageView, credentials: Credentials, access: Access, now: float, *, timeless: bool = False
 ) -> Refused | None:
@@ -96,23 +80,12 @@ def refusal(
 
     A `timeless` message is as true later.
     """
-    properties = queue.properties
-    if view.transactional != properties.transactional:
+    if view.transactional != queue.properties.transactional:
         return NOT_TRANSACTIONAL_QUEUE if view.transactional else NOT_TRANSACTIONAL_MESSAGE
-    if properties.authenticate and not credentials.authenticated:
-        return NOT_AUTHENTICATED
-    if properties.privacy is not QueuePrivacy.OPTIONAL:
-        if properties.privacy is QueuePrivacy.BODY and not credentials.encrypted:
-            return BODY_NOT_ENCRYPTED
-        if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
-            return BODY_ENCRYPTED
-    if (properties.acl is not None or credentials.token.only is not None) and not access.may_send(
-        queue, credentials.token
-    ):
-        return NO_ACCESS  # the default list lets everyone send
-    if not timeless and view.has_expired(now):
+    refused = access.refusal(queue, credentials)
+    if refused is None and not timeless and view.has_expired(now):
         return EXPIRED
-    return None
+    return refused
 
 
 def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:

@@ -231,7 +231,8 @@ class ManagerInfo:
 
     `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
     `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
-    what followed from a change (an acknowledgment, a copy) and failed.
+    what followed from a change (an acknowledgment, a copy) and failed, and `unwritten` what was not even tried: whoever
+    caused it has no right to write to its queue, or there is no room.
     `messages_refused` counts messages of other managers that were refused since the start, by reason. `algorithms` are
     those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
     `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
@@ -258,6 +259,7 @@ class ManagerInfo:
     outgoing_queues_refused: int = 0
     down: tuple[str, ...] = ()
     follow_up_errors: int = 0
+    unwritten: int = 0
     messages_refused: dict[str, int] = field(default_factory=dict)
     algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -59,6 +59,11 @@ def wants_positive_copy(packet: bytes) -> bool:
     return packet[61] & 0x02 != 0
 
 
+def wants_negative_copy(packet: bytes) -> bool:
+    """UserHeader.Flags.JN: a dead letter."""
+    return packet[61] & 0x01 != 0
+
+
 def wants_copy(packet: bytes) -> bool:
     """UserHeader.Flags.JP or JN: a copy in its source's journal, or a dead letter."""
     return packet[61] & 0x03 != 0

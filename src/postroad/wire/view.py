@@ -23,7 +23,7 @@ from postroad.wire.constants import (
     VERSION,
 )
 from postroad.wire.layout import Reader, check_text
-from postroad.wire.local_part import dead_letter_queue
+from postroad.wire.local_part import dead_letter_queue, is_local_part, sender
 from postroad.wire.multi_queue_header import MultiQueueFormatHeader
 from postroad.wire.properties_header import LAYOUT as PROPERTIES
 from postroad.wire.security_header import LAYOUT as SECURITY
@@ -112,7 +112,7 @@ class MessageView:
         if fixed[3] != SIGNATURE or fixed[0] != VERSION or end > MAX_PACKET_SIZE:
             check_base_header(fixed[0], fixed[3], end)
         size = end + SESSION_HEADER_SIZE if base_flags & _SESSION else end
-        if len(data) != size and (len(data) < size or dead_letter_queue(data[size:]) is None):
+        if len(data) != size and (len(data) < size or not is_local_part(data[size:])):
             raise RemoteProtocolError(f"PacketSize {end} does not match the {len(data)} bytes of the packet", 8)
         if base_flags & _IN:
             raise RemoteProtocolError("an internal packet is not a UserMessage", 2)
@@ -430,6 +430,12 @@ class MessageView:
         """The queue that its sender has named for it, while the sender's manager has the message."""
         end = self._fixed[4]
         return None if len(self.data) == end else dead_letter_queue(self.data[end:])
+
+    @property
+    def local_sender(self) -> str | None:
+        """The SID of an application's user here who has not every right; None of any other sender."""
+        end = self._fixed[4]
+        return None if len(self.data) == end else sender(self.data[end:])
 
     @property
     def session_header(self) -> SessionHeader | None:

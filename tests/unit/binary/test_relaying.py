@@ -10,10 +10,11 @@ from postroad.binary.next_hops import KnownManagers
 from postroad.directory.objects import QueueManager, Site
 from postroad.directory.snapshot import Directory
 from postroad.message import Message
-from postroad.names import PrivateName
+from postroad.names import PrivateName, parse_format_name
 from postroad.routing import Router
 from postroad.security.relay import Relay, RelayRule
 from postroad.wire.constants import MessageClass
+from postroad.wire.queue_names import destination_name
 from postroad.wire.transaction_header import TxSequenceId
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
@@ -36,9 +37,7 @@ def withheld(station: Station) -> int:
     return station.core.delivery.tally.withheld
 
 
-@pytest.mark.parametrize(
-    "name", [f"DIRECT=TCP:{VICTIM}\\{ACKS}", f"DIRECT=OS:victim\\{ACKS}", f"PRIVATE={UUID(int=77)}\\9"]
-)
+@pytest.mark.parametrize("name", [f"DIRECT=TCP:{VICTIM}\\{ACKS}", f"PRIVATE={UUID(int=77)}\\9"])
 def test_an_administration_queue_makes_nobody_else_be_called(
     network: Network, beta: Station, stranger: Stranger, name: str
 ) -> None:
@@ -51,6 +50,26 @@ def test_an_administration_queue_makes_nobody_else_be_called(
     network.wait(5)
     assert withheld(beta) == 1
     assert (network.connections, list(beta.core.queues.outgoing)) == ([], [])
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_computers_name_that_nobody_knows_leads_to_the_address_that_the_message_came_from(
+    network: Network, beta: Station, stranger: Stranger, connected: bool
+) -> None:
+    """It is the sender's own, or nobody's: the computer of that name is not called, whatever a name service says."""
+    network.names["victim"] = VICTIM
+    session = stranger.call(beta)
+    if not connected:
+        beta.core.pause(beta.core.queues.outgoing_queue(beta.core.tick, parse_format_name(stranger.direct(ACKS)), 0))
+    stranger.send(session, stranger.compose(beta.direct(ORDERS), asking(f"DIRECT=OS:victim\\{ACKS}")))
+    if not connected:
+        network.cut(beta, stranger)
+        beta.core.resume(beta.queue(stranger.direct(ACKS)), network.now)
+    network.wait(5)
+    assert [view.message_class for view in stranger.messages] == [MessageClass.ACK_REACH_QUEUE]
+    assert destination_name(stranger.messages[0]) == parse_format_name(f"DIRECT=OS:victim\\{ACKS}")
+    assert network.connections == ([] if connected else [("beta", stranger.address)])
+    assert withheld(beta) == 0
 
 
 def test_nobody_claims_to_have_come_by_http(network: Network, beta: Station, stranger: Stranger) -> None:

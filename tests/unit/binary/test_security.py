@@ -397,10 +397,13 @@ def nameless(packet: bytes) -> bytes:
 
 
 @pytest.mark.spec("QB-3.1.5.8.3-25", "DM-3.1.1.12-32")
-@pytest.mark.parametrize(("spoil", "is_anonymous"), [(plain, True), (nameless, True), (of_a_manager, False)])
-def test_nobody_is_anonymous_and_a_manager_is_everyone(
-    beta: Station, stranger: Stranger, spoil: Spoil, is_anonymous: bool
+@pytest.mark.parametrize("believed", [False, True])
+@pytest.mark.parametrize("spoil", [plain, nameless, of_a_manager])
+def test_nobody_is_anonymous_and_so_is_who_only_says_that_it_is_a_manager(
+    beta: Station, stranger: Stranger, spoil: Spoil, believed: bool
 ) -> None:
+    beta.core.access.claimed = believed
+    is_anonymous = spoil is not of_a_manager or not believed
     session = stranger.call(beta)
     for sddl, arrives in (("(A;;0x4;;;AN)", is_anonymous), ("(D;;0x4;;;AN)(A;;0x4;;;WD)", not is_anonymous)):
         set_acl(beta, CLOSED, f"O:BAD:{sddl}")

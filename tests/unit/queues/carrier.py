@@ -44,6 +44,12 @@ class RecordingCarrier:
     def brought(self, view: MessageView) -> bool:
         return False
 
+    def origin(self, view: MessageView) -> str | None:
+        return None
+
+    def names(self, address: str) -> tuple[str, ...]:
+        return ()
+
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
         try:
             return admin_name(view)

@@ -188,7 +188,7 @@ def _has_aligned_names(message: UserMessage) -> bool:
 
 
 def test_every_property_of_the_view_is_compared() -> None:
-    assert sorted([*EAGER, "destination_bytes", "dead_letter_queue"]) == PROPERTIES
+    assert sorted([*EAGER, "destination_bytes", "dead_letter_queue", "local_sender"]) == PROPERTIES
 
 
 @given(user_messages)

@@ -1,0 +1,138 @@
+"""What bounds the messages that the manager writes for others, and the acknowledgments that come in because
+applications here have asked for them.
+
+Whether somebody may have the manager write is access.py's to say, and delivery.py writes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from postroad.bounded import owner_of
+from postroad.errors import QuotaExceeded
+from postroad.queues.outcomes import asks_for
+from postroad.queues.queue import Queue
+from postroad.queues.tick import MAX_MESSAGE_ID, Tick
+from postroad.wire.constants import AckFlags, MessageClass
+from postroad.wire.view import MessageView
+
+ACK_SHARE_BYTES = 4 << 20  # that may wait to leave for one stranger: 20,000 acknowledgments
+FINAL_SHARE_BYTES = 64 << 20  # with what is owed for messages that were taken: nobody would ask for that again
+SHARE_QUEUES = 64  # that it may wait in
+STATE = "asked/"  # and the first of several message ids: who asked for acknowledgments of those
+MAX_ASKED = 100_000  # messages
+_ARRIVAL = (AckFlags.POSITIVE_ARRIVAL | AckFlags.NEGATIVE_ARRIVAL).value
+_RECEIVE = (AckFlags.POSITIVE_RECEIVE | AckFlags.NEGATIVE_RECEIVE).value
+_BATCH = Struct("<IIH")
+_ORDINAL = 16  # where the number stands in a message's id, behind the GUID of its manager
+
+
+class Shares:
+    """What waits in outgoing queues because of messages from one address, or from one subnet of IPv6."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[Queue, None]] = {}
+
+    def check(self, queue: Queue, size: int, origin: str, most: int) -> None:
+        """QuotaExceeded where one address has too much waiting."""
+        key = owner_of(origin)
+        waiting = {each: None for each in self._queues.get(key, ()) if each.used_bytes}
+        used = sum([each.used_bytes for each in waiting])
+        if used + size > most or (queue not in waiting and len(waiting) >= SHARE_QUEUES):
+            self._queues[key] = waiting
+            raise QuotaExceeded(f"what waits because of {origin}", most, used, size, "[relay] allow or [peers]")
+        waiting[queue] = None
+        if key not in self._queues and len(self._queues) >= MAX_ASKED:
+            self._queues = {each: held for each, held in self._queues.items() if any(one.used_bytes for one in held)}
+        self._queues[key] = waiting
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Messages with consecutive ids whose acknowledgments go to one queue."""
+
+    first: int
+    queue: int
+    flags: int
+    durable: bool
+    waiting: dict[int, int]  # by id, what may still come
+
+
+class Asked:
+    """The newest messages of applications here whose administration queue takes nothing from just anybody. Their
+    acknowledgments come from managers that cannot sign: each may come once, whatever the queue asks of others."""
+
+    def __init__(self, own: bytes, tick: Callable[[], Tick]) -> None:
+        self._own = own
+        self._tick = tick
+        self._batches: OrderedDict[int, _Batch] = OrderedDict()  # by first id
+        self._by_id: dict[int, _Batch] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def load(self, stored: Mapping[str, bytes]) -> None:
+        for name, value in sorted(stored.items()):
+            count, queue, flags = _BATCH.unpack(value)
+            self._add(int(name.removeprefix(STATE)), count, queue, flags, durable=True)
+
+    def note(self, ids: Sequence[int], queue: Queue, flags: int, *, durable: bool) -> None:
+        """Messages with consecutive ids leave, and ask for acknowledgments in a queue here."""
+        self._add(ids[0], len(ids), queue.number, flags, durable=durable)
+        if durable:
+            self._tick().set_state(f"{STATE}{ids[0]:010d}", _BATCH.pack(len(ids), queue.number, flags))
+        while len(self._by_id) > MAX_ASKED:
+            self._drop(next(iter(self._batches.values())))
+
+    def _add(self, first: int, count: int, queue: int, flags: int, *, durable: bool) -> None:
+        ids = [each & MAX_MESSAGE_ID for each in range(first, first + count)]
+        batch = self._batches[first] = _Batch(first, queue, flags, durable, dict.fromkeys(ids, flags))
+        self._by_id.update(dict.fromkeys(ids, batch))
+
+    def _drop(self, batch: _Batch) -> None:
+        self._batches.pop(batch.first, None)
+        for each in batch.waiting:
+            self._by_id.pop(each, None)
+        if batch.durable:
+            self._tick().set_state(f"{STATE}{batch.first:010d}", None)
+
+    def answers(self, view: MessageView, queue: Queue) -> bool:
+        """Whether this is an acknowledgment that may still come into the queue."""
+        number = self._number(view)
+        batch = None if number is None else self._by_id.get(number)
+        if batch is None or number is None or batch.queue != queue.number:
+            return False
+        return asks_for(batch.waiting[number], view.message_class)
+
+    def _number(self, view: MessageView) -> int | None:
+        correlation = view.correlation_id
+        if view.message_class == MessageClass.NORMAL or correlation[:_ORDINAL] != self._own:
+            return None
+        return int.from_bytes(correlation[_ORDINAL:], "little")
+
+    def take(self, view: MessageView) -> None:
+        """It has come: what it excludes cannot come any more."""
+        number = self._number(view)
+        batch = None if number is None else self._by_id.get(number)
+        if number is None or batch is None:
+            return
+        before = batch.waiting[number]
+        if view.message_class == MessageClass.ACK_REACH_QUEUE:
+            left = before & ~_ARRIVAL
+        elif view.message_class in (MessageClass.ACK_RECEIVE,) or view.message_class >= MessageClass.NACK_Q_DELETED:
+            left = before & ~_RECEIVE
+        else:
+            left = 0
+        batch.waiting[number] = left
+        if not any(batch.waiting.values()):
+            self._drop(batch)
+        self._tick().on_failure.append(lambda error: self._come_again(batch, number, before))
+
+    def _come_again(self, batch: _Batch, number: int, before: int) -> None:
+        """The acknowledgment was lost with its tick: its sender sends it again."""
+        batch.waiting[number] = before
+        self._batches[batch.first] = batch
+        self._by_id.update(dict.fromkeys(batch.waiting, batch))
