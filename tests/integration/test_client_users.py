@@ -173,25 +173,36 @@ def test_a_person_types_the_password(api: Served) -> None:
 def test_the_commands_of_access_lists(api: Served) -> None:
     admin = {"POSTROAD_TOKEN": TOKEN}
     shown = run(api, "queue", "acl", "show", QUEUE, "--json", **admin)
-    assert shown.objects == [{"sddl": DEFAULT}]
-    assert run(api, "queue", "acl", "show", QUEUE, **admin).lines == [DEFAULT]
+    assert (shown.objects[0]["sddl"], shown.objects[0]["owner"]) == (DEFAULT, "administrators (S-1-5-32-544)")
+    assert run(api, "queue", "acl", "show", QUEUE, "--sddl", **admin).lines == [DEFAULT]
     granted = run(api, "queue", "acl", "grant", QUEUE, "everyone", "peek", "purge", **admin)
-    assert granted.lines == [DEFAULT.replace("0x20024", "0x20027")]
+    assert granted.lines[:3] == [
+        "owner: administrators (S-1-5-32-544)",
+        "kind   who                            rights",
+        "allow  everyone (S-1-1-0)             write, receive, get-properties, get-permissions",
+    ]
     denied = run(api, "queue", "acl", "deny", QUEUE, "ann", "write", "--json", **admin)
     assert denied.objects[0]["sddl"].startswith(f"O:BAD:(D;;0x4;;;{ANN.sid})")
+    assert denied.objects[0]["entries"][0] == {"kind": "deny", "who": f"ann ({ANN.sid})", "rights": ["write"]}
     run(api, "queue", "acl", "revoke", QUEUE, "ann", "full", **admin)
-    assert run(api, "queue", "acl", "set", QUEUE, "--sddl", "D:(A;;0x2;;;WD)", **admin).lines == ["O:BAD:(A;;0x2;;;WD)"]
-    assert run(api, "queue", "acl", "set", QUEUE, "--default", **admin).lines == [DEFAULT]
+    only = run(api, "queue", "acl", "set", QUEUE, "--sddl", "D:(A;;0x2;;;WD)", "--json", **admin).objects[0]
+    assert only["sddl"] == "O:BAD:(A;;0x2;;;WD)"
+    assert only["entries"] == [{"kind": "allow", "who": "everyone (S-1-1-0)", "rights": ["peek"]}]
+    assert run(api, "queue", "acl", "set", QUEUE, "--default", "--json", **admin).objects[0]["sddl"] == DEFAULT
+    run(api, "queue", "acl", "grant", QUEUE, "ann", "get-permissions", **admin)
+    own = run(api, "queue", "acl", "show", QUEUE, **LOGIN)
+    assert any(str(ANN.sid) in line for line in own.lines)  # who may not list the users sees their SIDs
+    run(api, "queue", "acl", "set", QUEUE, "--default", **admin)
 
 
 def test_the_commands_of_the_documentation(api: Served) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "who-may-use-a-queue.md").read_text(encoding="utf-8")
     commands = re.findall(r"^postroad (queue acl .*)$", page, re.MULTILINE)
     assert len(commands) == 9
-    found = [run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).text.strip() for each in commands[:4]]
+    found = [run(api, *shlex.split(each), "--json", POSTROAD_TOKEN=TOKEN).objects[0]["sddl"] for each in commands[:4]]
     assert found[-1] == f"O:BAD:(D;;0x4;;;AN)(A;;0x20020;;;WD)(A;;0x4;;;AN)(A;;0xf003f;;;BA)(A;;0x3;;;{ANN.sid})"
     run(api, "queue", "acl", "set", QUEUE, "--default", POSTROAD_TOKEN=TOKEN)
-    found = [run(api, *shlex.split(each), POSTROAD_TOKEN=TOKEN).text.strip() for each in commands[4:]]
+    found = [run(api, *shlex.split(each), "--json", POSTROAD_TOKEN=TOKEN).objects[0]["sddl"] for each in commands[4:]]
     assert found[-1] == f"O:BAD:(A;;0x20020;;;WD)(A;;0xf003f;;;BA)(A;;0x4;;;{ANN.sid})(A;;0x3;;;{BOB.sid})"
     words = re.findall(r"`([a-z-]+)`", page[page.index("| right |") : page.index("A queue of the configuration")])
     assert set(words) == set(QUEUE_RIGHT_WORDS)

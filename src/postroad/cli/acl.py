@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from postroad.cli.context import Context
 from postroad.cli.options import QueueName
 from postroad.cli.outcome import ExitCode, fail
+from postroad.cli.output import print_json, print_line, print_table
+from postroad.errors import AccessDenied
 
 app = typer.Typer(help="Show and change the access list of a queue: who may do what with it.")
 
@@ -26,10 +29,14 @@ Rights = Annotated[
 
 
 @app.command("show")
-def show(context: Context, queue: QueueName) -> None:
-    """Print the access list of a queue in SDDL."""
+def show(
+    context: Context,
+    queue: QueueName,
+    sddl: Annotated[bool, typer.Option("--sddl", help="Print the security descriptor in SDDL.")] = False,
+) -> None:
+    """Print who may do what with a queue, in the order that counts."""
     with context.connect() as manager:
-        _print(context, manager.queue(queue).acl())
+        _print(context, manager.queue(queue).acl(), in_words=not sddl)
 
 
 @app.command("set")
@@ -70,5 +77,25 @@ def revoke(context: Context, queue: QueueName, who: Who, rights: Rights) -> None
         _print(context, manager.queue(queue).revoke(who, *rights))
 
 
-def _print(context: Context, sddl: str) -> None:
-    context.print({"sddl": sddl}, sddl)
+def _print(context: Context, sddl: str, *, in_words: bool = True) -> None:
+    from postroad.values.access_list import read_entries, read_owner
+
+    names = _users(context)
+    entries, owner = read_entries(sddl, names), read_owner(sddl, names)
+    if context.as_json:
+        print_json({"sddl": sddl, "owner": owner, "entries": entries})
+    elif not in_words:
+        print_line(sddl)
+    else:
+        print_line(f"owner: {owner or 'nobody'}")
+        rows = [(entry.kind, entry.who, ", ".join(entry.rights)) for entry in entries]
+        print_table(("kind", "who", "rights"), rows)
+        if not entries:
+            print_line("the list is empty: nobody but administrators may use the queue")
+
+
+def _users(context: Context) -> dict[str, str]:
+    """The names of the manager's users by their SIDs, as far as the caller may know them."""
+    with context.calls() as api, suppress(AccessDenied):
+        return {each["sid"]: each["name"] for each in api.json("GET", "/users", member="users")}
+    return {}

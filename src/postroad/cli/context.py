@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -175,6 +176,12 @@ def read_password(user: str) -> str:
         return password
     if not sys.stdin.isatty():
         fail(f"--user: the password of {user} is missing; set POSTROAD_PASSWORD", ExitCode.USAGE)
+    return _typed_password(user)
+
+
+@cache
+def _typed_password(user: str) -> str:
+    """Asked for once, however many connections a command opens."""
     from getpass import getpass
 
     return getpass(f"password of {user}: ")

@@ -186,7 +186,15 @@ def _print_one(info: QueueInfo) -> None:
         [(names.get(name, name.replace("_", " ")), value) for name, value in fields.items()],
     )
     for attempt in history:
-        print_line(f"{_time(attempt['time_s'])}  {attempt['status']}  error {attempt['error']:#x}")
+        print_line(_attempt_text(attempt))
+
+
+def _attempt_text(attempt: dict[str, Any]) -> str:
+    count, reason, hint = attempt.get("count", 1), attempt.get("reason"), attempt.get("hint")
+    said = reason or attempt.get("code") or (f"error {attempt['error']:#x}" if attempt["error"] else "")
+    times = f", {count} times since {_time(attempt['first_s'])}" if count > 1 else ""
+    words = f"{attempt['status']}: {said}" if said else attempt["status"]
+    return f"{_time(attempt['time_s'])}  {words}{times}{f'; {hint}' if hint else ''}"
 
 
 def _time(seconds: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from postroad.errors import Status
 from postroad.fields.queue import settings_of
 from postroad.queues.collection import QueueCollection
 from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import HINTS, ConnectionAttempt
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
 from postroad.values.info import ManagerInfo, MulticastInfo, QueueInfo
@@ -89,8 +91,19 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> Queue
         ),
         state=outgoing.state.value if outgoing else None,
         next_hops=outgoing.next_hops if outgoing else (),
-        history=tuple(
-            {"status": attempt.status.name.lower().replace("_", " "), "time_s": attempt.time_s, "error": attempt.error}
-            for attempt in (outgoing.history if outgoing else ())
-        ),
+        history=tuple(_describe_attempt(attempt) for attempt in (outgoing.history if outgoing else ())),
     )
+
+
+def _describe_attempt(attempt: ConnectionAttempt) -> dict[str, object]:
+    known = attempt.error in Status._value2member_map_
+    return {
+        "status": attempt.status.name.lower().replace("_", " "),
+        "time_s": attempt.time_s,
+        "error": attempt.error,
+        "code": Status(attempt.error).name if attempt.error and known else None,
+        "first_s": attempt.time_s if attempt.first_s is None else attempt.first_s,
+        "count": attempt.count,
+        "reason": attempt.reason,
+        "hint": HINTS.get(attempt.status),
+    }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 
 from postroad.names import FormatName, MulticastName
@@ -83,18 +84,47 @@ class ConnectionStatus(IntEnum):
     LOW_RESOURCE = 0x8000000D
 
 
+# What to do about a failure. The reason of the attempt says what happened.
+HINTS: Mapping[ConnectionStatus, str] = {
+    ConnectionStatus.PING_FAILURE: "check with `postroad ping` that the host is up",
+    ConnectionStatus.CONNECT_SOCKET_FAILURE: (
+        "start the queue manager there; check its address, its port (1801, or [peers] here) and firewalls"
+    ),
+    ConnectionStatus.SEND_FAILURE: "see the log of the other queue manager: it closed the connection",
+    ConnectionStatus.NOT_READY: "the other queue manager is starting or stopping: wait",
+    ConnectionStatus.NAME_RESOLUTION_FAILURE: "check the name and DNS, or send to DIRECT=TCP: and the address",
+    ConnectionStatus.INVALID_SERVER_CERTIFICATE: "publish the other manager's keys in the directory, or do not encrypt",
+    ConnectionStatus.CONNECTION_LIMIT_REACHED: "the other queue manager has too many sessions: raise its limit",
+    ConnectionStatus.CONNECTION_REFUSED: "check the id and the address of the other queue manager in the directory",
+    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: "check the directory with `postroad route`",
+    ConnectionStatus.LOW_RESOURCE: "check the memory and the disk of this computer",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionAttempt:
-    """One entry of ConnectionHistory; `error` is an HRESULT, 0 for none."""
+    """One entry of ConnectionHistory; `error` is an HRESULT, 0 for none, `reason` the same in words. An attempt that
+    fails as the one before it did is one entry with it: `time_s` is the last of `count`, `first_s` the first."""
 
     status: ConnectionStatus
     time_s: int
     error: int = 0
     addresses: tuple[str, ...] = ()
+    reason: str | None = None
+    count: int = 1
+    first_s: int | None = None
 
     @property
     def failed(self) -> bool:
         return self.status >= ConnectionStatus.UNKNOWN_FAILURE
+
+    def repeats(self, other: ConnectionAttempt) -> bool:
+        return self.failed and (self.status, self.error, self.addresses, self.reason) == (
+            other.status,
+            other.error,
+            other.addresses,
+            other.reason,
+        )
 
 
 @dataclass(slots=True)
@@ -115,9 +145,22 @@ class OutgoingInfo:
 
     def note(self, attempt: ConnectionAttempt, error: str | None = None) -> None:
         """Remembers how an attempt to connect went; the error in words, for whoever asks why a message is stuck."""
-        self.history.append(attempt)
+        self._remember(replace(attempt, reason=error))
         self.last_error = error
         self.failures += attempt.failed
+
+    def _remember(self, attempt: ConnectionAttempt) -> None:
+        """A retry that ends as the one before it did adds to its count, and so does not push out older entries."""
+        history = self.history
+        begun = bool(history) and history[-1].status is ConnectionStatus.IN_PROCESS
+        before = len(history) - 1 - begun
+        if before >= 0 and attempt.repeats(last := history[before]):
+            if begun:
+                history.pop()
+            first_s = last.time_s if last.first_s is None else last.first_s
+            history[-1] = replace(attempt, first_s=first_s, count=last.count + 1)
+        else:
+            history.append(attempt)
 
     def on(self, event: OutgoingEvent) -> None:
         """An event that means nothing in the queue's state changes nothing."""

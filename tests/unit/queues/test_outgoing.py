@@ -167,6 +167,28 @@ def test_the_history_of_a_queue_is_what_was_tried(harness: Harness) -> None:
     assert [each.addresses for each in info(harness, ELSEWHERE).history] == [("10.0.0.5",), ()]
 
 
+def test_retries_that_fail_alike_are_one_entry_in_words(harness: Harness) -> None:
+    harness.send(ELSEWHERE, "a")
+    queue, start = info(harness, ELSEWHERE), int(harness.now)
+    refused = "cannot connect to 10.0.0.5:1801: Connection refused"
+
+    def tries(at: int, status: ConnectionStatus, error: int, reason: str | None) -> None:
+        queue.note(ConnectionAttempt(ConnectionStatus.IN_PROCESS, at, 0, ("10.0.0.5",)))
+        queue.note(ConnectionAttempt(status, at, error, ("10.0.0.5",)), reason)
+
+    for at in range(100):
+        tries(start + at, ConnectionStatus.CONNECT_SOCKET_FAILURE, 0xC00E0069, refused)
+    tries(start + 100, ConnectionStatus.ESTABLISHED, 0, None)
+    tries(start + 101, ConnectionStatus.CONNECT_SOCKET_FAILURE, 0xC00E0069, refused)
+    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0).history
+    first, *others = (each for each in shown if each["error"])
+    assert (first["first_s"], first["time_s"], first["count"]) == (start, start + 99, 100)
+    assert (first["status"], first["reason"], first["error"]) == ("connect socket failure", refused, 0xC00E0069)
+    assert first["code"] == "REMOTE_MACHINE_NOT_AVAILABLE"
+    assert str(first["hint"]).startswith("start the queue manager there")
+    assert [each["count"] for each in others] == [1]
+
+
 # After a restart
 
 

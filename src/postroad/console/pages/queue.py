@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from postroad.console.access_list import read_entries
 from postroad.console.charts import depth_charts
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
@@ -16,6 +15,7 @@ from postroad.errors import PostroadError, Status
 from postroad.fields.kinds import FieldFault
 from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
 from postroad.security.rights import QUEUE_RIGHT_WORDS
+from postroad.values.access_list import read_entries
 from postroad.values.info import QueueInfo
 
 MADE = ("private", "public")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from postroad.security.descriptors import Ace, AceType
 from postroad.security.rights import QUEUE_MAPPING, QUEUE_RIGHT_WORDS
@@ -29,21 +30,27 @@ class Entry:
     rights: tuple[str, ...]
 
 
-def read_entries(sddl: str) -> list[Entry]:
-    """In the order that counts. A list without D: allows everything to everyone."""
+def read_entries(sddl: str, names: Mapping[str, str] = MappingProxyType({})) -> list[Entry]:
+    """In the order that counts. A list without D: allows everything to everyone. `names` has users by their SIDs."""
     descriptor = parse_sddl(sddl)
     if descriptor.dacl is None:
         return [Entry("allow", "everyone", ("full",))]
     return [
-        Entry(_KINDS[ace.type], who(str(ace.sid)), _words(ace.mask))
+        Entry(_KINDS[ace.type], who(str(ace.sid), names), _words(ace.mask))
         if isinstance(ace, Ace)
         else Entry("other", "", (f"type {ace.type}",))
         for ace in descriptor.dacl.aces
     ]
 
 
-def who(sid: str) -> str:
-    return f"{_GROUPS[sid]} ({sid})" if sid in _GROUPS else sid
+def read_owner(sddl: str, names: Mapping[str, str]) -> str | None:
+    owner = parse_sddl(sddl).owner
+    return None if owner is None else who(str(owner), names)
+
+
+def who(sid: str, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    name = _GROUPS.get(sid) or names.get(sid)
+    return sid if name is None else f"{name} ({sid})"
 
 
 def _words(mask: int) -> tuple[str, ...]:
