@@ -62,7 +62,7 @@ def test_a_message_is_put_into_its_queue_with_the_time_it_came(network: Network,
     assert record.arrived_ms == int(network.now * 1000)
 
 
-@pytest.mark.spec("SRM-3.1.5.1.12-01", "SRM-3.1.5.1.12-02")
+@pytest.mark.spec("SRM-3.1.5.1.12-01", "SRM-3.1.5.1.12-02", "SRM-3.1.5.1.12-04")
 @pytest.mark.parametrize(
     ("who", "taken"), [("WD", True), ("AU", False), ("BA", False), ("S-1-5-21-1-2-3-1001", False), (None, True)]
 )
@@ -418,6 +418,23 @@ def test_a_full_manager_is_answered_500_until_there_is_room(network: Network, al
     beta.core.delivery.quota_kb = None
     network.wait(30)
     assert (beta.labels(ORDERS), beta.labels(LEDGER)) == (["one"], ["two"])
+
+
+@pytest.mark.spec("SRM-2.2.4-01")
+def test_a_request_without_a_path_in_its_header_is_answered_with_400(beta: Station) -> None:
+    text = write_envelope(stranger_message(URL)).decode()
+    start, end = text.index("<path "), text.index("</path>") + len("</path>")
+    path, rest = text[start:end], text[:start] + text[end:]
+    in_body = rest.replace("<se:Body></se:Body>", f"<se:Body>{path}</se:Body>")
+    deeper = rest.replace("</properties>", f"{path}</properties>")
+    assert len({text, rest, in_body, deeper}) == 4
+    statuses = []
+    for each in (text, rest, in_body, deeper):
+        kind, pieces = join_entity(each.encode(), Attachments(b"body"), UUID(int=1), 1)
+        statuses.append(beta.ask_raw(kind, b"".join(pieces)))
+    assert statuses == [200, 400, 400, 400]
+    assert beta.labels(ORDERS) == ["note"]
+    assert "path" in str(beta.fault)
 
 
 @pytest.mark.spec("SRM-2.2.6.17-03", "SRM-3.1.5.1.4-01")
