@@ -201,6 +201,11 @@ class Neighbours:
             return Trust.FIRST_HAND if self._pin(source, address, now) else Trust.NONE
         return Trust.SECOND_HAND
 
+    def is_unknown(self, source: bytes) -> bool:
+        """Whether nothing says where this manager is."""
+        listed = self.directory.host_of(UUID(bytes_le=source)) is not None
+        return source != self._own and source not in self._origins and not listed
+
     def standing_at(self, address: str) -> Standing:
         """Of whoever is at an address, by what we know without him."""
         named = any(self.core.delivery.relay.names(name) for name in self.names(address))

@@ -81,7 +81,7 @@ class Receiver:
         settings: BinarySettings,
         neighbours: Neighbours,
         sender: Sender,
-        claimed: Callable[[UUID, str], None],
+        claimed: Callable[[UUID, str, bool], None],
         watcher: TransferWatcher,
     ) -> None:
         self.core = core
@@ -198,7 +198,7 @@ class Receiver:
             view = MessageView(data)
         trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
         if not trust:
-            if self.neighbours.address_of(view.source_queue_manager_bytes) is None:
+            if self.neighbours.is_unknown(view.source_queue_manager_bytes):
                 session.close(NO_ROOM)
                 return
             self._refuse_claim(view.source_queue_manager, address)
@@ -219,15 +219,15 @@ class Receiver:
         elif trust is Trust.FIRST_HAND:
             self._take_transactional(session, data, view, address, now, opened)
         else:  # its sequence is not this caller's to move; the sender keeps the message
-            self._refuse_claim(view.source_queue_manager, address)
+            self._refuse_claim(view.source_queue_manager, address, passed_on=True)
         # Last, so that a message that found no room here is no duplicate when it comes again.
         if not view.transactional:
             tick = self.core.delivery.tick if view.recoverable else None
             self.history.add(identifier, now, tick, address, taken=taken)
 
-    def _refuse_claim(self, source: UUID, address: str) -> None:
+    def _refuse_claim(self, source: UUID, address: str, *, passed_on: bool = False) -> None:
         self.claims += 1
-        self._claimed(source, address)
+        self._claimed(source, address, passed_on)
 
     # Local
 

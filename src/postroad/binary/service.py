@@ -495,6 +495,9 @@ class BinaryService:
         self.past_received += session.received.count
         queues = () if peer is None else [each for each in peer.queues if self._leads_to(peer.hop, each)]
         self.sender.session_closed(session, queues, now)
+        if event.broken:
+            facts = {"peer": address, "manager": str(session.peer), "reason": event.reason}
+            self.watcher.suspicious("session closed: a packet cannot be read", facts)
         if peer is None:
             return
         peer.session = None
@@ -549,11 +552,16 @@ class BinaryService:
         }
         self.watcher.suspicious("acknowledgment refused: it is not of the manager that the message went to", facts)
 
-    def _claimed(self, source: UUID, address: str) -> None:
-        """Somebody speaks for a manager that is known at another address. Is the manager still there?"""
+    def _claimed(self, source: UUID, address: str, passed_on: bool) -> None:
+        """Somebody speaks for a manager that is known at another address, or passes on its transactional messages. Is
+        the manager still where it was?"""
         known = self.neighbours.held_address(source)
         facts = {"manager": str(source), "from": address, "known_at": known}
-        self.watcher.suspicious("message refused: it is in the name of another manager", facts)
+        event = "message refused: it is in the name of another manager"
+        if passed_on:
+            event = "transactional message put off: the manager that passed it on is no router of the directory"
+            facts["advice"] = "add the router to the directory; until then the sender keeps the message"
+        self.watcher.suspicious(event, facts)
         if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
             return
         peer = self._peer(Hop(known, source))

@@ -172,7 +172,7 @@ class Session:
         if opening and self.opened_at:
             self._take_all(self._framer.lift_limit(), now)
         if self._framer.error is not None:
-            self.close(f"the peer broke the protocol: {self._framer.error}")
+            self._break(self._framer.error)
         elif not self.closed:
             self._acknowledge_if_due(now)
 
@@ -189,7 +189,7 @@ class Session:
                         continue
                 self._take(packets[place], packet, now)
             except RemoteProtocolError as fault:
-                self.close(f"the peer broke the protocol: {fault}")
+                self._break(fault)
             place += 1
 
     def _take(self, data: bytes, packet: Packet, now: float) -> None:
@@ -218,14 +218,19 @@ class Session:
         """3.1.7.3: the transport is gone."""
         self.close("the connection was closed", ConnectionStatus.UNKNOWN_FAILURE)
 
-    def close(self, reason: str, status: ConnectionStatus = ConnectionStatus.UNKNOWN_FAILURE) -> None:
+    def _break(self, fault: RemoteProtocolError) -> None:
+        self.close(f"the peer broke the protocol: {fault}", broken=True)
+
+    def close(
+        self, reason: str, status: ConnectionStatus = ConnectionStatus.UNKNOWN_FAILURE, *, broken: bool = False
+    ) -> None:
         """3.1.5.9: no packet says so, the transport is simply closed."""
         if self.closed:
             return
         self.state = SessionState.CLOSED
         self._framer = Framer()  # what is left of a packet that never came whole: up to 4 MiB
         self._initialization_at = self._cleanup_at = self._ack_wait_at = self._ack_send_at = None
-        self._events.append(Closed(reason, status))
+        self._events.append(Closed(reason, status, broken))
 
     # Opening
 

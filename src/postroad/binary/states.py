@@ -76,10 +76,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session is over; `reason` in words, `status` as the connection history has it."""
+    """The session is over; `reason` in words, `status` as the connection history has it; `broken` by the peer, where it
+    sent what the protocol forbids."""
 
     reason: str
     status: ConnectionStatus
+    broken: bool = False
 
 
 class Received(NamedTuple):

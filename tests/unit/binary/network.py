@@ -5,7 +5,7 @@ Every station is a real LocalQueueManager with a real BinaryService. Nothing hap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -112,7 +112,11 @@ class Station(Party):
         self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
         self.resolved: list[FormatName] = []
         self.reachable: list[tuple[str, str | None]] = []  # what was said of hosts
-        self.watcher = TransferWatcher(reachable=lambda host, fault: self.reachable.append((host, fault)))
+        self.suspicions: list[tuple[str, Mapping[str, object]]] = []  # events and their facts
+        self.watcher = TransferWatcher(
+            reachable=lambda host, fault: self.reachable.append((host, fault)),
+            suspicious=lambda event, facts: self.suspicions.append((event, facts)),
+        )
         self._start()
         for path in (ORDERS, ACKS):
             self.create(path)

@@ -298,8 +298,31 @@ def test_what_a_stranger_passes_on_moves_no_sequence(
     session = stranger.call(beta)
     stranger.send(session, forged)
     assert (beta.labels(LEDGER), session.closed, list(beta.service.receiver.incoming)) == ([], False, [])
+    ((event, facts),) = beta.suspicions  # its owner hears that it is put off, and what to do if it should not be
+    assert event.startswith("transactional message put off")
+    assert (facts["manager"], facts["from"]) == (str(alpha.identifier), stranger.address)
+    assert "add the router to the directory" in str(facts["advice"])
     alpha.send_transactional(beta.direct(LEDGER), "a")
     assert beta.labels(LEDGER) == ["a"]
+
+
+def test_an_owner_hears_why_a_peer_that_sends_what_cannot_be_read_was_cut_off(
+    network: Network, beta: Station, stranger: Stranger
+) -> None:
+    network.listed = False
+    session = stranger.call(beta)
+    broken = bytearray(stranger.compose(beta.direct(ORDERS), "x"))
+    broken[4] ^= 0xFF  # BaseHeader.Signature
+    session._out.append(bytes(broken))
+    stranger.flush(session)
+    network.run()
+    assert beta.labels(ORDERS) == []
+    ((event, facts),) = beta.suspicions
+    assert event == "session closed: a packet cannot be read"
+    assert (facts["peer"], facts["manager"]) == (stranger.address, str(stranger.identifier))
+    assert "at byte 4: signature must be" in str(facts["reason"])
+    network.cut(beta, stranger)
+    assert len(beta.suspicions) == 1  # a session that ends as it may is none
 
 
 def test_nobody_else_sends_in_our_name(network: Network, beta: Station, stranger: Stranger) -> None:
