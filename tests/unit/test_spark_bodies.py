@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from base64 import b64decode
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType, StructType, TimestampType
 
 from postroad.errors import RemoteProtocolError
-from postroad.spark.bodies import BINARY_OBJECT, DEEPEST, body_kind, read_body, record_of, schema_of, shaped
+from postroad.spark.bodies import (
+    BINARY_OBJECT,
+    DEEPEST,
+    MOST_FIELDS,
+    MOST_VALUES,
+    Untyped,
+    _columns,
+    body_kind,
+    read_body,
+    record_of,
+    schema_of,
+    shaped,
+)
 from postroad.wire.constants import BodyType
 
 ORDER = """<?xml version="1.0" encoding="utf-16"?>
@@ -124,6 +138,54 @@ def test_any_body_gives_a_value_or_a_sentence(body: bytes, body_type: int) -> No
     except RemoteProtocolError:
         return
     schema_of([value])
+
+
+TEXTS = st.sampled_from(
+    ["--5", "-", "-0", "٣", "9" * 19, "9" * 5000, "1e999", "nan", "0001-01-01T00:00:00", "9999-99-99T99:99:99", "1_0"]
+)
+
+
+@given(TEXTS | st.text(max_size=30))
+def test_any_text_of_an_element_has_a_shape_and_a_value(text: str) -> None:
+    """`<count>--5</count>` failed the job, each time that it was tried."""
+    value = {"count": Untyped(text)}
+    for schema in (schema_of([value]), *(StructType().add("count", each()) for each in (LongType, TimestampType))):
+        json.dumps(shaped(value, schema)).encode()
+
+
+@given(st.sampled_from([ORDER.encode(), SERIALIZED, b'{"a": [1, "\\ud83d\\ude00"], "b": {"c": null}}']), st.data())
+def test_changed_bodies_become_columns_or_a_sentence(sample: bytes, data: st.DataObject) -> None:
+    made = bytearray(sample)
+    for _ in range(data.draw(st.integers(0, 4))):
+        made[data.draw(st.integers(0, len(made) - 1))] = data.draw(st.integers(0, 255))
+    schema = StructType().add("a", ArrayType(LongType())).add("Id", LongType()).add("value", StringType())
+    for kind in (0, BINARY_OBJECT, BodyType.VT_LPSTR):
+        pyarrow.array(_columns(bytes(made), kind, schema), pyarrow.string())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<r>" + b"<a/>" * (MOST_VALUES + 1) + b"</r>", b"[" + b"0," * MOST_VALUES + b"0]"],
+    ids=["xml", "json"],
+)
+def test_a_body_of_very_many_values_is_refused(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
+        read_body(body, 0)
+
+
+def test_half_a_pair_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="must be JSON"):
+        read_body(b'{"\\ud800": 1}', 0)
+    assert read_body(b'["\\ud83d\\ude00"]', 0) == ["\U0001f600"]
+
+
+def test_bodies_with_too_many_fields_are_left_out_of_a_schema() -> None:
+    wide = {f"f{number}": 1 for number in range(MOST_FIELDS + 1)}
+    assert schema_of([wide, {"a": 1}]).names == ["a"]
+    half = {f"f{number}": 1 for number in range(MOST_FIELDS - 1)}
+    assert schema_of([half, {"g": 1, "h": 1}, {"i": 1}]).names == [*half, "i"]
+    many = [{f"f{number}": 1} for number in range(50_000)]  # each merged with all before it
+    assert schema_of([{"list": many}, {"a": 1}]).names == ["a"]
 
 
 def kinds(schema: StructType) -> dict[str, type]:

@@ -143,6 +143,32 @@ def test_references_that_repeat_each_other_do_not_explode() -> None:
         read(body(*arrays, string(21, "end")))
 
 
+@pytest.mark.parametrize("long", ["string", "name"])
+def test_texts_that_many_references_repeat_do_not_explode(long: str) -> None:
+    """110 kB that were 200 MB: ten thousand references to one long text, or as many objects of a class with one."""
+    text_of_50k = b"\xd0\x86\x03" + b"x" * 50_000
+    if long == "string":
+        made = (b"\x06" + number(2) + text_of_50k, b"\x10" + number(1) + number(9000), (b"\x09" + number(2)) * 9000)
+    else:
+        first = b"\x04" + number(10) + text_of_50k + number(0)
+        made = (
+            b"\x10" + number(1) + number(5000),
+            first,
+            *(b"\x01" + number(11 + n) + number(10) for n in range(4999)),
+        )
+    with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
+        read(body(*made))
+    once = b"\x06" + number(1) + b"\x80\x80\xc0\x01" + b"x" * (3 << 20)
+    assert len(read(body(once))) == 3 << 20  # an honest text may be as long as a packet
+
+
+@pytest.mark.parametrize("part", [-(2**31), 2**31, 2**63 - 1, -(2**63)])
+def test_a_guid_of_any_numbers_is_a_value(part: int) -> None:
+    members = {f"_{letter}": b"\x00\x09" for letter in "abcdefghijk"}
+    made = body(shape(1, "System.Guid", members, system=True), struct.pack("<q", part) * 11)
+    assert len(read(made)) == 36
+
+
 def test_nulls_do_not_explode() -> None:
     full = b"\x10" + number(1) + number(MOST_VALUES) + b"\x0e" + number(MOST_VALUES)
     with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
@@ -192,3 +218,21 @@ def test_what_looks_like_it() -> None:
     assert is_nrbf(body(string(1, "a")))
     assert not is_nrbf(HEADER)
     assert not is_nrbf(b"\x00" * 40)
+
+
+SAMPLES = (
+    body(LIBRARY_RECORD, shape(1, "T", {"f": INT, "s": STRING}), number(1), string(3, "x")),
+    body(shape(1, "System.Guid", {f"_{each}": b"\x00\x08" for each in "abcdefghijk"}, system=True), number(7) * 11),
+    body(b"\x10" + number(1) + number(3), string(2, "a"), b"\x09" + number(2), NULL),
+    body(b"\x0f" + number(1) + number(4) + b"\x0d" + bytes(32)),
+    body(b"\x07" + number(1) + b"\x00" + number(1) + number(2) + INT, number(1) * 2),
+)
+
+
+@given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=6))
+def test_changed_samples_give_a_value_or_a_sentence(sample: bytes, changes: list[tuple[int, int]]) -> None:
+    made = bytearray(sample)
+    for place, value in changes:
+        made[place % len(made)] = value
+    with suppress(RemoteProtocolError):
+        read(bytes(made))

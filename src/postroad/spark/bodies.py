@@ -7,6 +7,7 @@ what it claims gives an error, never a guess.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,10 +43,13 @@ SAMPLE = 1000
 VALUE = "value"  # the field of a body that is one value, not a record
 BINARY_OBJECT = 768  # the body type of .NET's BinaryMessageFormatter
 DEEPEST = 64
+MOST_VALUES = 200_000  # in one body
+MOST_FIELDS = 2000  # in a schema that is made from bodies
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _ARRAY_OF_BYTES = 0x2000 | BodyType.VT_UI1.value
 _DAY_ZERO = datetime(1899, 12, 30)
 _MOST_LONG = 1 << 63
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class BodyKind(StrEnum):
@@ -105,13 +109,17 @@ def read_body(body: bytes, body_type: int) -> Any:
 def json_value(text: str) -> Any:
     try:
         value = json.loads(text.lstrip("\ufeff"), parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():  # half a pair, which no column can hold
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as fault:
         raise RemoteProtocolError(f"the body must be JSON: {fault}") from None
-    level, depth = [value], 0
+    level, depth, count = [value], 0, 0
     while level := [each for one in level for each in _inside(one)]:
-        depth += 1
+        depth, count = depth + 1, count + len(level)
         if depth > DEEPEST:
             raise RemoteProtocolError(f"the body must not be nested more than {DEEPEST} times")
+        if count > MOST_VALUES:
+            raise RemoteProtocolError(f"the body must have at most {MOST_VALUES:,} values")
     return value
 
 
@@ -168,10 +176,14 @@ class _XmlTree:
     def __init__(self) -> None:
         self.root: tuple[str, Any] | None = None
         self._open: list[tuple[str, dict[str, Any], list[str]]] = []
+        self._values = 0
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         if len(self._open) >= DEEPEST:
             raise RemoteProtocolError(f"the body must not have elements nested more than {DEEPEST} times")
+        self._values += 1 + len(attributes)
+        if self._values > MOST_VALUES:
+            raise RemoteProtocolError(f"the body must have at most {MOST_VALUES:,} values")
         fields: dict[str, Any] = {f"@{_local(key)}": Untyped(value) for key, value in attributes.items()}
         if attributes.get(f"{_XSI} nil") in ("true", "1"):
             fields["@nil"] = True
@@ -218,6 +230,7 @@ def xml_value(text: str) -> Any:
     None. Prefixes and namespaces are left out."""
     tree = _XmlTree()
     parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = tree.start, tree.end
     parser.CharacterDataHandler = tree.text
     parser.StartDoctypeDeclHandler = _refuse_doctype
@@ -253,10 +266,13 @@ def _local(name: str) -> str:
 
 def schema_of(values: Iterable[Any]) -> StructType:
     """The schema of all values together. What is sometimes a number and sometimes text is text; a field that is not in
-    every value can be null. A value that is no record is one with the field `value`."""
+    every value can be null. A value that is no record is one with the field `value`. A value is left out
+    if all together would have more than MOST_FIELDS fields."""
     merged: Any = {}
     for value in values:
-        merged = _merged(merged, _shape(record_of(value)))
+        candidate = _merged(_copied(merged), _shape(record_of(value)))
+        if _width(candidate) <= MOST_FIELDS:
+            merged = candidate
     found = _data_type(merged or {VALUE: None})
     assert isinstance(found, StructType)
     return found
@@ -268,6 +284,17 @@ def record_of(value: Any) -> dict[str, Any]:
 
 # A shape is None for nothing known, a DataType, a list with the shape of its values, or a dictionary of fields.
 _NUMBERS = (LongType(), DoubleType())
+
+
+def _width(shape: Any) -> int:
+    inside = shape.values() if isinstance(shape, dict) else shape if isinstance(shape, list) else ()
+    return len(inside) + sum(map(_width, inside))
+
+
+def _copied(shape: Any) -> Any:
+    if isinstance(shape, dict):
+        return {name: _copied(each) for name, each in shape.items()}
+    return [_copied(each) for each in shape] if isinstance(shape, list) else shape
 
 
 def _shape(value: Any) -> Any:
@@ -303,7 +330,7 @@ def _text_shape(text: str) -> DataType | None:
 
 
 def _is_long(text: str) -> bool:
-    return text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 20 and str(int(text)) == text
+    return _WHOLE.fullmatch(text) is not None and -_MOST_LONG <= int(text) < _MOST_LONG
 
 
 def _number(text: str) -> float | None:
@@ -326,12 +353,15 @@ def _time(text: str) -> datetime | None:
 
 
 def _merged(one: Any, other: Any) -> Any:
+    """Both shapes as one. What it returns may be made of their parts."""
     if one is None or one == other:
         return other
     if other is None:
         return one
     if isinstance(one, dict) and isinstance(other, dict):
-        return {name: _merged(one.get(name), other.get(name)) for name in {**one, **other}}
+        for name, each in other.items():  # in place: a list of many records must not be copied for each of them
+            one[name] = _merged(one.get(name), each)
+        return one
     if isinstance(one, list) or isinstance(other, list):  # one element, where others have several
         inside = [each[0] if isinstance(each, list) else each for each in (one, other)]
         return [_merged(*inside)]

@@ -19,10 +19,11 @@ from postroad.errors import RemoteProtocolError
 
 HEADER = bytes.fromhex("00 01000000 ffffffff 01000000 00000000".replace(" ", ""))  # with the root object 1
 TYPE = "$type"
-MOST_VALUES = 100_000  # in one body, with repeated objects
+MOST_VALUES = 100_000  # in one body, with repeated objects; 64 characters count as much as a value
 DEEPEST = 64
 _YEAR_ONE = datetime(1, 1, 1)
 _TICKS_S = 10_000_000
+_TEXT_OF_A_VALUE = 64
 _MOST_TICKS = 3_155_378_975_999_999_999
 
 
@@ -70,6 +71,7 @@ class _Class:
     members: tuple[str, ...]
     kinds: tuple[Kind, ...]
     primitives: tuple[int, ...]  # the type of each primitive member, 0 for others
+    size: int  # characters of the names, which every object repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class _Reader:
         kinds, primitives = self._member_types(count)
         if library:
             self._int()
-        shape = self._classes[identifier] = _Class(name, members, kinds, primitives)
+        shape = self._classes[identifier] = _Class(name, members, kinds, primitives, len(name) + sum(map(len, members)))
         return self._object(identifier, shape, depth)
 
     def _known_class(self, depth: int) -> Any:
@@ -310,7 +312,7 @@ class _Reader:
 
     def _plain(self, value: Any, inside: tuple[int, ...]) -> Any:
         """The value with all references followed. An object inside itself is `{"$ref": id}`."""
-        self._counted(1)
+        self._counted(1 + (len(value) // _TEXT_OF_A_VALUE if isinstance(value, str) else 0))
         if len(inside) > DEEPEST:
             raise self._fault(f"must not be nested more than {DEEPEST} times")
         if isinstance(value, _Reference):
@@ -322,6 +324,7 @@ class _Reader:
         if isinstance(value, list):
             return [self._plain(each, inside) for each in value]
         if isinstance(value, _Object):
+            self._counted(value.shape.size // _TEXT_OF_A_VALUE)
             fields = [self._plain(each, inside) for each in value.values]
             return _shown(value.shape.name, dict(zip(value.shape.members, fields, strict=True)))
         return value
@@ -392,5 +395,7 @@ def _property(field: str) -> str:
 
 
 def _guid(parts: Sequence[int]) -> str:
-    raw = struct.pack("<iHH", parts[0], parts[1] & 0xFFFF, parts[2] & 0xFFFF) + bytes(each & 0xFF for each in parts[3:])
+    raw = struct.pack("<IHH", parts[0] & 0xFFFFFFFF, parts[1] & 0xFFFF, parts[2] & 0xFFFF) + bytes(
+        each & 0xFF for each in parts[3:]
+    )
     return str(UUID(bytes_le=raw))
