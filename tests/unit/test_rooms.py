@@ -60,6 +60,7 @@ ONLY: dict[str, frozenset[str]] = {
     FRONT_DOOR: WORDS | {"aio", "client", "received", "values"},
     "spark": WORDS
     | {"client", "capture", "columns", "describe", "fields", "net", "received", "values"}
+    | {"runtime.private_files"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API and a door as the others, and reads access lists and expressions as people write
     # them.

@@ -12,6 +12,7 @@ import typer
 from postroad.cli.context import Context
 from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import count_text, print_json, print_line
+from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
     from postroad import QueueManager
@@ -62,7 +63,7 @@ def export(
         print(text, end="")
         return
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_private(Path(file), text)
     except OSError as fault:
         fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
     counts = f"{count_text(len(queues), 'queue')} and {count_text(len(users), 'user')}"

@@ -14,6 +14,7 @@ import typer
 from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -519,7 +520,7 @@ def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], as_json:
     todo = advice(facts)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(render(facts, datetime.now(UTC)), encoding="utf-8")
+        write_private(output, render(facts, datetime.now(UTC)))
     except OSError as fault:
         fail(f"{output} cannot be written: {fault.strerror}", ExitCode.FAILED)
     if as_json:

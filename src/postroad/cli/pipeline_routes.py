@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.runtime.private_files import make_private_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,7 @@ def show_routes(
     after = changed or directory
     found = routes(spark, after)
     if output is not None:
+        make_private_directory(output)
         found.write.mode("overwrite").parquet(str(output / "routes"))
         first_links(spark, after).write.mode("overwrite").parquet(str(output / "links"))
         found = spark.read.parquet(str(output / "routes"))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -18,6 +19,7 @@ from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
 from postroad.cli.outcome import ExitCode, fail, report
 from postroad.cli.output import count_text, header_line, print_json, print_line
 from postroad.cli.progress import Bar
+from postroad.runtime.private_files import open_private
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -196,7 +198,7 @@ def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
     if file == STANDARD_STREAM:
         return nullcontext(sys.stdout.buffer)
     try:
-        return open(file, "wb" if force else "xb")
+        return os.fdopen(open_private(Path(file), os.O_WRONLY | (os.O_TRUNC if force else os.O_EXCL)), "wb")
     except FileExistsError:
         fail(f"{file}: exists already; --force writes over it", ExitCode.USAGE)
     except OSError as fault:

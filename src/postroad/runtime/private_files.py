@@ -43,6 +43,28 @@ def refuse_unwritable(path: Path, made: Path | None = None) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
+def write_private(path: Path, text: str) -> None:
+    """Writes a file for its owner only, over one that is there. Raises OSError."""
+    with os.fdopen(open_private(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def make_private_directory(path: Path) -> None:
+    """Makes a directory for its owner only, with its parents. One that is there keeps the rights of its group, whom
+    somebody may have let in, and loses those of all others. Raises OSError."""
+    if not path.parent.exists():
+        make_private_directory(path.parent)
+    try:
+        path.mkdir(DIRECTORY_MODE)
+    except FileExistsError:
+        mode = path.stat().st_mode
+        if os.name != "nt" and stat.S_ISDIR(mode) and mode & stat.S_IRWXO and not mode & stat.S_ISVTX:
+            try:
+                path.chmod(stat.S_IMODE(mode) & ~stat.S_IRWXO)
+            except PermissionError as error:
+                _warn(path, DIRECTORY_MODE, error)
+
+
 def tighten(path: Path) -> None:
     """Removes the rights of others to an existing file or directory; warns if that fails.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
 from postroad.config import Configuration
 from postroad.manager import Manager
-from postroad.runtime.private_files import refuse_unwritable
+from postroad.runtime.private_files import open_private, refuse_unwritable
 
 NOT_INSTALLED = "needs OpenTelemetry, which is not installed: pip install postroad[otel]"
 NO_OTLP = "needs a package that is not installed: pip install opentelemetry-exporter-otlp-proto-http"
@@ -32,7 +33,7 @@ def manager_class(config: Configuration, opened: AsyncExitStack | None) -> Calla
             refuse_unwritable(settings.file, config.data)
             return Manager
         if settings.file is not None and opened is not None:
-            stream = settings.file.open("a", encoding="utf-8")
+            stream = os.fdopen(open_private(settings.file, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
             opened.callback(stream.close)
             exporter = stream_exporter(stream)
         else:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from postroad.errors import PipelineError
+from postroad.runtime.private_files import make_private_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,6 +135,7 @@ class LocalFiles(Files):
         file = self.path / path
         draft = file.with_name(f"{file.name}.draft")
         try:
+            make_private_directory(self.path)
             file.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("w", encoding="utf-8") as output:
                 output.write(text)
@@ -170,7 +172,7 @@ class LocalFiles(Files):
         import fcntl
 
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.path)
             lock = (self.path / _LOCK).open("a")
         except OSError as fault:
             raise PipelineError(f"{self.root} cannot be written: {fault.strerror}") from None

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
+from postroad.runtime.private_files import make_private_directory
 from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Table, day_of, rows_of
 
 _APP = "postroad"  # the writer's name in a table's log
@@ -36,6 +37,7 @@ class _LocalTable(Table):
     def _draft(self, frame: DataFrame | None, commit: Commit, *, keep_day: bool = False) -> list[Path]:
         """Writes the frame to a new directory. Its name is like Spark's partitions, or Spark could not read several of
         them together."""
+        make_private_directory(Path(self.lake.root))
         self.root.mkdir(parents=True, exist_ok=True)
         if frame is None:
             return []
@@ -133,7 +135,7 @@ class IcebergTable(_LocalTable):
         from pyiceberg.catalog.sql import SqlCatalog
 
         lake = Path(self.lake.root)
-        lake.mkdir(parents=True, exist_ok=True)
+        make_private_directory(lake)
         catalog = SqlCatalog(_APP, uri=f"sqlite:///{lake / 'catalog.db'}", warehouse=f"file://{lake}")
         catalog.create_namespace_if_not_exists(_NAMESPACE)
         return catalog
