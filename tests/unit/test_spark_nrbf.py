@@ -147,6 +147,7 @@ def test_references_that_repeat_each_other_do_not_explode() -> None:
 def test_texts_that_many_references_repeat_do_not_explode(long: str) -> None:
     """110 kB that were 200 MB: ten thousand references to one long text, or as many objects of a class with one."""
     text_of_50k = b"\xd0\x86\x03" + b"x" * 50_000
+    made: tuple[bytes, ...]
     if long == "string":
         made = (b"\x06" + number(2) + text_of_50k, b"\x10" + number(1) + number(9000), (b"\x09" + number(2)) * 9000)
     else:
