@@ -61,6 +61,10 @@ password = "correct horse"
 name = "root"
 password = "correct horse"
 administrator = true
+[[user]]
+name = "eye"
+password = "correct horse"
+monitor = true
 """
 GUARDED = ALPHA.replace('"alpha"', '"guarded"').replace('[directory]\nfile = "enterprise.toml"\n', "") + (
     f'[api]\ntoken = "{TOKEN}"\n'

@@ -134,14 +134,17 @@ class Console:
         for watch in self._watches:
             await watch.renew(credentials, api_certificate)
 
-    def app(self) -> ASGIApp:
+    def routes(self) -> list[Route | Mount]:
         routes: list[Route | Mount] = [Route(path, self._page(page), methods=["GET"]) for path, page in PAGES.items()]
         routes += [Route(path, self._action(action), methods=["POST"]) for path, action in ACTIONS.items()]
         routes.append(Route("/{m:int}/import", self._upload, methods=["POST"]))
         routes.append(Route("/healthz", _healthz))
         routes.append(Mount("/static", StaticFiles(directory=STATIC)))
+        return routes
+
+    def app(self) -> ASGIApp:
         pages = Starlette(
-            routes=routes, lifespan=self._lifespan, exception_handlers={HTTPStatus.NOT_FOUND: self._missing}
+            routes=self.routes(), lifespan=self._lifespan, exception_handlers={HTTPStatus.NOT_FOUND: self._missing}
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
