@@ -165,7 +165,7 @@ def test_what_is_too_large_is_refused_before_it_comes(tmp_path: Path, door: str)
                 found = b""
                 with suppress(ConnectionError):
                     connection.sendall(data)
-                    while more := connection.recv(65536):
+                    while not found.startswith(b"HTTP/") and (more := connection.recv(65536)):
                         found += more
                 assert not found.startswith(b"HTTP/") or found[9:12] in (b"400", b"413", b"431")
         DOORS[door].serves(server, "127.0.0.9")
@@ -185,7 +185,7 @@ def test_who_is_silent_or_slow_is_closed_at_every_door(tmp_path: Path) -> None:
             with suppress(ConnectionError):
                 while more := connection.recv(65536):
                     found += more
-            assert not found or b" 408 " in found, (name, data)
+            assert not found or found[9:12] in (b"400", b"408"), (name, data)
         for door in DOORS.values():
             door.serves(server, "127.0.0.9")
 

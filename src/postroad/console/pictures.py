@@ -170,7 +170,7 @@ def hop_picture(found: Sequence[TraceHop]) -> Markup:
         x = number * step + step // 2
         mark, style = sign(hop.state)
         if number:
-            known = "closed" if style == "unknown" else "used"
+            known = "unknown" if style == "unknown" else "used"
             parts.append(Markup(_ARROW).format(known, x - step + 16, x - 26, x - 28))
         values = {"style": style, "sign": mark, "detail": f"{hop.name}: {hop_sentence(hop)}", "state": hop.state}
         parts.append(Markup(_HOP).format(x=x, name=short(hop.name, 20), at=when(hop.at)[11:], **values))
