@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import postroad
-from postroad.errors import AccessDenied, AuthenticationFailed, PostroadError
+from postroad.errors import AccessDenied, AuthenticationFailed, PostroadError, Status
 from postroad.message import Message
+from postroad.names import DirectName, QueueFormat
+from postroad.remote_read import qm2qm, qmcomm, structures
+from postroad.remote_read.handlers import READ_KIND, SESSION_KIND
+from postroad.remote_read.qm2qm import QM2QM
+from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
+from postroad.remote_read.transfer_buffer import TransferBuffer
+from postroad.remote_read.values import Ack, Action, DesiredAccess
+from postroad.rpc.client import connect
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.gss import initiator
+from postroad.rpc.interface import Nothing, Operation
+from postroad.rpc.ndr import Handle
 from postroad.rpc.ntlm import NtlmProvider
 from postroad.security.sid import Sid
 from postroad.security.users import User, Users
-from tests.remote.station import HOST, ORDERS, OTHER, OTHER_USER, PASSWORD, USER, Station, station
+from tests.remote.station import DIRECT, HOST, ORDERS, OTHER, OTHER_USER, PASSWORD, USER, Station, station
 
 READER = User(USER, Sid.parse("S-1-5-21-1-2-3-1001"))
 
@@ -169,3 +184,133 @@ def test_a_login_under_way_ends_when_its_user_is_removed(running: Station) -> No
     keep(running)
     with pytest.raises(AuthenticationFailed):
         accepting.step(proof)
+
+
+# Every operation, by callers who may do nothing of it
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a reader has: an open queue with a cursor, a message that is not acknowledged, and a read that waits."""
+
+    handle: int
+    cursor: int
+    session: Handle
+    read: Handle
+
+
+def described(owned: Owned, action: Action, cursor: int = 0) -> RemoteReadDesc:
+    return RemoteReadDesc(owned.handle, cursor, action, 0, 0, owned.handle, 99)
+
+
+def asked_for(access: DesiredAccess) -> qmcomm.OpenRemoteQueueIn:
+    name = QueueFormat.from_format_name(DirectName.from_wire(DIRECT))
+    return qmcomm.OpenRemoteQueueIn(qmcomm.queue_format_structure(name), 0, access, 0, uuid4(), 0x500)
+
+
+CALLS: dict[Operation[Any, Any], Callable[[Owned], Any]] = {
+    qmcomm.GET_REMOTE_QUEUE_NAME: lambda owned: qmcomm.GetRemoteQueueNameIn(owned.handle, None),
+    qmcomm.OPEN_REMOTE_QUEUE: lambda owned: asked_for(DesiredAccess.RECEIVE),
+    qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT: lambda owned: qmcomm.CloseContext(owned.session),
+    qmcomm.CREATE_REMOTE_CURSOR: lambda owned: qmcomm.CreateRemoteCursorIn(TransferBuffer(), owned.handle),
+    qmcomm.GET_SERVER_PORT: lambda owned: qmcomm.GetServerPortIn(0),
+    qm2qm.START_RECEIVE: lambda owned: structures.StartReceiveIn(described(owned, Action.RECEIVE)),
+    qm2qm.END_RECEIVE: lambda owned: structures.EndReceiveIn(owned.read, Ack.RR_ACK),
+    qm2qm.OPEN_QUEUE: lambda owned: structures.OpenQueueIn(uuid4(), 0, owned.handle, owned.handle, owned.handle),
+    qm2qm.CLOSE_QUEUE: lambda owned: structures.CloseQueueIn(owned.session),
+    qm2qm.CLOSE_CURSOR: lambda owned: structures.CloseCursorIn(owned.handle, owned.cursor),
+    qm2qm.CANCEL_RECEIVE: lambda owned: structures.CancelReceiveIn(owned.handle, owned.handle, 1),
+    qm2qm.PURGE_QUEUE: lambda owned: structures.PurgeQueueIn(owned.handle),
+    qm2qm.GET_SERVER_PORT: lambda owned: structures.GetPortIn(1),
+    qm2qm.GET_VERSION: lambda owned: Nothing(),
+    qm2qm.START_RECEIVE2: lambda owned: structures.StartReceive2In(
+        RemoteReadDesc2(described(owned, Action.PEEK_CURRENT, owned.cursor))
+    ),
+    qm2qm.START_RECEIVE_BY_LOOKUP_ID: lambda owned: structures.StartReceiveByLookupIdIn(
+        0, RemoteReadDesc2(described(owned, Action.LOOKUP_PEEK_NEXT))
+    ),
+}
+PUBLIC = {qmcomm.GET_SERVER_PORT, qm2qm.GET_SERVER_PORT, qm2qm.GET_VERSION}  # ports and the version: anybody may know
+STRANGER = User(OTHER_USER, Sid.parse("S-1-5-21-1-2-3-1002"))
+STRANGERS: dict[str, tuple[User | None, tuple[str, ...]]] = {
+    "nobody": (None, ()),
+    "a user without rights": (STRANGER, ()),
+    "a user who may peek": (STRANGER, ("peek",)),
+    "a user who may write": (STRANGER, ("write",)),
+    "a monitor": (User(OTHER_USER, STRANGER.sid, monitor=True), ("full",)),
+    "a user who was removed": (STRANGER, ("full",)),
+}
+
+
+async def everything(running: Station) -> Any:
+    """What a call could have changed."""
+    core, service = running.manager.core, running.server.service
+    queues = [(each.name, each.properties, each.count, dict(each.positions)) for each in core.queues]
+    opened = [(each.handle, each.cursors, len(each.unacknowledged)) for each in service.remote_queues.values()]
+    reads = {handle: len(each) for handle, each in service.remote_reads.items()}
+    held = {name: each["current"] for name, each in core.owners.figures.items()}
+    return queues, opened, reads, sorted(core.descriptors), held, service.received, service.returned
+
+
+@contextmanager
+def owner(running: Station) -> Iterator[Owned]:
+    with remote(running) as manager:
+        queue = manager.queue(ORDERS)
+        with queue.receiving(0), queue.cursor() as cursor:
+            cursor.peek(0)
+
+            async def look() -> Owned:
+                (opened,) = [each for each in running.server.service.remote_queues.values() if each.descriptor.cursors]
+                contexts: list[tuple[Handle, str]] = [
+                    (handle, context.kind)
+                    for link in running.server.rpc.links
+                    if link.connection is not None and link.connection.association is not None
+                    for handle, context in link.connection.association.contexts.items()
+                ]
+                session, read = (
+                    next(handle for handle, kind in contexts if kind == wanted) for wanted in (SESSION_KIND, READ_KIND)
+                )
+                return Owned(opened.handle, next(iter(opened.descriptor.cursors)), session, read)
+
+            yield running.run(look())
+
+
+def test_every_operation_has_a_call_here() -> None:
+    assert set(CALLS) == {*QM2QM.operations.values(), *QMCOMM.operations.values()}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_no_operation_does_or_tells_anything_beyond_the_callers_rights(running: Station, kind: str) -> None:
+    stranger, rights = STRANGERS[kind]
+    keep(running, READER, *([] if stranger is None else [stranger]))
+    running.send("secret one", "secret two", "secret three")
+    allow(running, "receive")
+    if rights:
+        allow(running, *rights, who=str(STRANGER.sid))
+    host, port = running.address
+
+    async def ask(owned: Owned) -> None:
+        security = None
+        if stranger is not None:
+            security = initiator(OTHER_USER, PASSWORD, host=HOST, auth_type=AuthType.NTLM, level=AuthLevel.PRIVACY)
+        client = await connect(host, port, QMCOMM, QM2QM, security=security)
+        if kind.endswith("removed"):
+            assert running.server.set_passwords({USER: PASSWORD})
+            running.manager.core.change_users(Users([READER]), running.manager.clock())
+        try:
+            for operation, request in CALLS.items():
+                before = await everything(running)
+                try:
+                    answer = await client.call(operation, request(owned), 20)
+                except PostroadError:  # a fault, or the connection has ended
+                    answer = None
+                assert answer is None or operation in PUBLIC or answer.result != Status.OK, operation
+                assert answer is None or not kind.endswith("removed"), operation
+                assert "secret" not in repr(answer).replace("\\x00", ""), operation
+                assert await everything(running) == before, operation
+        finally:
+            await client.close()
+
+    with owner(running) as owned:
+        running.run(ask(owned))
+    assert len(running.labels()) == 2  # the owner has received one, as ever
