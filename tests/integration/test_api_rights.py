@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,14 +15,15 @@ from postroad.api import build_app
 from postroad.api.app import OPERATIONS
 from postroad.api.calls import Needs, Operation, Operations
 from postroad.manager import Manager
-from postroad.queues.access import Action
+from postroad.queues.access import ACTION_WORDS, Action
+from postroad.runtime.logs import level_name
 from postroad.security.access import default_manager_descriptor
 from postroad.security.descriptors import Ace, AceType, Acl, SecurityDescriptor
 from postroad.security.rights import QUEUE_RIGHT_WORDS
 from postroad.security.sid import Sid
 from postroad.security.users import User
 from postroad.store import MemoryStore
-from tests.served import API, ORDERS, Served, basic, served
+from tests.served import API, ORDERS, PASSWORD, Served, basic, served
 
 ANN = User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))
 BOB = User("bob", Sid.parse("S-1-5-21-1-2-3-1002"))
@@ -31,16 +32,7 @@ ROOT = User("root", Sid.parse("S-1-5-21-1-2-3-1003"), administrator=True)
 OTHER = f"{API}/queues/private$/other"
 NO_ONE = "O:BAD:"  # an empty list
 FULL = QUEUE_RIGHT_WORDS["full"]
-WORDS = {
-    Action.SEND: "write",
-    Action.PEEK: "peek",
-    Action.RECEIVE: "receive",
-    Action.GET_PROPERTIES: "get-properties",
-    Action.SET_PROPERTIES: "set-properties",
-    Action.DELETE: "delete",
-    Action.GET_PERMISSIONS: "get-permissions",
-    Action.SET_PERMISSIONS: "set-permissions",
-}
+WORDS = ACTION_WORDS
 # A request for each operation that would work for an administrator: its body and its query.
 REQUESTS: dict[str, tuple[object, str]] = {
     "POST /queues/{queue}/messages": ({"body": "x"}, ""),
@@ -138,15 +130,15 @@ def allow(api: Served, mask: int, who: User = ANN, queue: str = ORDERS) -> None:
 class Held:
     """What an administrator holds: a locked message, a transaction, a handle with a cursor."""
 
-    def __init__(self, api: Served) -> None:
-        locked = api.call("POST", f"{ORDERS}/lock?timeout=0")
+    def __init__(self, api: Served, who: Mapping[str, str] | None = None) -> None:
+        locked = api.call("POST", f"{ORDERS}/lock?timeout=0", headers=who)
         self.lease = locked.headers["postroad-lease"]
         self.locked = locked.json["messages"][0]["lookup_id"]
-        self.transaction = api.call("POST", f"{API}/transactions").json["id"]
+        self.transaction = api.call("POST", f"{API}/transactions", headers=who).json["id"]
         opened = {"queue": r"private$\orders", "access": "receive"}
-        self.handle = api.call("POST", f"{API}/handles", opened).json["handle"]
-        self.cursor = api.call("POST", f"{API}/handles/{self.handle}/cursors").json["cursor"]
-        self.lookup_id = api.call("GET", f"{ORDERS}/messages").json["messages"][0]["lookup_id"]
+        self.handle = api.call("POST", f"{API}/handles", opened, headers=who).json["handle"]
+        self.cursor = api.call("POST", f"{API}/handles/{self.handle}/cursors", headers=who).json["cursor"]
+        self.lookup_id = api.call("GET", f"{ORDERS}/messages", headers=who).json["messages"][0]["lookup_id"]
 
     def path(self, operation: Operation) -> str:
         values = {
@@ -171,7 +163,13 @@ def state(api: Served) -> Any:
         queues = list(manager.core.queues)
         return (
             [(queue.name, queue.properties, queue.count, dict(queue.positions), dict(queue.holds)) for queue in queues],
+            [[record.packet for record in queue.everything()] for queue in queues],
             [(lock.owner, lock.lookup_ids, lock.kind) for lock in manager.leases.locks()],
+            dict(manager.core.store.state("")) | {"counters": b""},
+            {name: each["current"] for name, each in manager.core.owners.figures.items()},
+            list(manager.core.access.users),
+            manager.keys.describe(),
+            level_name(),
             sorted(manager.core.transactions),
             sorted(manager.core.descriptors),
             [sorted(each.cursors) for each in manager.core.descriptors.values()],
@@ -187,6 +185,10 @@ def ask(api: Served, operation: Operation, held: Held, who: User = ANN) -> int:
 
 def test_every_operation_has_a_request_here() -> None:
     assert {key(each) for each in OPERATIONS} == set(REQUESTS)
+    needs = {each: {key(one) for one in OPERATIONS if one.needs is each} for each in Needs}
+    assert needs[Needs.NOTHING] | {"POST /leases/renew"} == FOR_ALL
+    assert needs[Needs.NAMED] == set(NAMED)
+    assert needs[Needs.MONITOR] <= WATCHED
 
 
 def test_an_operation_must_say_what_it_needs() -> None:
@@ -241,6 +243,101 @@ def test_its_own_right_is_enough_for_an_operation(api: Served, operation: Operat
         assert status == 400  # only outgoing queues can pause
     else:
         assert status in (200, 201, 204)
+
+
+# What another user knows, and who learns it: the rights on the queue that tell it.
+SECRETS: dict[str, tuple[Action, ...]] = {
+    "secret-body": (Action.PEEK, Action.RECEIVE),
+    "secret-label": (Action.PEEK, Action.RECEIVE),
+    "secret-property": (Action.GET_PROPERTIES, Action.SET_PROPERTIES),  # of the queue
+    "secret-client": (Action.PEEK,),  # who has locked a message
+    "secret-hold": (),
+    "secret-job": (),
+    "secret-queue": (),  # a queue without any right
+}
+# Calls that need no right: they answer with what is the caller's own, or may be seen.
+FOR_ALL = {"GET /queues", "GET /locks", "GET /whoami", "POST /leases/renew", "POST /transactions"}
+NAMED = {"POST /handles": Action.RECEIVE, "POST /resolve": Action.SEND}  # which right the requests above need
+CALLERS: dict[str, tuple[User | None, Action | None]] = {
+    "nobody": (None, None),
+    "a user without rights": (ANN, None),
+    "a monitor": (EYE, None),
+    **{f"a user who may {word}": (ANN, action) for action, word in ACTION_WORDS.items()},
+}
+
+
+class Theirs(Held):
+    """The same of another user, with a hold, a submission and a queue that nobody else may see."""
+
+    def __init__(self, api: Served) -> None:
+        allow(api, FULL, BOB)
+        bob = {**basic("bob"), "Postroad-Client": "secret-client"}
+        super().__init__(api, bob)
+        named = {"from": 0, "to": api.call("GET", f"{ORDERS}/mark", headers=bob).json["arrived"]}
+        assert api.call("PUT", f"{ORDERS}/holds/secret-hold", named, headers=bob).status == 200
+        sent = {"messages": [{"body": "secret-body", "label": "secret-label"}]}
+        assert api.call("POST", f"{ORDERS}/submissions/secret-job/0/0", sent, headers=bob).status == 200
+        assert api.call("PATCH", ORDERS, {"label": "secret-property"}, headers=bob).status == 200
+
+
+@pytest.mark.parametrize("name", ["secret-hold", "secret-job"])
+@pytest.mark.parametrize("who", CALLERS)
+def test_every_operation_does_and_tells_no_more_than_the_right_allows(api: Served, who: str, name: str) -> None:
+    """All operations, with objects of somebody else."""
+    user, right = CALLERS[who]
+    api.call("POST", f"{ORDERS}/purge")
+    api.send("secret-body", "secret-body", label="secret-label")
+    api.create("private$/secret-queue")
+    allow(api, 0, queue=f"{API}/queues/private$/secret-queue")
+    theirs = Theirs(api)
+    mask = 0 if right is None else QUEUE_RIGHT_WORDS[WORDS[right]]
+    sddl = f"{NO_ONE}(A;;0x{FULL:x};;;{BOB.sid})" + (f"(A;;0x{mask:x};;;{ANN.sid})" if mask else "")
+    assert api.call("PATCH", f"{ORDERS}/acl", {"sddl": sddl}).status == 200
+    api.manager.core.access.manager_descriptor = SecurityDescriptor(dacl=Acl(()))
+    if user is None:
+        passwords = {each.name: PASSWORD for each in (ANN, BOB, EYE, ROOT)}
+        api.run(as_coroutine(lambda: api.server.set_credentials("a token", passwords)))
+    held = {*([] if right is None else [right])} | ({Action.PEEK} if right is Action.RECEIVE else set())
+    before = state(api)
+    for operation in OPERATIONS:
+        body, query = REQUESTS[key(operation)]
+        path = theirs.path(operation).replace("/job", f"/{name}") + query
+        if operation.needs in held or NAMED.get(key(operation)) in held:  # what it does is its right
+            if "{name}" in operation.path and user is not None:  # but only with names of its own
+                kept = records_of(api, BOB)
+                assert len(kept) == 2
+                api.call(operation.method, path, body, headers=basic(user.name))
+                assert records_of(api, BOB) == kept, key(operation)
+                before = state(api)
+            continue
+        answer = api.call(operation.method, path, body, headers={} if user is None else basic(user.name))
+        sees = user is EYE and key(operation) in WATCHED
+        if user is None:
+            assert answer.status == 401, key(operation)
+        elif not sees and not (user is ANN and key(operation) in FOR_ALL):
+            assert answer.status in (403, 404, 409), key(operation)
+        told = {secret for secret in SECRETS if secret.encode() in answer.body and secret not in path}
+        may = {secret for secret, rights in SECRETS.items() if held & {*rights}}
+        if user is EYE:
+            may = {*SECRETS} - {"secret-body", "secret-label"} if sees else set()
+        assert told <= may, key(operation)
+        if key(operation) == "POST /transactions" and user is ANN:
+            api.call("DELETE", f"{API}/transactions/{answer.json['id']}")  # one of their own, of so many
+        assert state(api) == before, key(operation)
+
+
+def records_of(api: Served, user: User) -> dict[str, bytes]:
+    """What is on disk of a user's holds and submissions."""
+
+    async def look() -> dict[str, bytes]:
+        await api.manager.write_identifier()
+        return {name: value for name, value in api.manager.core.store.state("").items() if str(user.sid) in name}
+
+    return api.run(look())
+
+
+async def as_coroutine(change: Callable[[], object]) -> None:
+    change()
 
 
 # What a monitor may see, besides what needs no right at all.
