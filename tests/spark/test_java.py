@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,50 @@ def test_there_is_no_archive_where_the_user_has_set_what_is_on_the_class_path(
     tmp_path: Path, archive_environment: dict[str, str], given: dict[str, str]
 ) -> None:
     assert archive_option(tmp_path, archive_environment | given) == []
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+
+
+def foreign(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
+def loose(path: Path) -> None:
+    path.chmod(path.stat().st_mode | 0o002)
+
+
+@pytest.mark.parametrize("what", ["cache", "parent", "java-*", "java-*/bin", "java-*/bin/java"])
+@pytest.mark.parametrize("change", [pytest.param(foreign, marks=needs_root), loose])
+def test_a_java_that_others_could_have_put_there_is_not_run(
+    tmp_path: Path, carried: Path, what: str, change: Callable[[Path], None]
+) -> None:
+    cache = tmp_path / "parent" / "cache"
+    assert java.java_home(cache, {"PATH": ""}) is not None
+    places = {"cache": cache, "parent": cache.parent}
+    place = places.get(what) or next(cache.glob(what))
+    change(place)
+    with pytest.raises(SparkUnavailable, match=r"another user|other users") as caught:
+        java.java_home(cache, {"PATH": ""})
+    assert str(caught.value).startswith(str(place))
+    assert "XDG_CACHE_HOME" in str(caught.value)
+
+
+def test_a_shared_directory_is_not_filled(tmp_path: Path, carried: Path) -> None:
+    cache = tmp_path / "shared" / "cache"
+    cache.parent.mkdir()
+    loose(cache.parent)
+    with pytest.raises(SparkUnavailable, match="can be changed by other users"):
+        java.java_home(cache, {"PATH": ""})
+    cache.parent.chmod(0o1777)  # as /tmp is: nobody can replace what belongs to another
+    assert java.java_home(cache, {"PATH": ""}) is not None
+
+
+@pytest.mark.parametrize("change", [pytest.param(foreign, marks=needs_root), loose])
+def test_an_archive_of_others_is_not_loaded(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    archive = tmp_path / "classes-x.jsa"
+    archive.write_bytes(b"\1\1\1\1")
+    assert "SharedArchiveFile" in java._archive_option(archive)
+    change(archive)
+    with pytest.raises(SparkUnavailable, match="must not be run"):
+        java._archive_option(archive)

@@ -1,7 +1,8 @@
 """A Java runtime and a SPARK_HOME for the pyspark that pip installed. Small files only: nothing of pyspark is imported.
 
 The files are in the user's cache directory, are written whole or not at all, and are named after their target. So two
-environments, or one that moved, never use each other's.
+environments, or one that moved, never use each other's. They are run, so nothing is used that somebody else could have
+put there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from postroad.errors import SparkUnavailable
+from postroad.runtime.private_files import make_private_directory
 
 OLDEST_JAVA = 17  # the oldest that Spark 4 supports
 _MISSING_MODULE = "--add-modules=jdk.incubator.vector"
@@ -92,6 +95,7 @@ def archive_options(cache: Path, environment: Mapping[str, str], pyspark: Path) 
 
 def _archive_option(archive: Path) -> str:
     if archive.exists():
+        _check_owner(archive)
         with archive.open("rb") as file:
             is_whole = any(file.read(4))
         if is_whole:
@@ -178,6 +182,33 @@ def _write_links(place: Path, pyspark: Path) -> None:
         (place / name).symlink_to(pyspark / name)
 
 
+def _check_owner(path: Path) -> None:
+    """Raises SparkUnavailable if another user owns the path or one above it, or may write there."""
+    if os.name == "nt":
+        return
+    above = {*path.absolute().parents, *(path.parent.resolve() / path.name).parents} - {Path("/")}
+    for each in (path, *sorted(above, reverse=True)):
+        status = each.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            fault = f"belongs to another user ({status.st_uid})"
+        elif _is_open(status) and not (each != path and status.st_mode & stat.S_ISVTX):
+            fault = "can be changed by other users"
+        else:
+            continue
+        raise SparkUnavailable(
+            f"{each} {fault}, so what is in {path} must not be run; remove it or correct its owner and mode, or set "
+            "XDG_CACHE_HOME to a directory of your own"
+        )
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Whether others may write; the user's own group is trusted, as with a umask of 002."""
+    if stat.S_ISLNK(status.st_mode):
+        return False
+    group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
+    return bool(group or status.st_mode & stat.S_IWOTH)
+
+
 def _mark(what: Path | str) -> str:
     return sha256(str(what).encode()).hexdigest()[:16]
 
@@ -186,9 +217,12 @@ def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
     """The directory `name` in the cache, created if necessary; if the cache is not writable, one for this process."""
     final = cache / name
     if final.is_dir():
+        for each in (final, *final.rglob("*")):
+            _check_owner(each)
         return final
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        make_private_directory(cache)
+        _check_owner(cache)
         made = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=cache))
     except OSError:
         made = Path(tempfile.mkdtemp(prefix="postroad-"))
