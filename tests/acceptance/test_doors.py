@@ -92,7 +92,7 @@ def test_where_others_reach_it_each_open_listener_is_warned_of(tmp_path: Path) -
             '[api]\ntls_certificate = "127.0.0.1.pem"\ntls_key = "127.0.0.1.key"\nclient_ca = "127.0.0.1.key"\n',
             "api.client_ca: cannot be used",
         ),
-        ('[audit]\nfile = "missing/audit.jsonl"\n', "audit.file: "),
+        (f'[api]\ntoken = "{TOKEN}"\n[audit]\nfile = "missing/audit.jsonl"\n', "audit.file: "),
         (f'[api]\ntoken = "{TOKEN}\\u0007"\n', "api.token: must not contain control characters"),
         ("[api]\ntoken = 1234567890123456\n", "api.token: must be text, got a value of another type"),
     ],
