@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from postroad.config import (
     User,
     load_configuration,
 )
-from postroad.server.exposure import RpcFacts, exposure, is_open_to_strangers, readable_secrets
+from postroad.server.exposure import RpcFacts, announce, exposure, is_open_to_strangers, readable_secrets
 
 ALL = ("binary", "ping", "http", "https", "rpc", "epm", "api")
 PLAIN = Configuration(manager=ManagerSettings(name="alpha"), file=None, data=Path("data"))
@@ -133,3 +134,21 @@ def test_the_configuration_itself_is_one_where_it_holds_a_password(tmp_path: Pat
     file.write_text('[manager]\nname = "alpha"\n')
     file.chmod(0o644)
     assert list(readable_secrets(load_configuration(file))) == []
+
+
+@pytest.mark.parametrize("reachable", [False, True])
+@pytest.mark.parametrize("authenticate", [False, True])
+@pytest.mark.parametrize(
+    "people", [{}, {"api": ApiSettings(token="x" * 40)}, {"users": (User(name="a", password="b"),)}]
+)
+def test_remote_readers_without_a_login_are_told_where_others_must_log_in(
+    people: dict[str, Any], authenticate: bool, reachable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(PLAIN, **people)
+    listeners = exposure(config, {"rpc": "there:1"}, reachable=reachable, rpc=RpcFacts(authenticate, ("ntlm",)))
+    announce(config, listeners)
+    told = [each for each in caplog.records if getattr(each, "setting", None) == "rpc.authenticate"]
+    assert len(told) == (1 if people and not authenticate and not reachable else 0)
+    caplog.clear()
+    announce(replace(config, rpc=RpcSettings(anonymous=True)), listeners)
+    assert not [each for each in caplog.records if getattr(each, "setting", None) == "rpc.authenticate"]
