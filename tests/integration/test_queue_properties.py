@@ -12,7 +12,7 @@ import pytest
 import postroad
 from postroad.cli.commands import load
 from postroad.config import ConfiguredQueue, load_configuration
-from postroad.errors import InvalidArgument
+from postroad.errors import InvalidArgument, UnsupportedFormatNameOperation
 from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes, QueuePrivacy, QueueProperty
 from postroad.queues.properties import QueueProperties
 from postroad.values.info import QueueInfo
@@ -94,14 +94,34 @@ def test_each_surface_refuses_what_does_not_fit_by_its_name(api: Served, tmp_pat
 
 def test_the_api_sets_changes_and_shows_each_property(api: Served) -> None:
     for path, given in zip((r".\orders", r".\news"), TOGETHER, strict=True):
-        made = api.call("POST", f"{API}/queues", {"path": path, **given})
-        assert {name: made.json[name] for name in given} == given
+        heard = {name: value for name, value in given.items() if name != "multicast_address"}
+        made = api.call("POST", f"{API}/queues", {"path": path, **heard})
+        assert {name: made.json[name] for name in heard} == heard
     api.create(r".\plain")
-    changes = {name: GOOD[name] for name in CHANGEABLE}
+    changes = {name: GOOD[name] for name in CHANGEABLE if name != "multicast_address"}
     changed = api.call("PATCH", f"{API}/queues/.%5Cplain", changes)
     assert {name: changed.json[name] for name in changes} == changes
     for name in QUEUE_PROPERTIES.keys() - CHANGEABLE.keys():
         assert api.call("PATCH", f"{API}/queues/.%5Corders", {name: GOOD[name]}).status == 400
+
+
+def test_where_multicast_is_off_nothing_is_sent_or_listened_to(api: Served) -> None:
+    off = "multicast is off here: set `enabled = true` in [multicast]"
+    address = {"multicast_address": GOOD["multicast_address"]}
+    made = api.call("POST", f"{API}/queues", {"path": r".\news", **address})
+    assert (made.status, made.json["detail"].startswith(f"multicast_address: {off}")) == (400, True)
+    api.create(r".\plain")
+    changed = api.call("PATCH", f"{API}/queues/.%5Cplain", address)
+    assert (changed.status, changed.json["detail"].startswith(f"multicast_address: {off}")) == (400, True)
+    assert api.call("PATCH", f"{API}/queues/.%5Cplain", {"multicast_address": None}).status == 200
+    group = f"MULTICAST={GOOD['multicast_address']}"
+    with postroad.connect(api.server.url) as remote, postroad.open(":memory:") as embedded:
+        for manager in (remote, embedded):
+            with pytest.raises(
+                UnsupportedFormatNameOperation, match=r"cannot send to MULTICAST=.*: multicast is off here"
+            ):
+                manager.send(group, "x")
+            assert [each.path for each in manager.queues() if each.type == "outgoing"] == []
 
 
 def test_openapi_describes_each_property(api: Served) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -9,9 +10,11 @@ from starlette.responses import Response
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer, no_content
 from postroad.api.formats import JSON
 from postroad.api.schema import NEW_QUEUE
+from postroad.errors import InvalidArgument
 from postroad.fields.queue import QUEUE_CHANGES
 from postroad.fields.tables import read_object
 from postroad.queues.access import Action
+from postroad.queues.multicast import OFF
 from postroad.values.attention import attention
 
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
@@ -78,6 +81,7 @@ async def list_queues(call: Call) -> Response:
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE, required=("path",))
     call.facts["queue"] = values["path"]
+    _refuse_unheard(call, values)
     owner = None if call.token.everything else call.token.user
     return json_answer(await call.manager.create_queue(**values, owner=owner), HTTPStatus.CREATED)
 
@@ -104,6 +108,7 @@ async def show_queue(call: Call) -> Response:
 )
 async def change_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), QUEUE_CHANGES)
+    _refuse_unheard(call, values)
     call.facts["properties"] = ",".join(values)
     return json_answer(call.shown(await call.manager.set_queue(call.queue, **values)))
 
@@ -159,3 +164,9 @@ async def resume_queue(call: Call) -> Response:
 
 
 SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}
+
+
+def _refuse_unheard(call: Call, values: Mapping[str, object]) -> None:
+    """A queue with a multicast address that nobody listens to would stay empty without a word."""
+    if values.get("multicast_address") is not None and call.manager.multicast is None:
+        raise InvalidArgument(f"multicast_address: {OFF}")

@@ -54,7 +54,7 @@ from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
 from postroad.queues.moving import check_kind, check_movable
-from postroad.queues.multicast import check_multicast
+from postroad.queues.multicast import OFF, check_multicast
 from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
 from postroad.queues.owners import Owners
 from postroad.queues.properties import QueueType
@@ -452,6 +452,8 @@ class LocalQueueManager:
                 for place, element in enumerate(elements):
                     if isinstance(element, MulticastName):
                         check_multicast(messages, transaction is not None)
+                        if self.queues.carrier_of(element) is None:
+                            raise UnsupportedFormatNameOperation(f"cannot send to {element}: {OFF}")
                     queue = self.delivery.sending_queue(element, now, own=True)
                     if queue.is_outgoing and not self.queues.outgoing_info[queue].named:
                         self._name_host(queue, element)

@@ -12,6 +12,9 @@ from postroad.wire.bodies import encode_body
 MAX_CONTENT = 61_440
 
 
+OFF = "multicast is off here: set `enabled = true` in [multicast] of the manager's configuration, and restart it"
+
+
 def check_multicast(messages: Sequence[Message], transactional: bool) -> None:
     """Raises what [MS-MQMQ] 2.1.6 and [MC-MQSRM] 2.1.3 want refused."""
     if transactional:

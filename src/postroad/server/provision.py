@@ -43,6 +43,12 @@ async def provide_all(manager: Manager, config: Configuration, enterprise: Enter
     for wanted in _wanted_queues(config, enterprise):
         with suppress(QueueNotFound):
             _check(manager.queue(str(wanted.settings.path)), config, wanted)
+    for settings in () if config.multicast.enabled else config.queues:
+        if settings.multicast_address is not None:
+            log.warning(
+                "multicast is off: nothing reaches the queue's multicast address; set enabled = true in [multicast]",
+                extra={"queue": settings.path, "address": settings.multicast_address},
+            )
     await asyncio.gather(*(_provide(manager, config, wanted) for wanted in _wanted_queues(config, enterprise)))
 
 

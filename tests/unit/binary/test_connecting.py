@@ -115,6 +115,7 @@ def test_a_refused_connection_is_noted_and_tried_again(network: Network, beta: S
         int(network.now),
         Status.REMOTE_MACHINE_NOT_AVAILABLE.value,
         (beta.address,),
+        f"cannot connect to {beta.address}",
     )
     assert list(alpha.outgoing(there).history) == [failure]
     network.wait(retry_s - 0.1)
