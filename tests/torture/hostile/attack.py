@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.torture.hostile import binary_attacks, http_attacks, rpc_attacks
+from tests.torture.hostile import binary_attacks, http_attacks, rpc_attacks, user_attacks
 from tests.torture.hostile.stage import BINARY, HTTP
 from tests.torture.hostile.stranger import CANARY, Findings, Refused, Stranger
 
@@ -24,6 +24,7 @@ FAMILIES: tuple[tuple[Callable[[Stranger], Awaitable[None]], ...], ...] = (
     binary_attacks.ATTACKS,
     http_attacks.ATTACKS,
     rpc_attacks.ATTACKS,
+    user_attacks.ATTACKS,
 )
 
 

@@ -7,17 +7,20 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from postroad.message import Composer, Message
 from postroad.names import FormatName, parse_format_name
 from postroad.wire import ConnectionParameters, EstablishConnection, FinalAck, OrderAck, SessionAck, SessionHeader
-from postroad.wire.constants import MessageClass
+from postroad.wire.constants import MessageClass, SenderIdType
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.message import UserMessage
 from postroad.wire.ordering import order_queue
 from postroad.wire.patch import stamp_transaction, transaction_header_at
+from postroad.wire.security_header import SecurityHeader
 from postroad.wire.transaction_header import TxSequenceId
-from tests.torture.hostile.stage import BINARY, OPEN, PING, RECOVERABLE, TRANSACTIONAL, Target
+from tests.torture.hostile.stage import BINARY, CLOSED, OPEN, PING, RECOVERABLE, TRANSACTIONAL, Target
 from tests.torture.hostile.stranger import CANARY, Line, Refused, Stranger
 
 _SIZE_AT = 8
@@ -251,6 +254,66 @@ async def many_managers(stranger: Stranger) -> None:
         await line.read_all(0.5)
 
 
+async def made_up_queues(stranger: Stranger) -> None:
+    """Transactional messages to very many queues that are not there, from one manager or from many."""
+    target, chance = stranger.target(), stranger.chance
+    source = uuid4() if chance.random() < 0.5 else None
+    async with session(stranger, target, claim=source) as line:
+        for number in range(chance.randint(100, 800)):
+            queue = rf"private$\none-{chance.randrange(1 << 30)}"
+            await line.send(packet(stranger, at(target, queue), source=source, number=number + 1, transactional=True))
+        await line.read_all(1.0)
+
+
+async def short_sessions(stranger: Stranger) -> None:
+    """Very many sessions, each of a manager that nobody knew before and that then leaves a message."""
+    target = stranger.target()
+    for _ in range(stranger.chance.randint(20, 150)):
+        with suppress(Refused):
+            guid = uuid4()
+            async with session(stranger, target, claim=guid) as line:
+                await line.send(packet(stranger, at(target, OPEN), source=guid))
+
+
+async def many_ids(stranger: Stranger) -> None:
+    """Very many ids of messages, so that those of others are forgotten and a repeated one would be taken again."""
+    target, guid = stranger.target(), uuid4()
+    async with session(stranger, target, claim=guid) as line:
+        for number in range(stranger.chance.randint(100, 1500)):
+            await line.send(packet(stranger, at(target, OPEN), source=guid, number=number + 1))
+        await line.read_all(1.0)
+
+
+async def writing_by_proxy(stranger: Stranger) -> None:
+    """Messages that would make the manager write where their sender may not: a closed queue, its dead letters."""
+    target, chance = stranger.target(), stranger.chance
+    closed = at(target, CLOSED)
+    async with session(stranger, target) as line:
+        for _ in range(chance.randint(1, 60)):
+            transactional = chance.random() < 0.5
+            queue = chance.choice((OPEN, TRANSACTIONAL, r"private$\none", CLOSED))
+            data = packet(
+                stranger,
+                at(target, queue),
+                transactional=transactional,
+                admin_queue=closed,
+                ack="full",
+                dead_letter=True,
+                dead_letter_queue=chance.choice((None, closed)),
+                journal=True,
+                time_to_be_received=chance.choice((None, 0, 1)),
+            )
+            await line.send(data if chance.random() < 0.5 else as_a_manager(data))
+        await line.read_all(1.0)
+
+
+def as_a_manager(data: bytes) -> bytes:
+    """The same message, unsigned, that says that a queue manager has sent it for itself."""
+    message = UserMessage.decode(data)
+    source = message.user.source_queue_manager.bytes_le
+    return replace(message, security=SecurityHeader(SenderIdType.QUEUE_MANAGER, source)).encode()
+
+
 async def deaf_session(stranger: Stranger) -> None:
     """Sends and asks for acknowledgments, and never reads one."""
     target = stranger.target()
@@ -303,6 +366,10 @@ ATTACKS = (
     reflections,
     unknown_managers,
     many_managers,
+    made_up_queues,
+    short_sessions,
+    many_ids,
+    writing_by_proxy,
     deaf_session,
     lying_counts,
     pings,

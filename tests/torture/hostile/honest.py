@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,11 @@ from postroad import QueueManager
 from postroad.errors import NoMessage, PostroadError
 from tests.torture.hostile.stage import (
     ALPHA,
+    ANSWERED,
+    ANSWERS,
     BETA,
     BY_HTTP,
+    DYING,
     HTTP,
     LOCAL,
     PASSWORD,
@@ -66,6 +69,7 @@ class Route:
     reader: Callable[[], AbstractContextManager[QueueManager]]
     queue: str
     ordered: bool = True
+    properties: Mapping[str, object] = field(default_factory=dict)  # of each message
 
 
 def api(target: Target) -> Callable[[], AbstractContextManager[QueueManager]]:
@@ -108,6 +112,26 @@ ROUTES = (
         BY_HTTP,
         ordered=False,  # requests on several connections overtake each other
     ),
+    Route(
+        "dead letters of alpha",
+        ALPHA,
+        DYING,
+        False,
+        api(ALPHA),
+        ";deadletter",
+        ordered=False,
+        properties={"time_to_be_received": 1, "dead_letter": True},
+    ),
+    Route(
+        "acknowledgments of alpha to beta",
+        BETA,
+        rf"DIRECT=TCP:{ALPHA.host}\{ANSWERED}",
+        False,
+        api(BETA),
+        ANSWERS,
+        ordered=False,  # a repeated one may come behind the next
+        properties={"ack": "reach-queue", "admin_queue": rf"DIRECT=TCP:{BETA.host}\{ANSWERS}"},
+    ),
 )
 
 
@@ -140,7 +164,12 @@ class Flow:
             while not self._no_more.is_set():
                 numbers = range(number, number + self._chance.randint(1, BATCH))
                 messages = [
-                    postroad.Message(self._chance.randbytes(512), label=f"{SECRET} {each}", recoverable=True)
+                    postroad.Message(
+                        self._chance.randbytes(512),
+                        label=f"{SECRET} {each}",
+                        recoverable=True,
+                        **self.route.properties,  # type: ignore[arg-type]
+                    )
                     for each in numbers
                 ]
                 try:

@@ -12,7 +12,8 @@ from uuid import UUID
 
 TOKEN = "honest-token"
 USER, PASSWORD = "reader", "an honest password"
-BINARY, PING, HTTP, RPC, API = 11801, 13527, 18080, 12103, 18180
+GUEST, GUEST_PASSWORD = "guest", "known to strangers"  # a user without any right but what everybody has
+BINARY, PING, HTTP, RPC, API, CONSOLE = 11801, 13527, 18080, 12103, 18180, 18181
 UNFINISHED_MB = 32
 QUOTA_MB = 128
 SLACK_MB = 192  # the interpreter, the libraries, what SQLite keeps, and what the honest workload holds
@@ -20,6 +21,8 @@ PATIENCE_S = 90
 
 RECOVERABLE, TRANSACTIONAL, OPEN = r"private$\recoverable", r"private$\transactional", r"private$\open"
 LOCAL, REMOTE, BY_HTTP = r"private$\local", r"private$\remote", r"private$\http"
+DYING, ANSWERED, ANSWERS = r"private$\dying", r"private$\answered", r"private$\answers"
+CLOSED = r"private$\closed"  # nobody but the owner may write here
 
 _CONFIGURATION = """
 [manager]
@@ -34,6 +37,7 @@ ping = {ping}
 http = {http}
 rpc = {rpc}
 api = {api}
+console = {console}
 [api]
 token = "{token}"
 [rpc]
@@ -53,19 +57,27 @@ outgoing_queues = 200
 [[user]]
 name = "{user}"
 password = "{password}"
+[[user]]
+name = "{guest}"
+password = "{guest_password}"
 [peers]
 "{alpha}" = {{ binary = {binary}, ping = {ping}, http = {http}, rpc = {rpc} }}
 "{beta}" = {{ binary = {binary}, ping = {ping}, http = {http}, rpc = {rpc} }}
 {directory}
 {queues}
 """
+_FOR_NOBODY = "authenticate = true\nprivacy = 'body'\nacl = 'O:BAD:(D;;0x4;;;AN)(D;;0x4;;;WD)'\n"
 _QUEUES = (
-    (RECOVERABLE, False, 0),
-    (TRANSACTIONAL, True, 0),
-    (LOCAL, True, 0),
-    (REMOTE, False, 0),
-    (BY_HTTP, False, 0),
-    (OPEN, False, 4096),
+    (RECOVERABLE, False, ""),
+    (TRANSACTIONAL, True, ""),
+    (LOCAL, True, ""),
+    (REMOTE, False, ""),
+    (BY_HTTP, False, ""),
+    (DYING, False, ""),
+    (ANSWERED, False, ""),
+    (ANSWERS, False, ""),
+    (OPEN, False, "quota_kb = 4096\n"),
+    (CLOSED, False, _FOR_NOBODY),
 )
 
 
@@ -113,9 +125,11 @@ class Process:
         return self._log.read_text(errors="replace")
 
     @property
-    def peak_mb(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    def peak_mb(self) -> dict[str, float]:
+        """Of the manager, and of its console, which is its only child."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        names = (self.target.name, f"{self.target.name}'s console")
+        return {name: _peak_mb(pid) for name, pid in zip(names, (str(self.process.pid), *children), strict=True)}
 
     @property
     def alive(self) -> bool:
@@ -134,6 +148,11 @@ class Process:
         return self.process.returncode
 
 
+def _peak_mb(pid: str) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def _configuration(target: Target, directory: Path, *, with_directory: bool) -> str:
     known = ""
     if with_directory:
@@ -146,9 +165,8 @@ def _configuration(target: Target, directory: Path, *, with_directory: bool) -> 
         file.write_text("\n".join(lines))
         known = '[directory]\nfile = "enterprise.toml"'
     queues = "\n".join(
-        f"[[queue]]\npath = '{path}'\ntransactional = {str(transactional).lower()}"
-        + (f"\nquota_kb = {quota}" if quota else "")
-        for path, transactional, quota in _QUEUES
+        f"[[queue]]\npath = '{path}'\ntransactional = {str(transactional).lower()}\n{properties}"
+        for path, transactional, properties in _QUEUES
     )
     return _CONFIGURATION.format(
         name=target.name,
@@ -159,9 +177,12 @@ def _configuration(target: Target, directory: Path, *, with_directory: bool) -> 
         http=HTTP,
         rpc=RPC,
         api=API,
+        console=CONSOLE,
         token=TOKEN,
         user=USER,
         password=PASSWORD,
+        guest=GUEST,
+        guest_password=GUEST_PASSWORD,
         quota_kb=QUOTA_MB * 1024,
         unfinished_mb=UNFINISHED_MB,
         alpha=ALPHA.host,

@@ -14,6 +14,7 @@ from typing import Any
 import postroad
 from tests.torture.hostile.honest import ROUTES, Flow
 from tests.torture.hostile.stage import (
+    CLOSED,
     MANAGERS,
     PATIENCE_S,
     QUOTA_MB,
@@ -53,8 +54,8 @@ class Verdict:
             f"reordered {self.reordered}, calls not answered {self.unanswered}"
         )
         readings = [
-            f"{name}: peak {self.peak_mb[name]:.0f} MB of {PEAK_MB} MB, log {self.log_kb[name]:.0f} KB"
-            for name in self.peak_mb
+            f"{name}: peak {peak:.0f} MB of {PEAK_MB} MB, log {self.log_kb.get(name, 0):.0f} KB"
+            for name, peak in self.peak_mb.items()
         ]
         return "\n".join([figures, *readings, *self.faults[:SHOWN]])
 
@@ -77,6 +78,7 @@ def run(directory: Path, seed: int, seconds: float) -> Verdict:
         _judge_findings(verdict, findings)
         for process in processes:
             _judge_process(verdict, process)
+            _check_untouched(verdict, process.target)
             _check_ready(verdict, process.target)
     finally:
         codes = [process.stop() for process in processes]
@@ -137,13 +139,23 @@ def _judge_process(verdict: Verdict, process: Process) -> None:
         verdict.faults.append(f"{name} has died:\n{process.log[-2000:]}")
         return
     log = process.log
-    peak = verdict.peak_mb[name] = process.peak_mb
+    peaks = process.peak_mb
+    verdict.peak_mb |= peaks
     size = verdict.log_kb[name] = len(log) / 1024
-    if peak > PEAK_MB:
-        verdict.faults.append(f"{name} took {peak:.0f} MB of memory; its budget is {PEAK_MB} MB")
+    for which, peak in peaks.items():
+        if peak > PEAK_MB:
+            verdict.faults.append(f"{which} took {peak:.0f} MB of memory; its budget is {PEAK_MB} MB")
     if size > LOG_KB + LOG_KB_MINUTE * verdict.seconds / 60:
         verdict.faults.append(f"{name} wrote {size:.0f} KB of log")
     verdict.faults += [f"{name}: {line[:600]}" for line in log.splitlines() if _TRACEBACK.search(line)][:3]
+
+
+def _check_untouched(verdict: Verdict, target: Target) -> None:
+    """Nobody has written where nobody may, by whatever way."""
+    with postroad.connect(target.url, token=TOKEN) as manager:
+        found = manager.queue(CLOSED).info().messages
+        if found:
+            verdict.faults.append(f"{target.name}: {found} messages got into a queue that is closed to everybody")
 
 
 def _check_ready(verdict: Verdict, target: Target) -> None:
