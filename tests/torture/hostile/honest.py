@@ -6,6 +6,8 @@ import json
 import random
 import threading
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,9 +22,11 @@ from tests.torture.hostile.stage import (
     ANSWERS,
     BETA,
     BY_HTTP,
+    CONSOLE,
     DYING,
     HTTP,
     LOCAL,
+    OPEN,
     PASSWORD,
     RECOVERABLE,
     REMOTE,
@@ -37,6 +41,7 @@ SECRET = "honest-7f3a9c"  # in every honest label: who sees it and should not ha
 BATCH = 10
 PAUSE_S = 0.25
 RECEIVE_TIMEOUT_S = 1.0
+ANSWER_S = 30.0
 
 
 @dataclass(slots=True)
@@ -198,3 +203,45 @@ class Flow:
                     marker, _, number = message.label.partition(" ")
                     if marker == SECRET:  # the rest is what strangers have sent here
                         self.ledger.received.append(int(number))
+
+
+class Visitor:
+    """Somebody who has logged in at the console, and looks at a page now and then, until `stop`."""
+
+    def __init__(self, target: Target) -> None:
+        self.pages = 0
+        self.faults: list[str] = []
+        self._console = f"http://{target.host}:{CONSOLE}"
+        self._browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        self._queues = self._log_in()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _open(self, url: str, form: dict[str, str] | None = None) -> tuple[str, str]:
+        """Where it led, and the page."""
+        data = None if form is None else urllib.parse.urlencode(form).encode()
+        with self._browser.open(url, data, timeout=ANSWER_S) as answer:
+            return answer.url, answer.read().decode()
+
+    def _log_in(self) -> str:
+        """The address of the page of queues."""
+        _, page = self._open(f"{self._console}/login")
+        token = page.partition('name="csrf" value="')[2].partition('"')[0]
+        where, _ = self._open(f"{self._console}/login", {"csrf": token, "user": USER, "password": PASSWORD})
+        return f"{where.rstrip('/')}/0/queues"
+
+    def _look(self) -> None:
+        while not self._stop.wait(1.0):
+            try:
+                where, page = self._open(self._queues)
+            except OSError as fault:
+                self.faults.append(f"the console did not answer: {fault}")
+                continue
+            if OPEN.partition("\\")[2] not in page:
+                self.faults.append(f"the console sent somebody who was logged in to {where}")
+            self.pages += 1

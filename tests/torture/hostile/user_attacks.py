@@ -30,7 +30,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
 _CREDENTIALS = base64.b64encode(f"{GUEST}:{GUEST_PASSWORD}".encode()).decode()
 _FORM = "application/x-www-form-urlencoded"
-_PAGES = ("/", "/queues", "/dead-letters", "/network", "/login", "/queue?name=private%24%5Copen")
+_PAGES = ("/", "/0/queues", "/0/dead", "/0/network", "/login", "/0/queue?name=private%24%5Copen", "/~x/0/queues")
 
 
 def call(

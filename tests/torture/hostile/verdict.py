@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import postroad
-from tests.torture.hostile.honest import ROUTES, Flow
+from tests.torture.hostile.honest import ROUTES, Flow, Visitor
 from tests.torture.hostile.stage import (
     CLOSED,
     MANAGERS,
@@ -68,13 +68,17 @@ def run(directory: Path, seed: int, seconds: float) -> Verdict:
     processes = [Process(directory, each, with_directory=bool(seed % 2)) for each in MANAGERS]
     try:
         flows = [Flow(route, seed, known / f"{route.source.name}.json") for route in ROUTES]
+        visitors = [Visitor(each) for each in MANAGERS]
         findings = _attack(seed, seconds, known)
         for flow in flows:
             flow.stop_sending()
         _wait_until_there(flows)
         for flow in flows:
             flow.stop()
+        for visitor in visitors:
+            visitor.stop()
         _judge_flows(verdict, flows)
+        _judge_visitors(verdict, visitors)
         _judge_findings(verdict, findings)
         for process in processes:
             _judge_process(verdict, process)
@@ -124,6 +128,14 @@ def _judge_flows(verdict: Verdict, flows: list[Flow]) -> None:
             )
         if not ledger.sent or not ledger.received:
             verdict.faults.append(f"{name}: nothing went this way")
+
+
+def _judge_visitors(verdict: Verdict, visitors: list[Visitor]) -> None:
+    for visitor in visitors:
+        verdict.unanswered += len(visitor.faults)
+        verdict.faults += visitor.faults[:3]
+        if not visitor.pages:
+            verdict.faults.append("nobody could look at a page of the console")
 
 
 def _judge_findings(verdict: Verdict, findings: dict[str, Any]) -> None:
