@@ -25,6 +25,8 @@ from postroad.values.info import QueueInfo
 from postroad.wire.constants import MessageClass
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
+from postroad.wire.patch import stamp_transaction
+from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.commands import PATIENCE_S, ServerProcess
 
@@ -130,9 +132,9 @@ class House:
         self._stack = stack
         self.processes: dict[str, ServerProcess] = {}
 
-    def start(self, name: str, host: str, allow: str = "[]") -> ServerProcess:
+    def start(self, name: str, host: str, allow: str = "[]", rest: str = "") -> ServerProcess:
         file = self._directory / f"{name}.toml"
-        file.write_text(CONFIGURATION.format(name=name, host=host, port=PORTS[host], allow=allow))
+        file.write_text(CONFIGURATION.format(name=name, host=host, port=PORTS[host], allow=allow) + rest)
         process = self.processes[name] = ServerProcess(file)
         self._stack.callback(process.close)
         return process
@@ -315,6 +317,103 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
     assert outgoing(beta) == []
     assert select.select([listener], [], [], 1.0)[0] == []
     assert "allow its host in [relay]" in house.processes["beta"].log
+
+
+# Floods: what the manager remembers of a partner stays, whatever a stranger makes up. No directory and no [peers] names
+# the partner: only its messages speak for it.
+
+SEQUENCE = TxSequenceId(3, 7)
+REMEMBERED = 64
+FEW = f"[limits]\nremote_managers = {REMEMBERED}\n"
+PARTNER = "127.0.0.35"
+REPEATED, DUPLICATES, ADDRESSES = 300, 10_000, 60
+
+
+def transactional(source: UUID, destination: str, label: str, number: int) -> bytes:
+    packet = Composer(source, parse_format_name(destination)).compose(
+        Message(label=label, recoverable=True), number, int(time.time()), transactional=True
+    )
+    return stamp_transaction(packet, SEQUENCE, number, number - 1, 1, first=True, last=True)
+
+
+def labels(manager: client.QueueManager, queue: str) -> list[str]:
+    return [message.label for message in manager.queue(queue).messages()]
+
+
+def test_made_up_names_make_no_sequence_forgotten(house: House) -> None:
+    """On one connection, to queues that are not there and by many names of one that is."""
+    house.start("beta", BETA, rest=FEW)
+    manager, partner = house.manager("beta"), uuid4()
+    name = rf"DIRECT=TCP:{BETA}\private$\orders"
+    with closing(Caller.call(BETA, partner, PARTNER)) as first:
+        first.send(transactional(partner, name, "once", 1))
+        wait_until(lambda: labels(manager, r"private$\orders") == ["once"])
+    stranger = uuid4()
+    caller = house.call(BETA, stranger)
+    for number in range(3 * REMEMBERED):
+        caller.send(transactional(stranger, rf"DIRECT=TCP:{BETA}\private$\no{number}", "x", 1))
+        caller.send(transactional(stranger, rf"DIRECT=OS:host{number}\private$\orders", "x", 1))
+        wait_until(lambda number=number: manager.queue(r"private$\orders").info().messages == number + 2)  # type: ignore[misc]
+    with closing(Caller.call(BETA, partner, PARTNER)) as again:
+        again.send(transactional(partner, name, "once", 1), transactional(partner, name, "next", 2))
+        wait_until(lambda: "next" in labels(manager, r"private$\orders"))
+    assert [label for label in labels(manager, r"private$\orders") if label != "x"] == ["once", "next"]
+
+
+def test_short_sessions_make_no_address_forgotten(house: House) -> None:
+    house.start("beta", BETA, rest=FEW)
+    manager, partner = house.manager("beta"), uuid4()
+    name = rf"DIRECT=TCP:{BETA}\private$\plain"
+    with closing(Caller.call(BETA, partner, PARTNER)) as first:
+        first.send(compose(partner, name, Message(label="mine", recoverable=True)))
+        wait_until(lambda: labels(manager, r"private$\plain") == ["mine"])
+    for number in range(3 * REMEMBERED):
+        each = uuid4()
+        with closing(Caller.call(BETA, each)) as caller:
+            caller.send(compose(each, name, Message(label="x", recoverable=True)))
+            wait_until(lambda number=number: len(labels(manager, r"private$\plain")) == number + 2)  # type: ignore[misc]
+    thief = house.call(BETA, partner)
+    thief.send(compose(partner, name, Message(label="stolen"), 2))
+    thief.exchange(lambda: thief.session.closed)
+    assert "stolen" not in labels(manager, r"private$\plain")
+    newcomer = uuid4()
+    house.call(BETA, newcomer).send(compose(newcomer, name, Message(label="new")))
+    wait_until(lambda: "new" in labels(manager, r"private$\plain"))
+
+
+@pytest.mark.parametrize("queue", ["acks", "nowhere"])
+def test_sixty_addresses_make_no_message_forgotten(house: House, queue: str) -> None:
+    house.start("beta", BETA)
+    manager, partner = house.manager("beta"), uuid4()
+    name = rf"DIRECT=TCP:{BETA}\private$\plain"
+    mine = [compose(partner, name, Message(label=str(number)), number) for number in range(1, REPEATED + 1)]
+    with closing(Caller.call(BETA, partner, PARTNER)) as first:
+        first.send(*mine)
+        wait_until(lambda: manager.queue(r"private$\plain").info().messages == REPEATED)
+    each = 2 * DUPLICATES // ADDRESSES
+    for address in range(ADDRESSES):
+        source = uuid4()
+        packets = [
+            compose(source, rf"DIRECT=TCP:{BETA}\private$\{queue}", Message(label="x"), number)
+            for number in range(1, each + 1)
+        ]
+        last = compose(source, name, Message(label="end"), each + 1)
+        with closing(Caller.call(BETA, source, f"127.0.1.{address + 1}")) as caller:
+            caller.send(*packets, last)
+            wait_until(
+                lambda address=address: manager.queue(r"private$\plain").info().messages == REPEATED + address + 1  # type: ignore[misc]
+            )
+    with closing(Caller.call(BETA, partner, PARTNER)) as again:
+        again.send(*mine, compose(partner, name, Message(label="last"), REPEATED + 1))
+        wait_until(lambda: "last" in labels(manager, r"private$\plain"))
+    assert manager.queue(r"private$\plain").info().messages == REPEATED + ADDRESSES + 1
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 @pytest.mark.spec("QB-3.1.5.8.5-02")

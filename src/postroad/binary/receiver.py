@@ -93,7 +93,6 @@ class Receiver:
             settings.remote_managers,
             owner=lambda sender: owner_of(neighbours.address_of(sender.bytes_le) or str(sender)),
             standing=lambda sender: neighbours.standing(sender.bytes_le),
-            is_due=lambda name: name in self._due,
             dropped=self._forget_sequence,
         )
         self.refusals = 0
@@ -270,6 +269,8 @@ class Receiver:
 
     def _forget_sequence(self, name: str, sequence: IncomingSequence) -> None:
         """It has made room for another."""
+        self._timers.set(name, None)
+        self._due.pop(name, None)
         self._order_acks.pop(name, None)
         if sequence.number:
             self.core.tick.set_state(name, None)

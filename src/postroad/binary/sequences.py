@@ -68,8 +68,8 @@ class IncomingSequences:
     """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it; `limit` at the most.
 
     A sequence begins with a message that a queue could take: those of messages that are refused are not remembered. It
-    is proven once it has moved. One that the newest ticks have moved, or that `is_due` an acknowledgment, is never
-    dropped. `owner` and `standing` are of senders, by what is known of their addresses; `dropped` hears what made room.
+    is proven once it has moved. One that the newest ticks have moved is never dropped. `owner` and `standing` are of
+    senders, by what is known of their addresses; `dropped` hears what made room.
     """
 
     def __init__(
@@ -79,14 +79,13 @@ class IncomingSequences:
         *,
         owner: Callable[[UUID], str],
         standing: Callable[[UUID], Standing],
-        is_due: Callable[[str], bool],
         dropped: Callable[[str, IncomingSequence], None],
     ) -> None:
         self._steps = Steps()
         self._sequences: BoundedTable[str, IncomingSequence] = BoundedTable(
             limit,
             lowest=Standing.PROVEN,
-            in_use=lambda name, _: name in self._steps or is_due(name),
+            in_use=lambda name, _: name in self._steps,
             standing=lambda _, sequence: standing(sequence.sender),
             dropped=dropped,
         )
