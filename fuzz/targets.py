@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from fuzz import rpc
+from fuzz import native, rpc
 from postroad.errors import MalformedSoap, RemoteProtocolError
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
 from postroad.soap.mapping import envelope_of
@@ -128,6 +128,7 @@ TARGETS: dict[str, Target] = {
     "records": fuzz_records,
     "soap": fuzz_soap,
     **rpc.TARGETS,
+    **native.TARGETS,
 }
 
 _KEY = bytes.fromhex("0602000000a4000052534131400000000100010081828384858687f8")
@@ -145,4 +146,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "records": (*PINGS, _KEY, _SESSION_KEY, _PUBLIC_KEYS, _ADDRESSES),
     "soap": (*(text.encode() for text in ALL), *(multipart(text.encode(), b"body")[1] for text in ALL)),
     **rpc.SEEDS,
+    **native.SEEDS,
 }

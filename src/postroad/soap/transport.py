@@ -73,6 +73,15 @@ class Host(Protocol):
     ) -> T: ...
 
 
+def leads_here(request: Request) -> bool:
+    """Whether the path of a URL is ours. The parser of requests takes URLs that the parser of URLs refuses."""
+    try:
+        path = unquote_to_bytes(httptools.parse_url(request.url).path or b"")
+    except httptools.HttpParserError:
+        return False
+    return path[: len(ROOT)].lower() == ROOT
+
+
 class SoapTransport:
     """The Driver of a SoapService on an event loop. `known` finds hosts before the name service is asked.
 
@@ -144,10 +153,9 @@ class SoapTransport:
 
     def _leads_here(self, request: Request) -> bool:
         """A URL may have a host before its path, and escapes in it."""
-        path = unquote_to_bytes(httptools.parse_url(request.url).path or b"")
-        if path[: len(ROOT)].lower() == ROOT:
+        if leads_here(request):
             return True
-        words = path[:80].decode("utf-8", "replace")
+        words = request.url[:80].decode("utf-8", "replace")
         self._tell(request.address, f"the path {words!r} does not start with {ROOT.decode()}")
         return False
 

@@ -1,0 +1,178 @@
+"""Targets for every place where bytes from outside reach a library of native code, and the table that names them.
+
+A test walks the source: a module that imports one of LIBRARIES without a line in FED or NOT_FED fails it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import suppress
+
+import httptools
+import pyarrow as pa
+
+from postroad.columns.decoding import decode
+from postroad.columns.ipc import read_batches
+from postroad.columns.sending import read_messages
+from postroad.console.bodies import pretty_json, pretty_xml
+from postroad.describe.verification import read_certificate
+from postroad.errors import InvalidArgument, InvalidMessage, RemoteProtocolError, StorageError
+from postroad.security.algorithms import CIPHERS, HASHES
+from postroad.security.guard import Guard, Opened, Sealer
+from postroad.security.keys import peer_keys
+from postroad.security.refusals import Refused
+from postroad.security.signatures import VERSIONS, public_key_of
+from postroad.soap.listener import Request
+from postroad.soap.transport import leads_here
+from postroad.spark import nrbf
+from postroad.store.backup import BackupReader
+from tests.arrow_samples import HOSTILE, MOST, honest
+from tests.security_vectors import (
+    CERTIFICATE,
+    REGISTERED,
+    RING,
+    SIGNED_1_0,
+    SIGNED_2_0,
+    SIGNED_3_0,
+    SIGNED_AND_ENCRYPTED,
+    Counted,
+    vector,
+)
+
+LIBRARIES = frozenset({"pyarrow", "httptools", "xml", "lxml", "cryptography", "zstandard", "zstd", "apsw", "sqlite3"})
+
+
+def fuzz_arrow(data: bytes) -> None:
+    """A stream as a submission, and as the answer of a false manager."""
+    with suppress(InvalidMessage):
+        assert len(read_messages(data, MOST).messages) <= MOST
+    with suppress(RemoteProtocolError):
+        _, *batches = read_batches([data[:40], data[40:]])
+        for batch in batches:
+            batch.validate(full=True)
+
+
+def fuzz_columns(data: bytes) -> None:
+    """Packets of strangers, decoded a batch at a time: the first byte is where they are cut."""
+    cut = data[0] if data else 0
+    found = decode(pa.array([data[1:], data[1 : cut + 1], SIGNED_2_0, data], pa.binary()))
+    for column in found.values():
+        column.validate(full=True)
+
+
+def fuzz_guard(data: bytes) -> None:
+    """A packet whose signature, certificate and session key are a stranger's."""
+    guard = Guard(RING, REGISTERED, accepted_hashes=HASHES, accepted_ciphers=tuple(CIPHERS), accepted_versions=VERSIONS)
+    with suppress(RemoteProtocolError):
+        assert isinstance(guard.open(data, 0.0), Opened | Refused)
+
+
+def fuzz_keys(data: bytes) -> None:
+    """Certificates, and the public keys that a peer publishes."""
+    public_key_of(data)
+    with suppress(InvalidArgument):
+        read_certificate(data)
+    with suppress(RemoteProtocolError):
+        peer_keys(data)
+    assert isinstance(Sealer(Counted()).seal(SIGNED_2_0, data, "aes256", 0.0), bytes | Refused)
+
+
+def fuzz_bodies(data: bytes) -> None:
+    """Bodies as the console shows them, and BinaryFormatter's."""
+    with suppress(RemoteProtocolError):
+        nrbf.read(data)
+    text = data.decode("utf-8", "replace")
+    for show in (pretty_json, pretty_xml):
+        with suppress(ValueError):
+            show(text)
+
+
+def fuzz_http(data: bytes) -> None:
+    """A request as httptools reads it, and its address as SOAP does."""
+
+    class Heard:
+        def on_url(self, url: bytes) -> None:
+            leads_here(Request(b"POST", url, "", True))
+
+    with suppress(httptools.HttpParserError):
+        httptools.HttpRequestParser(Heard()).feed_data(data)
+    leads_here(Request(b"POST", data, "", True))
+
+
+def fuzz_backup(data: bytes) -> None:
+    """A backup that somebody hands over: nothing reaches SQLite before its reader has checked it."""
+    with suppress(StorageError):
+        BackupReader(io.BytesIO(data), "backup").check()
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "arrow": fuzz_arrow,
+    "columns": fuzz_columns,
+    "guard": fuzz_guard,
+    "keys": fuzz_keys,
+    "bodies": fuzz_bodies,
+    "http": fuzz_http,
+    "backup": fuzz_backup,
+}
+_PACKETS = (SIGNED_1_0, SIGNED_2_0, SIGNED_3_0, SIGNED_AND_ENCRYPTED)
+SEEDS: dict[str, tuple[bytes, ...]] = {
+    "arrow": (honest(), *(HOSTILE[name]() for name in ("an offset behind the bytes", "a dictionary", "a struct"))),
+    "columns": tuple(b"\x90" + each for each in _PACKETS),
+    "guard": _PACKETS,
+    "keys": (CERTIFICATE, vector("V1_directory_keys", "mqdspublickeys")),
+    "bodies": (b'{"a": [1, "x"]}', b"<a><b c='d'>x</b></a>", nrbf.HEADER + b"\x06\x01\0\0\0\x01x\x0b"),
+    "http": (b"POST /msmq/private$/q HTTP/1.1\r\nHost: a\r\n\r\n", b"POST http://h:1/msmq/q HTTP/1.1\r\n\r\n"),
+    "backup": (b"postroad backup 1\n" + bytes(60),),
+}
+
+# Which target feeds each module what strangers can send.
+FED = {
+    "columns.ipc": "arrow",
+    "columns.sending": "arrow",
+    "spark.manager": "arrow",
+    "columns.batches": "columns",
+    "columns.buffers": "columns",
+    "columns.decoding": "columns",
+    "columns.ranges": "columns",
+    "columns.texts": "columns",
+    "console.bodies": "bodies",
+    "describe.verification": "keys",
+    "rpc.ntlm_keys": "rpc_tokens",
+    "security.algorithms": "guard",
+    "security.encryption": "guard",
+    "security.guard": "guard",
+    "security.keys": "keys",
+    "security.signatures": "guard",
+    "soap.transport": "http",
+    "soap.tree": "soap",
+}
+_OWN_TABLES = "tables and columns that Spark or we have made"
+_OWN_FILES = "files in our own data directory, which only its owner can write"
+NOT_FED = {
+    "api.arrow": "asks only whether the library is there",
+    "manager.ranges": "asks only whether the library is there",
+    "client.signer": "the user's own key and certificate",
+    "columns.schema": "names of types",
+    "server.security": "files that the configuration names",
+    "simulation.keys": "keys made from a seed",
+    "simulation.vault": "keys made from a seed",
+    "spark.bodies": "tests/unit/test_spark_bodies.py has its decoders: they need Spark",
+    **dict.fromkeys(
+        (
+            *("spark.digests", "spark.packets", "spark.reading", "spark.remote_reading", "spark.rows", "spark.schema"),
+            *("spark.sending", "spark.streaming", "spark.writing", "spark.pipeline.bronze", "spark.pipeline.formats"),
+            *("spark.pipeline.frames", "spark.pipeline.lake", "spark.pipeline.lake_traffic", "spark.pipeline.replay"),
+            *("spark.pipeline.routes", "spark.pipeline.service_levels", "spark.pipeline.silver"),
+            "spark.pipeline.tables",
+        ),
+        _OWN_TABLES,
+    ),
+    **dict.fromkeys(
+        (
+            *("store.columns", "store.completeness", "store.database", "store.inspection", "store.snapshot"),
+            "store.sqlite",
+        ),
+        _OWN_FILES,
+    ),
+}
