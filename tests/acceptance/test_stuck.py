@@ -268,7 +268,9 @@ def test_a_message_that_no_queue_takes_is_seen_where_it_was_refused(scene: Scene
     until(lambda: beta.queue(";deadletter").info().messages == 1)
     dead = beta.trace(identifier).findings[-1]
     assert (dead.kind, "named an unknown queue" in dead.sentence) == ("dead-letter", True)
-    (line,) = [each for each in scene.servers["beta"].log.splitlines() if "mistyped" in each]
+    (line,) = [
+        each for each in scene.servers["beta"].log.splitlines() if "mistyped" in each and "message refused" in each
+    ]
     assert f"warning message refused id={identifier} to={json.dumps(queue)} " in line
     assert line.endswith(' reason="it named an unknown queue" why=no-such-queue')
     with urllib.request.urlopen(f"{scene.servers['beta'].api}/metrics", timeout=PATIENCE_S) as answer:
