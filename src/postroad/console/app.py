@@ -178,8 +178,6 @@ class Console:
 
     def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def page(visit: Visit) -> Response:
-            if action is not login.log_in:
-                self._check_session(visit)  # before anything is read
             form = await visit.form()
             self._check_csrf(visit.session, form.text("csrf"))
             try:
@@ -198,7 +196,6 @@ class Console:
         """A file is not a form: its script brings the token in a header."""
 
         async def page(visit: Visit) -> Response:
-            self._check_session(visit)
             self._check_csrf(visit.session, request.headers.get(CSRF, ""))
             return await files.import_packets(visit)
 
@@ -258,13 +255,9 @@ class Console:
             log.exception("a page of the console failed")
             return _error_page(visit, ConsoleFailed("this is an error in the console; its log has the details"))
 
-    def _check_session(self, visit: Visit) -> None:
-        if visit.session not in self._sessions:
-            raise BadRequest(_ENDED)
-
     def _check_csrf(self, session: Session, given: str) -> None:
         if not same(given, session.csrf):
-            raise BadRequest(_ENDED)
+            raise BadRequest("the session of this page has ended: load the page again, then repeat what you did")
 
     def _to_login(self, visit: Visit, error: LoginNeeded) -> Response:
         request = visit.request
@@ -282,9 +275,6 @@ class Console:
             raise PageNotFound(f"there is no page {request.url.path}")
 
         return await self._answer(request, page)
-
-
-_ENDED = "the session of this page has ended: load the page again, then repeat what you did"
 
 
 class ConsoleFailed(PostroadError):

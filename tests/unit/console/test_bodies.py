@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from postroad.console.bodies import MOST_BYTES, hex_dump, pretty_xml, shown_body
+from postroad.console.bodies import MAX_INDENT, MOST_BYTES, hex_dump, pretty_json, pretty_xml, shown_body
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,12 @@ def test_a_hostile_body_takes_little_memory(text: str, view: str) -> None:
     assert found in (view, "text")
     assert len(shown) <= MOST_BYTES
     assert most < 64 << 20
+
+
+def test_no_more_is_written_than_a_page_shows() -> None:
+    slack = 2000  # one line
+    assert len(pretty_xml("<a>" * 28_000)) < MOST_BYTES + slack
+    assert len(pretty_xml("<r>" + "<a/>" * 200_000 + "</r>")) < MOST_BYTES + slack
+    assert len(pretty_json("[" + "1," * 200_000 + "1]")) < MOST_BYTES + slack
+    deep = pretty_xml("<a>" * 200 + "</a>" * 200).splitlines()
+    assert max(len(line) - len(line.lstrip()) for line in deep) == 2 * MAX_INDENT
