@@ -7,6 +7,7 @@ import http.client
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -14,7 +15,8 @@ from starlette.routing import Route
 
 from postroad import Message
 from postroad.console.app import Console, Settings
-from tests.console.sites import PASSWORD, PATIENCE_S, TOKEN, Site, guarded, wait_for
+from tests.commands import serving
+from tests.console.sites import GUARDED, PASSWORD, PATIENCE_S, TOKEN, Site, guarded, wait_for
 
 ORDERS, OTHER = r"private$\orders", r"private$\payments"
 BODY, LABEL = "the body of a secret", "the label of a secret"
@@ -79,7 +81,7 @@ class Visitor:
         self.base = self.csrf = ""
 
     def ask(
-        self, method: str, path: str, values: dict[str, str], body: str | None = None, **headers: str
+        self, method: str, path: str, values: dict[str, str], body: str | bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], str]:
         connection = http.client.HTTPConnection(self.netloc, timeout=PATIENCE_S)
         sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())} | headers
@@ -213,6 +215,22 @@ def test_a_monitor_sees_the_pages(secret_site: Site) -> None:
     eye = Visitor(secret_site).log_in("eye")
     for path in ("/", "/0/queues", "/0/queue?name=private%24%5Corders", "/0/network", "/0/security", "/0/trace"):
         assert eye.ask("GET", path, {})[0] == 200
+
+
+def test_a_file_that_is_larger_than_the_budget_of_unfinished_input_is_imported(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text(f"{GUARDED}[limits]\nunfinished_input_mb = 24\n")
+    with serving(config) as server:
+        site = Site(server)
+        with site.connect(TOKEN) as manager:
+            for _ in range(12):
+                manager.queue(ORDERS).send(Message(bytes(3 << 20)))
+            content = b"".join(each.packet for each in manager.queue(ORDERS).messages())
+            root = Visitor(site).log_in("root")
+            path = f"/0/import?{urlencode({'name': ORDERS})}"
+            status, _, text = root.ask("POST", path, {}, content, **{"X-Csrf": root.csrf})
+            assert (status, "next" in text) == (200, True)
+            assert manager.queue(ORDERS).info().messages == 24
 
 
 def test_an_administrator_sees_them_all(secret_site: Site) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Visit
 from postroad.errors import PostroadError, RemoteProtocolError
+from postroad.net.http import used
 from postroad.values.reading import SeekAction
 from postroad.wire import Framer, MessageView
 from postroad.wire.local_part import without_local_part
@@ -63,7 +64,7 @@ async def import_packets(visit: Visit) -> Response:
     name = visit.query.text("name")
     client = await visit.client()
     framer, batch = Framer(), list[bytes]()
-    size = start = done = waiting = 0
+    size = start = done = waiting = counted = 0
     try:
         async for data in visit.request.stream():
             size += len(data)
@@ -79,6 +80,9 @@ async def import_packets(visit: Visit) -> Response:
                     batch, waiting = [], 0
             if framer.error is not None:
                 raise framer.error.shifted(framer.position)
+            inserted = size - waiting - framer.buffered
+            used(visit.request.scope, inserted - counted)
+            counted = inserted
         if framer.buffered:
             raise BadRequest(f"at byte {framer.position}: the last packet is cut off")
         if batch:
