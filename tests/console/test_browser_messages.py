@@ -57,6 +57,12 @@ EVERYTHING = {
 }
 
 
+# [MC-NMF] version 1.0, a singleton, the address, binary encoding; then a binary envelope begins.
+WCF = (
+    b"\0\1\0\1\1\2\x1dnet.msmq://paris/private/dues\3\7\x0c" + b"\x56\2\x0b\1s\4\x0b\1a\6\x56\x08\x44\x0a\x1e\0\x82\xab"
+)
+
+
 @dataclass(frozen=True)
 class Kind:
     body: bytes
@@ -71,11 +77,13 @@ KINDS = {
     "lines of Windows": Kind(b"one\r\ntwo\r\n", shows="one"),
     "lines of both kinds": Kind(b"\n\none\r\ntwo\n three \n", shows="one"),
     "a string of VB6": Kind("Grüße\0".encode("utf-16-le"), 8, "Grüße"),
+    "WCF": Kind(WCF, shows="00000000  00 01 00 01 01 02 1d"),
     "empty": Kind(b"", shows="The body is empty."),
     "long and binary": Kind(b"\0\xff\xfd\xfe" * 50_000, shows="00 ff fd fe"),
     "long text": Kind(b"<a>" + b"x" * (2 << 20) + b"</a>", shows="Only the beginning is shown."),
 }
-for sample in sorted(Path("/work/shared/samples/wcf").glob("*.bin")):
+SAMPLES = Path(__file__).parents[3] / "shared/samples/wcf"  # beside the project, where somebody has put them
+for sample in sorted(SAMPLES.glob("*.bin")):
     KINDS[f"WCF {sample.stem}"] = Kind(sample.read_bytes(), shows="00000000  ")
 
 
