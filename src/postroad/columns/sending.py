@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from postroad.columns.ipc import read_batches
 from postroad.errors import IllegalName, InvalidMessage, PostroadError, RemoteProtocolError
-from postroad.message import MAX_PRIORITY, Message, ack_flags
+from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, ack_flags
 from postroad.names import MessageId, PublicName, parse_guid, parse_name
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
@@ -88,6 +88,8 @@ class _Column:
             raise InvalidMessage(f"column {name}: must be {self.what}, got {column.type}")
         if self.highest is not None:
             self._check_bounds(name, column)
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            self._check_lengths(name, column)
         values: list[Any] = column.to_pylist()
         if self.read is not None:
             for row, value in enumerate(values):
@@ -101,6 +103,13 @@ class _Column:
         if row >= 0:
             fault = f"must be a whole number from {self.lowest} to {self.highest}, got {column[row].as_py()}"
             raise InvalidMessage(f"column {name}, row {row}: {fault}")
+
+    def _check_lengths(self, name: str, column: Any) -> None:
+        """Before a value of it becomes an object of Python: one row could hold millions."""
+        most = len(ACK_WORDS)
+        row = pc.index(pc.greater(pc.list_value_length(column), most), pa.scalar(True)).as_py()
+        if row >= 0:
+            raise InvalidMessage(f"column {name}, row {row}: must have at most {most} words")
 
     def _value(self, name: str, row: int, value: Any) -> Any:
         assert self.read is not None

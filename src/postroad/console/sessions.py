@@ -11,9 +11,11 @@ import hmac
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from weakref import WeakValueDictionary
 
 from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
@@ -23,7 +25,9 @@ from postroad.values.info import QueueInfo
 COOKIE = "postroad_console"  # of a login
 VISITOR = "postroad_visitor"  # of a browser without one: it ties forms to their browser, and proves nobody
 MAX_LOGINS = 64  # under way at one time: each holds a connection to a manager, which makes wrong ones wait
+RESERVED_LOGINS = 64  # besides, for addresses with none; a manager takes 256 connections of one address
 MAX_LOGINS_OF_ADDRESS = 4
+LOGIN_WAIT_S = 10.0  # for those before it from the same address
 IDLE_S = 8 * 3600.0  # a session without a request for so long ends
 MAX_SESSIONS = 1000
 IDENTIFIER_BYTES = 32
@@ -113,22 +117,29 @@ class Session:
 
 
 class Logins:
-    """Logins under way, by address."""
+    """Logins under way. A right one takes no time, and a wrong one seconds. So those of one address wait for each
+    other, and an address that has none under way still finds a place where others have taken theirs."""
 
     def __init__(self) -> None:
-        self._of: Counter[str] = Counter()
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # as long as somebody uses it
+        self._under_way: Counter[str] = Counter()
 
-    def enter(self, address: str) -> bool:
-        """False if there are too many; else `leave` must follow."""
+    @asynccontextmanager
+    async def place(self, address: str) -> AsyncIterator[None]:
+        """Raises TimeoutError if there is none, also after a while."""
         owner = owner_of(address)
-        if self._of[owner] >= MAX_LOGINS_OF_ADDRESS or self._of.total() >= MAX_LOGINS:
-            return False
-        self._of[owner] += 1
-        return True
-
-    def leave(self, address: str) -> None:
-        self._of[owner_of(address)] -= 1
-        self._of += Counter()  # drops those at zero
+        own = self._of.setdefault(owner, asyncio.Semaphore(MAX_LOGINS_OF_ADDRESS))
+        async with asyncio.timeout(LOGIN_WAIT_S) as limit, own:
+            limit.reschedule(None)
+            most = MAX_LOGINS if self._under_way[owner] else MAX_LOGINS + RESERVED_LOGINS
+            if self._under_way.total() >= most:
+                raise TimeoutError
+            self._under_way[owner] += 1
+            try:
+                yield
+            finally:
+                self._under_way[owner] -= 1
+                self._under_way += Counter()  # drops those at zero
 
 
 class Sessions:

@@ -122,6 +122,7 @@ def test_other_forms() -> None:
         ({"response_queue": ["", "private$\\a"]}, "column response_queue, row 0"),
         ({"ack": ["full", "maybe"]}, "column ack, row 1: ack: must be one of none, reach-queue"),
         ({"ack": [256]}, "column ack, row 0"),
+        ({"ack": [["full"], ["receive"] * 7]}, "column ack, row 1: must have at most 6 words"),
         ({"trace": ["private$\\a"]}, "column trace, row 0: must be PUBLIC=<guid>"),
         ({"connector_type": ["x"]}, "column connector_type, row 0: must be a GUID, got 'x'"),
         ({"class": [0x10000]}, "column class, row 0"),

@@ -6,7 +6,7 @@ import asyncio
 
 from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
 from postroad.console.jobs import Job
-from postroad.console.sessions import Access, Session, Sessions
+from postroad.console.sessions import MAX_LOGINS, Access, Logins, Session, Sessions
 
 API = "http://127.0.0.1:1"  # nobody is asked
 
@@ -86,3 +86,40 @@ def test_a_login_gets_another_cookie_and_another_token() -> None:
         await sessions.close()
 
     asyncio.run(main())
+
+
+def test_people_behind_one_address_log_in_one_after_the_other() -> None:
+    async def main() -> int:
+        logins, done = Logins(), 0
+
+        async def log_in() -> None:
+            nonlocal done
+            async with logins.place("192.0.2.1"):
+                await asyncio.sleep(0)
+                done += 1
+
+        await asyncio.gather(*(log_in() for _ in range(50)))
+        return done
+
+    assert asyncio.run(main()) == 50
+
+
+def test_wrong_logins_that_wait_leave_a_place_for_another_address() -> None:
+    async def main() -> bool:
+        logins = Logins()
+
+        async def wait(address: str) -> None:
+            async with logins.place(address):
+                await asyncio.Event().wait()
+
+        attackers = [f"198.51.100.{number}" for number in range(MAX_LOGINS // 2)] * 4
+        waiting = [asyncio.create_task(wait(each)) for each in attackers]
+        await asyncio.sleep(0.01)
+        async with logins.place("192.0.2.1"):
+            found = True
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return found
+
+    assert asyncio.run(main())

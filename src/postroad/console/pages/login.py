@@ -30,16 +30,15 @@ async def log_in(visit: Visit, form: Form) -> Response:
     user, token = form.text("user"), form.text("token")
     following = local_path(form.text("next", "/"))
     credentials = Credentials(user=user, password=form.raw("password")) if user else Credentials(token=token or None)
-    if not visit.sessions.logins.enter(visit.address):
-        return _page(visit, chosen, following, "too many logins are under way: try again in a moment", user)
     try:
-        access = await visit.session.log_in(chosen, visit.connect(chosen), credentials)
+        async with visit.sessions.logins.place(visit.address):
+            access = await visit.session.log_in(chosen, visit.connect(chosen), credentials)
+    except TimeoutError:
+        return _page(visit, chosen, following, "too many logins are under way: try again in a moment", user)
     except LoginNeeded as error:
         return _page(visit, chosen, following, f"The login was refused: {error}", user)
     except (InvalidArgument, ManagerUnavailable) as error:
         return _page(visit, chosen, following, str(error), user)
-    finally:
-        visit.sessions.logins.leave(visit.address)
     visit.session.renew("" if visit.secure else _base(form))
     if access.administrator:
         await visit.watches[chosen].lend(access.client)
