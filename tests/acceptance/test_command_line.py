@@ -34,6 +34,14 @@ def test_help(arguments: list[str]) -> None:
     assert "Usage: postroad" in run.stdout
 
 
+def test_the_list_of_commands_has_whole_sentences_and_loads_no_rich() -> None:
+    program = "import sys; from postroad.cli import main; main(['--help']); sys.exit('rich' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    shown = " ".join(run.stdout.split())
+    assert [name for name, source in COMMANDS.items() if f"{name} {source.help}" not in shown] == []
+
+
 def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
     for name, source in COMMANDS.items():
         first, _, _ = (load(name).help or "").partition("\n\n")

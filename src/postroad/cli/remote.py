@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
     from postroad import Queue, QueueManager, ReceivedMessage
 
-app = typer.Typer(
-    help="Read the queues of any MSMQ server on another computer.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+app = typer.Typer(help="Read the queues of any MSMQ server on another computer.", no_args_is_help=True)
 
 
 class Place(StrEnum):
