@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import postroad.errors
 from postroad.api import schema
 from postroad.api.messages import MAX_BATCH_BYTES
-from postroad.api.problems import STATUSES, status_of
+from postroad.api.problems import MAX_DETAIL, STATUSES, status_of
 from postroad.api.schema import MAX_BATCH_MESSAGES, MAX_JSON_BYTES
 from postroad.errors import MessageTooLarge, PostroadError
 from postroad.wire.constants import MAX_PACKET_SIZE
@@ -258,6 +259,23 @@ def test_values_are_counted_however_the_text_is_cut(value: object, step: int) ->
         patch.setattr(schema, "MAX_VALUES", expected - 1)
         with pytest.raises(MessageTooLarge):
             list(schema.check_structure(data))
+
+
+@pytest.mark.parametrize("properties", [{}, {"body": "x"}])
+def test_a_very_long_name_of_a_property_costs_nothing(api: Served, properties: dict[str, object]) -> None:
+    """It is compared with no known name, and not sent back."""
+    name = "a" * (MAX_BATCH_BYTES // 16)
+    tracemalloc.start()
+    try:
+        answer = api.call("POST", f"{ORDERS}/messages", {**properties, name: 1})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status == 400
+    assert answer.json["detail"].startswith("aaa")
+    assert "no such property" in answer.json["detail"]
+    assert len(answer.json["detail"]) <= MAX_DETAIL + 5
+    assert peak < 16 * len(name)
 
 
 def test_a_format_that_we_do_not_have(api: Served) -> None:

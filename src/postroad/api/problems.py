@@ -57,6 +57,7 @@ from postroad.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+MAX_DETAIL = 4096
 
 # By class. A class that is not listed has the status of its nearest base.
 STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
@@ -130,7 +131,7 @@ def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str,
     described: dict[str, object] = {
         "title": _title(type(error)),
         "status": (status or status_of(type(error))).value,
-        "detail": str(error),
+        "detail": _short(str(error)),
         "hresult": f"0x{error.status:08X}",
         "code": error.status.name,
         "error": type(error).__name__,
@@ -140,6 +141,12 @@ def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str,
         if not isinstance(error, LimitReached):
             described |= {"limit_bytes": error.limit_bytes, "current_bytes": error.current_bytes}
     return described
+
+
+def _short(sentence: str) -> str:
+    """Both ends of a long one: it may repeat what the caller has sent, and the advice comes last."""
+    end = MAX_DETAIL // 2
+    return sentence if len(sentence) <= MAX_DETAIL else f"{sentence[:end]} ... {sentence[-end:]}"
 
 
 def _title(error: type[PostroadError]) -> str:

@@ -28,6 +28,7 @@ UINT32_MAX = 0xFFFFFFFF
 PORT_MAX = 65535
 MAX_LOOKUP_ID = (1 << 63) - 1
 SHOWN_CHARACTERS = 60
+LONGEST_GUESS = 200  # of a word that is compared with the known ones: that costs time and memory for each character
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 _MANAGER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -120,7 +121,7 @@ def listed(words: Iterable[str]) -> str:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean x?` where a known word is close, else the known words."""
     by_lower = {each.lower(): each for each in known}
-    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6) if len(word) <= LONGEST_GUESS else ()
     if close:
         return f"; did you mean {by_lower[close[0]]}?"
     return f"; known are {', '.join(by_lower.values())}" if by_lower else "; none is known"
