@@ -34,6 +34,12 @@ def test_help(arguments: list[str]) -> None:
     assert "Usage: postroad" in run.stdout
 
 
+def test_a_group_without_a_command_shows_its_help() -> None:
+    run = postroad("remote")
+    assert (run.returncode, run.stderr) == (2, "")
+    assert run.stdout == postroad("remote", "--help").stdout
+
+
 def test_the_list_of_commands_has_whole_sentences_and_loads_no_rich() -> None:
     program = "import sys; from postroad.cli import main; main(['--help']); sys.exit('rich' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -130,6 +130,78 @@ def test_nothing_changes_if_one_queue_cannot(start: Start, tmp_path: Path) -> No
     assert properties(server) == before
 
 
+PUBLIC = """
+[[queue]]
+path = 'alpha\\orders'
+label = 'public'
+journal = true
+"""
+
+
+def listed(server: ServerProcess) -> list[object]:
+    return [
+        {key: each[key] for key in ("path", "label", "journal", "quota_kb")}
+        for each in postroad("queue", "list", "--json", api=server.api).objects
+    ]
+
+
+def test_a_public_queue_becomes_one_of_the_importing_manager(start: Start, tmp_path: Path) -> None:
+    file = str(tmp_path / "definitions.toml")
+    definitions(start("alpha", QUEUES + PUBLIC), "export", file)
+    assert r"path = 'alpha\orders'" in Path(file).read_text()
+
+    beta = start("beta")
+    before = listed(beta)
+    for more in ([], ["--dry-run"]):
+        refused = definitions(beta, "import", file, *more)
+        assert (refused.code, refused.text, refused.last_error) == (1, "", "postroad: nothing was changed")
+        assert r"beta\orders: beta has no such public queue; add it as a [[queue]] with an id" in refused.errors
+        assert listed(beta) == before
+
+    assert postroad("queue", "create", r"beta\orders", api=beta.api).code == 0
+    assert r"would change beta\orders: " in definitions(beta, "import", file, "--dry-run").text
+    done = definitions(beta, "import", file)
+    assert (done.code, done.lines[0]) == (0, r"changed beta\orders: label, journal"), done.errors
+    (shown,) = postroad("queue", "show", r"beta\orders", "--json", api=beta.api).objects
+    assert (shown["label"], shown["journal"]) == ("public", True)
+    assert definitions(beta, "import", file).lines == ["3 queues as in the file already"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("multicast_address = '234.1.1.1:8001'", "multicast_address: multicast is off on alpha; set enabled = true"),
+        (
+            "multicast_address = '234.1.1.1:8001'\ntransactional = true",
+            "multicast_address: a transactional queue cannot",
+        ),
+        ("base_priority = 5", "base_priority: must be 0"),
+    ],
+)
+def test_what_the_manager_would_refuse_is_refused_before_any_change(
+    start: Start, tmp_path: Path, settings: str, words: str
+) -> None:
+    server, file = start("alpha"), tmp_path / "definitions.toml"
+    file.write_text(f"[[queue]]\npath = 'private$\\a'\n[[queue]]\npath = 'private$\\b'\n{settings}\n")
+    before = listed(server)
+    for more in ([], ["--dry-run"]):
+        refused = definitions(server, "import", str(file), *more)
+        assert (refused.code, refused.text, refused.last_error) == (1, "", "postroad: nothing was changed")
+        assert rf"private$\b: {words}" in refused.errors
+        assert listed(server) == before
+
+
+def test_a_queue_of_the_manager_itself_is_not_created_again(start: Start, tmp_path: Path) -> None:
+    server, file = start("alpha"), tmp_path / "definitions.toml"
+    (own,) = postroad("queue", "show", r"private$\admin_queue$", "--json", api=server.api).objects
+    file.write_text(
+        f"[[queue]]\npath = 'private$\\a'\n[[queue]]\npath = 'private$\\admin_queue$'\nlabel = {own['label']!r}\n"
+    )
+    done = definitions(server, "import", str(file), "--dry-run")
+    assert (done.code, done.lines[0]) == (0, r"would create private$\a")
+    assert r"would create private$\admin_queue$" not in done.text
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

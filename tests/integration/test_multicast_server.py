@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from postroad.config import load_configuration
 from postroad.manager import Manager
@@ -91,3 +94,28 @@ def test_a_server_without_such_an_interface_starts_and_says_so(tmp_path: Path) -
             assert "there is no interface nothing0" in queue.why
 
     asyncio.run(run())
+
+
+def test_a_configured_multicast_address_is_a_warning_where_multicast_is_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues = f"[[queue]]\npath = '{NEWS}'\nmulticast_address = '{GROUP}:8001'\n[[queue]]\npath = 'private$\\plain'\n"
+    told = []
+    for enabled in ("true", "false"):
+        file = tmp_path / "alpha.toml"
+        text = CONFIGURATION.format(name="alpha", number=9, interface="127.0.62.9")
+        file.write_text(text.replace("enabled = true", f"enabled = {enabled}") + queues)
+        server = Server(load_configuration(file))
+
+        async def run(server: Server = server) -> None:
+            await server.start()
+            await server.stop()
+
+        with caplog.at_level(logging.WARNING):
+            asyncio.run(run())
+        told.append([vars(each) for each in caplog.records if each.getMessage().startswith("multicast is off: ")])
+        caplog.clear()
+    on, (warning,) = told
+    assert on == []
+    assert "set enabled = true in [multicast]" in warning["msg"]
+    assert (str(warning["queue"]).removeprefix(".\\"), warning["address"]) == (NEWS, f"{GROUP}:8001")

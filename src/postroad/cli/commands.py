@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from postroad.cli.context import with_context
 from postroad.cli.options import OptionalValues
+from postroad.cli.outcome import ExitCode
 from postroad.cli.property_options import with_attributes
 
 MARKUP: Final = None  # plain text: Rich and Markdown take twice the time of everything else that a help does
@@ -111,6 +112,12 @@ class LazyGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         return _spared(super().get_params, ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if not args and self.no_args_is_help:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(ExitCode.USAGE)
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Typer would cut each sentence to fit one line."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.config import ConfiguredQueue
     from postroad.names import QueueTail
     from postroad.server.definitions import DefinedUser
-    from postroad.values.info import QueueInfo, UserInfo
+    from postroad.values.info import ManagerInfo, QueueInfo, UserInfo
 
 app = typer.Typer(help="Write the queues and users of a manager to a file, and create queues from such a file.")
 
@@ -78,7 +78,8 @@ def import_definitions(
 ) -> None:
     """Create the queues of a file that are missing, and change the properties and access lists that differ.
 
-    Everything is checked before the first change. No queue is deleted. A second import changes nothing. Users and their
+    A public queue becomes one of this manager: alpha\\orders is beta\\orders on beta. Everything is checked before the
+    first change. No queue is deleted. A second import changes nothing. Users and their
     passwords are in the manager's configuration: the command says on stderr what to add and change there.
     """
     from postroad.server.definitions import read_definitions
@@ -87,11 +88,11 @@ def import_definitions(
 
     definitions = read_definitions(file)
     with context.connect() as manager, context.calls() as api:
-        existing = _queues(manager)
+        here, existing = manager.info(), _queues(manager, internal=True)
         changes: list[Change] = []
         faults: list[str] = []
         for wanted in definitions.queues:
-            change = _change(manager, wanted, existing, faults)
+            change = _change(manager, here, wanted, existing, faults)
             if change is not None:
                 changes.append(change)
         if faults:
@@ -113,11 +114,11 @@ def import_definitions(
         print_line(f"{count_text(same, 'queue')} as in the file already")
 
 
-def _queues(manager: QueueManager) -> dict[QueueTail, QueueInfo]:
-    """Those that people made."""
+def _queues(manager: QueueManager, *, internal: bool = False) -> dict[QueueTail, QueueInfo]:
+    """Those that people made, and with `internal` those that the manager made for itself."""
     from postroad.names import PathName
 
-    made = (each for each in manager.queues() if each.type in _DEFINED and not each.is_internal)
+    made = (each for each in manager.queues() if each.type in _DEFINED and (internal or not each.is_internal))
     return {PathName.parse(each.path).tail: each for each in sorted(made, key=lambda each: each.path.lower())}
 
 
@@ -132,23 +133,44 @@ def _defined(manager: QueueManager, info: QueueInfo) -> dict[str, object]:
 
 
 def _change(
-    manager: QueueManager, wanted: ConfiguredQueue, existing: dict[QueueTail, QueueInfo], faults: list[str]
+    manager: QueueManager,
+    here: ManagerInfo,
+    wanted: ConfiguredQueue,
+    existing: dict[QueueTail, QueueInfo],
+    faults: list[str],
 ) -> Change | None:
     """What has to be done for a queue; None if nothing. What cannot be done is added to `faults`."""
-    from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
-    from postroad.server.definitions import acl_of, comparable, same_acl
+    from postroad.fields.queue import CHANGEABLE, NO_BASE_PRIORITY, QUEUE_PROPERTIES, settings_of
+    from postroad.names import QueueKind
+    from postroad.server.definitions import acl_of, comparable, path_on, same_acl
 
-    path, acl = str(wanted.path).removeprefix(".\\"), acl_of(wanted)
+    path, acl = path_on(here.name, wanted), acl_of(wanted)
     info = existing.get(wanted.path.tail)
     if info is None:
-        return Change(path, True, settings_of(wanted), acl)
-    values = {name: (getattr(wanted, name), getattr(info, name)) for name in QUEUE_PROPERTIES}
-    differing = {name: new for name, (new, old) in values.items() if comparable(name, new) != comparable(name, old)}
-    fixed = differing.keys() - CHANGEABLE.keys()
-    faults += [f"{path}: {name} cannot change once a queue exists; delete the queue first" for name in fixed]
-    if acl is not None and same_acl(acl, manager.backend.acl(path)):
-        acl = None
-    return Change(path, False, differing, acl) if differing or acl is not None else None
+        differing = settings_of(wanted)
+        if wanted.path.tail.kind is QueueKind.PUBLIC:
+            faults.append(
+                f"{path}: {here.name} has no such public queue; add it as a [[queue]] with an id to the file of the "
+                f"directory and send {here.name} SIGHUP, or without a directory run `postroad queue create '{path}'`, "
+                "and import again"
+            )
+    else:
+        values = {name: (getattr(wanted, name), getattr(info, name)) for name in QUEUE_PROPERTIES}
+        differing = {name: new for name, (new, old) in values.items() if comparable(name, new) != comparable(name, old)}
+        fixed = differing.keys() - CHANGEABLE.keys()
+        faults += [f"{path}: {name} cannot change once a queue exists; delete the queue first" for name in fixed]
+        if acl is not None and same_acl(acl, manager.backend.acl(path)):
+            acl = None
+    if differing.get("base_priority") and wanted.path.tail.kind is not QueueKind.PUBLIC:
+        faults.append(f"{path}: base_priority: {NO_BASE_PRIORITY}")
+    if differing.get("multicast_address") is not None and wanted.transactional:
+        faults.append(f"{path}: multicast_address: a transactional queue cannot listen to a multicast address")
+    elif differing.get("multicast_address") is not None and here.multicast is None:
+        faults.append(
+            f"{path}: multicast_address: multicast is off on {here.name}; set enabled = true in [multicast] of its "
+            "configuration and restart it, or remove the address from the file"
+        )
+    return Change(path, info is None, differing, acl) if info is None or differing or acl is not None else None
 
 
 def _apply(manager: QueueManager, change: Change) -> None:

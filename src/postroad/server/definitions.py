@@ -17,6 +17,7 @@ from postroad.fields.kinds import SWITCH, items, line
 from postroad.fields.queue import QUEUE_PROPERTIES
 from postroad.fields.tables import required, setting, tables
 from postroad.fields.toml import Place, load, refuse_duplicates
+from postroad.names import PathName, QueueKind
 from postroad.security.access import ADMINISTRATORS
 from postroad.security.rights import QUEUE_MAPPING
 from postroad.security.sddl import format_sddl, parse_sddl
@@ -53,6 +54,14 @@ def read_definitions(file: Path) -> Definitions:
     refuse_duplicates(definitions.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
     refuse_duplicates(definitions.users, place.inside("user"), "name")
     return definitions
+
+
+def path_on(manager: str, queue: ConfiguredQueue) -> str:
+    """The path on the manager that imports the queue; raises IllegalPathName if its name makes that too long."""
+    path = str(queue.path.tail)[1:]
+    if queue.path.tail.kind is not QueueKind.PUBLIC:
+        return path
+    return str(PathName.parse(f"{manager}\\{path}"))
 
 
 def acl_of(queue: ConfiguredQueue) -> str | None:
