@@ -312,9 +312,9 @@ class Neighbours:
         except NoRoute:
             return []
 
-    def speaks_for(self, name: FormatName, address: str, manager: UUID) -> bool:
+    def speaks_for(self, name: FormatName, address: str, manager: UUID | None) -> bool:
         """Whether an acknowledgment by `manager` of a message to `name` may come from this address: its destination's,
-        one of our next hops', or that of a routing server of the directory."""
+        one of our next hops', or that of a routing server of the directory. None is any manager on the way there."""
         address = plain(address)
         if isinstance(name, DirectName):
             if name.host == address:
@@ -323,7 +323,7 @@ class Neighbours:
             destination = self.core.delivery.manager_of(name) if isinstance(name, PublicName) else NULL_GUID
             if isinstance(name, PrivateName):
                 destination = name.guid
-            if destination != NULL_GUID and manager != destination:
+            if destination != NULL_GUID and manager not in (destination, None):
                 return False
             if self._is_listed(destination, address) or self._routes(address):
                 return True

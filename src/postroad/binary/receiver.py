@@ -282,7 +282,7 @@ class Receiver:
         refused = self._refusal(queue, view, opened, now)
         asked = False
         if refused is not None and queue is not None and refused in CLOSED:
-            asked = self.core.delivery.asked.answers(view, queue)
+            asked = self.core.delivery.asked.answers(view, queue, address)
             refused = None if asked else refused
         if refused is None:
             assert queue is not None

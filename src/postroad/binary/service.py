@@ -161,6 +161,9 @@ class BinaryService:
     def hosts(self, name: FormatName) -> list[str]:
         return self.neighbours.hosts(name)
 
+    def may_answer(self, name: FormatName, address: str) -> bool:
+        return self.neighbours.speaks_for(name, address, None)
+
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return report(self, queue, oldest_s, now)
 

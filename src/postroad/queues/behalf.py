@@ -13,6 +13,7 @@ from struct import Struct
 
 from postroad.bounded import owner_of
 from postroad.errors import QuotaExceeded
+from postroad.names import FormatName, parse_format_name
 from postroad.queues.outcomes import asks_for
 from postroad.queues.queue import Queue
 from postroad.queues.tick import MAX_MESSAGE_ID, Tick
@@ -57,17 +58,20 @@ class _Batch:
     first: int
     queue: int
     flags: int
+    destination: FormatName
     durable: bool
     waiting: dict[int, int]  # by id, what may still come
 
 
 class Asked:
     """The newest messages of applications here whose administration queue takes nothing from just anybody. Their
-    acknowledgments come from managers that cannot sign: each may come once, whatever the queue asks of others."""
+    acknowledgments come from managers that cannot sign: each may come once, whatever the queue asks of others, from an
+    address of which `vouched` says that messages to a name may be answered from there."""
 
-    def __init__(self, own: bytes, tick: Callable[[], Tick]) -> None:
+    def __init__(self, own: bytes, tick: Callable[[], Tick], vouched: Callable[[FormatName, str], bool]) -> None:
         self._own = own
         self._tick = tick
+        self._vouched = vouched
         self._batches: OrderedDict[int, _Batch] = OrderedDict()  # by first id
         self._by_id: dict[int, _Batch] = {}
 
@@ -76,20 +80,22 @@ class Asked:
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         for name, value in sorted(stored.items()):
-            count, queue, flags = _BATCH.unpack(value)
-            self._add(int(name.removeprefix(STATE)), count, queue, flags, durable=True)
+            count, queue, flags = _BATCH.unpack_from(value)
+            destination = parse_format_name(value[_BATCH.size :].decode())
+            self._add(int(name.removeprefix(STATE)), count, queue, flags, destination, durable=True)
 
-    def note(self, ids: Sequence[int], queue: Queue, flags: int, *, durable: bool) -> None:
-        """Messages with consecutive ids leave, and ask for acknowledgments in a queue here."""
-        self._add(ids[0], len(ids), queue.number, flags, durable=durable)
+    def note(self, ids: Sequence[int], queue: Queue, flags: int, destination: FormatName, *, durable: bool) -> None:
+        """Messages with consecutive ids leave for a destination, and ask for acknowledgments in a queue here."""
+        self._add(ids[0], len(ids), queue.number, flags, destination, durable=durable)
         if durable:
-            self._tick().set_state(f"{STATE}{ids[0]:010d}", _BATCH.pack(len(ids), queue.number, flags))
+            value = _BATCH.pack(len(ids), queue.number, flags) + str(destination).encode()
+            self._tick().set_state(f"{STATE}{ids[0]:010d}", value)
         while len(self._by_id) > MAX_ASKED:
             self._drop(next(iter(self._batches.values())))
 
-    def _add(self, first: int, count: int, queue: int, flags: int, *, durable: bool) -> None:
+    def _add(self, first: int, count: int, queue: int, flags: int, destination: FormatName, *, durable: bool) -> None:
         ids = [each & MAX_MESSAGE_ID for each in range(first, first + count)]
-        batch = self._batches[first] = _Batch(first, queue, flags, durable, dict.fromkeys(ids, flags))
+        batch = self._batches[first] = _Batch(first, queue, flags, destination, durable, dict.fromkeys(ids, flags))
         self._by_id.update(dict.fromkeys(ids, batch))
 
     def _drop(self, batch: _Batch) -> None:
@@ -99,13 +105,16 @@ class Asked:
         if batch.durable:
             self._tick().set_state(f"{STATE}{batch.first:010d}", None)
 
-    def answers(self, view: MessageView, queue: Queue) -> bool:
-        """Whether this is an acknowledgment that may still come into the queue."""
+    def answers(self, view: MessageView, queue: Queue, address: str | None) -> bool:
+        """Whether this is an acknowledgment that may still come into the queue, from this address; None for one that
+        this manager writes."""
         number = self._number(view)
         batch = None if number is None else self._by_id.get(number)
         if batch is None or number is None or batch.queue != queue.number:
             return False
-        return asks_for(batch.waiting[number], view.message_class)
+        if not asks_for(batch.waiting[number], view.message_class):
+            return False
+        return address is None or self._vouched(batch.destination, address)
 
     def _number(self, view: MessageView) -> int | None:
         correlation = view.correlation_id

@@ -97,6 +97,10 @@ class Carrier(Protocol):
     def hosts(self, name: FormatName) -> Iterable[str]:
         """The hosts that a message to this name makes us call."""
 
+    def may_answer(self, name: FormatName, address: str) -> bool:
+        """Whether an acknowledgment of a message to this name may come from the address: that of its destination, or of
+        a manager that we hand such messages to."""
+
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         """How far the messages of an outgoing queue have got; the oldest of them came `oldest_s` seconds ago."""
 

@@ -105,7 +105,7 @@ class Delivery:
 
     def __post_init__(self) -> None:
         self.atomic = Atomic(self)
-        self.asked = Asked(self.identifier.bytes_le, lambda: self.tick)
+        self.asked = Asked(self.identifier.bytes_le, lambda: self.tick, self._may_answer)
 
     # In
 
@@ -635,6 +635,11 @@ class Delivery:
         hosts = _hosts(name) if carrier is None else list(carrier.hosts(name))
         return bool(hosts) and all(self.relay.allows(host, origin) for host in hosts)
 
+    def _may_answer(self, name: FormatName, address: str) -> bool:
+        """Whether a message of ours to `name` may be acknowledged from this address."""
+        carrier = self.queues.carrier_of(name)
+        return self.relay.trusts(address) or (carrier is not None and carrier.may_answer(name, address))
+
     def withhold(self, name: FormatName, origin: str | None) -> None:
         self.tally.withheld += 1
         for watcher in self.watchers:
@@ -687,7 +692,7 @@ class Delivery:
             composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
             packet = composer.compose(message, self.counters.next_message_id(), int(now))
             view = MessageView(packet)
-            asked = not queue.is_outgoing and self.asked.answers(view, queue)
+            asked = not queue.is_outgoing and self.asked.answers(view, queue, None)
             expires_s = self.expiry(queue, packet, now)
             priority = view.priority
             self.write(queue, packet, cause, now, priority=priority, expires_s=expires_s, follows=follows, asked=asked)

@@ -507,7 +507,8 @@ class LocalQueueManager:
         for (admin, flags, durable), alike in groupby(range(len(views)), closed.__getitem__):
             if admin is not None:
                 ids = [views[each].message_id for each in alike]
-                self.delivery.asked.note(ids, admin, flags, durable=durable)
+                destination = self.queues.outgoing_info[queue].destination
+                self.delivery.asked.note(ids, admin, flags, destination, durable=durable)
         return list(packets) if sender is None else [with_sender(packet, sender) for packet in packets]
 
     def _report_queue(self, header: DebugHeader) -> Queue | None:

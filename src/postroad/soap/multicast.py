@@ -155,6 +155,9 @@ class MulticastService:
     def hosts(self, name: FormatName) -> tuple[str, ...]:
         return ()  # no stranger has us send to a group
 
+    def may_answer(self, name: FormatName, address: str) -> bool:
+        return False  # a message to a group asks for no acknowledgments
+
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """What is in a source already leaves all the same."""
 

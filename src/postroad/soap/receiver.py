@@ -244,7 +244,7 @@ class Receiver:
         if self._is_repeated(key := _history_key(view.identifier, address), now):
             return True
         refused = self._refusal(queue, view, len(packet), now, forged=forged)
-        asked = refused in CLOSED and self.core.delivery.asked.answers(view, queue)
+        asked = refused in CLOSED and self.core.delivery.asked.answers(view, queue, address)
         if asked:
             refused = overflow(self.core.delivery, queue, len(packet))
         self._deliver(queue, view, key, refused, now)

@@ -142,6 +142,10 @@ class SoapService:
         assert isinstance(name, DirectName)
         return (name.host,)
 
+    def may_answer(self, name: FormatName, address: str) -> bool:
+        queue = self.core.queues.outgoing.get(name)
+        return queue is not None and self._standing(queue, address) is not Standing.STRANGER
+
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return report(self, queue, now)
 

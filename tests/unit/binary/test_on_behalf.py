@@ -375,7 +375,7 @@ def test_what_was_asked_for_comes_into_a_closed_queue(
         assert (len(beta.core.delivery.asked), beta.store.state("asked/")) == (0, {})
 
 
-@pytest.mark.parametrize("wrong", ["id", "queue", "class", "again", "manager", "nothing"])
+@pytest.mark.parametrize("wrong", ["id", "queue", "class", "again", "manager", "address", "nothing"])
 def test_what_was_not_asked_for_does_not(
     network: Network, alpha: Station, beta: Station, stranger: Stranger, wrong: str
 ) -> None:
@@ -384,7 +384,8 @@ def test_what_was_not_asked_for_does_not(
     for path in (TARGET, other):
         by_list(beta, path)
     network.refused.add(alpha.address)
-    (sent,) = beta.send(alpha.direct(ORDERS), asking(ack="reach-queue"))
+    asked = alpha if wrong == "address" else stranger
+    (sent,) = beta.send(asked.direct(ORDERS), asking(ack="reach-queue"))
     source = stranger.identifier if wrong == "manager" else beta.identifier
     correlation = source.bytes_le + (sent + (wrong == "id")).to_bytes(4, "little")
     kind = MessageClass.ACK_RECEIVE if wrong == "class" else MessageClass.ACK_REACH_QUEUE

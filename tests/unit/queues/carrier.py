@@ -62,6 +62,9 @@ class RecordingCarrier:
     def hosts(self, name: FormatName) -> tuple[str, ...]:
         return ()
 
+    def may_answer(self, name: FormatName, address: str) -> bool:
+        return False
+
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
         return CarrierReport(why="it is carried nowhere", stuck=True, unsent=queue.count)
 
