@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -10,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from postroad.manager import Manager
+from postroad.message import Message
 from postroad.runtime.logs import RateLimitedLog, start_logging
+from postroad.store.memory import MemoryStore
+from postroad.values.trace import class_words
+from postroad.wire.constants import MessageClass
 
 log = logging.getLogger("postroad.test")
 
@@ -103,3 +109,42 @@ def test_a_table_stands_below_its_line_in_columns_and_in_json_as_it_is() -> None
     assert first.endswith("info listeners count=2")
     assert lines == ["  listener       open", "  binary         yes", r"  x\ny\u001b[2J  no"]
     assert json.loads(as_json.getvalue())["table"] == rows
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_message_that_dies_has_a_line_without_its_body(caplog: pytest.LogCaptureFixture, lost: bool) -> None:
+    async def run() -> None:
+        manager = Manager("alpha", MemoryStore())
+        await manager.start()
+        await manager.create_queue(r"private$\orders")
+        if lost:
+            await manager.set_queue(";deadletter", quota_kb=0)
+        message = Message(b"secret", label="a", dead_letter=True, recoverable=True, time_to_be_received=0)
+        await manager.send(r"private$\orders", [message])
+        await manager.durably(lambda: manager.core.run_timers(manager.clock() + 10))
+        await manager.stop()
+
+    with caplog.at_level(logging.INFO, logger="postroad"):
+        asyncio.run(run())
+    event = "dead letter lost: its queue is full" if lost else "message died"
+    (record,) = [each for each in caplog.records if each.message == event]
+    facts = record.__dict__
+    assert (facts["queue"], facts["label"], facts["dead_letter"]) == (r"private$\orders", "a", "system$;deadletter")
+    assert facts["reason"] == class_words(MessageClass.NACK_RECEIVE_TIMEOUT)
+    assert record.levelno == (logging.WARNING if lost else logging.INFO)
+    assert "secret" not in repr(facts)
+
+
+def test_facts_are_made_for_lines_that_are_written(caplog: pytest.LogCaptureFixture) -> None:
+    made: list[int] = []
+
+    def facts() -> dict[str, object]:
+        made.append(1)
+        return {"number": len(made)}
+
+    limited = RateLimitedLog(logging.getLogger("postroad.test"), "something", burst=3, level=logging.INFO)
+    with caplog.at_level(logging.INFO, logger="postroad.test"):
+        for _ in range(10):
+            limited.warn(1.0, facts)
+    assert len(made) == len(caplog.records) == 3
+    assert "further lines of this kind" in caplog.records[-1].message

@@ -6,6 +6,7 @@ import pytest
 
 from postroad.errors import InvalidMessage
 from postroad.message import Message
+from postroad.queues.carriers import Watcher
 from postroad.wire.constants import MessageClass
 from tests.unit.queues.harness import ACKS, DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, Harness
 
@@ -108,3 +109,41 @@ def test_naming_it_asks_for_dead_letters(harness: Harness) -> None:
     harness.send(ORDERS, dying())
     (view,) = harness.messages(ORDERS)
     assert (view.negative_journaling, view.dead_letter_queue) == (True, rf".\{DEAD}")
+
+
+def deaths(harness: Harness) -> list[tuple[str | None, int, str | None, bool]]:
+    """What is said of each message that dies: where, of what, where its dead letter goes, and whether it is lost."""
+    told: list[tuple[str | None, int, str | None, bool]] = []
+    harness.manager.watch(
+        Watcher(died=lambda queue, packet, reason, letter, lost: told.append((queue, reason, letter, lost)))
+    )
+    return told
+
+
+@pytest.mark.parametrize(
+    ("letter", "place"), [(None, None), ("system", "system$;deadletter"), (DEAD, DEAD)], ids=["none", "system", "named"]
+)
+def test_each_death_is_told_once(harness: Harness, letter: str | None, place: str | None) -> None:
+    told = deaths(harness)
+    harness.create(DEAD)
+    name = letter if letter == DEAD else None
+    message = Message(label="a", dead_letter=letter is not None, dead_letter_queue=name, time_to_be_received=5)
+    harness.send(ORDERS, message)
+    harness.wait(7)
+    assert told == [(ORDERS, MessageClass.NACK_RECEIVE_TIMEOUT, place, False)]
+
+
+def test_a_dead_letter_of_our_own_is_not_lost_without_a_word(harness: Harness) -> None:
+    told = deaths(harness)
+    harness.manager.queues.change(harness.manager.tick, harness.queue(DEADLETTER), 0, quota_kb=0)
+    harness.send(ORDERS, Message(label="a", dead_letter=True, time_to_be_received=5))
+    harness.purge(ORDERS)
+    assert told == [(ORDERS, MessageClass.NACK_Q_PURGED, "system$;deadletter", True)]
+
+
+def test_what_somebody_has_received_or_purged_has_not_died(harness: Harness) -> None:
+    told = deaths(harness)
+    harness.send(ORDERS, "a", "b")
+    harness.receive(ORDERS)
+    harness.purge(ORDERS)
+    assert told == []
