@@ -278,6 +278,12 @@ def test_a_very_long_name_of_a_property_costs_nothing(api: Served, properties: d
     assert peak < 16 * len(name)
 
 
+def test_a_number_of_thousands_of_digits_is_not_read(api: Served) -> None:
+    body = b'{"messages": [{"app_tag": ' + b"7" * 4000 + b"}]}"
+    answer = api.call("POST", f"{ORDERS}/messages", body=body, headers={"Content-Type": "application/json"})
+    check(answer, 400, "0xC00E0006", "INVALID_PARAMETER", "at most 40 digits, got 4000")
+
+
 def test_a_format_that_we_do_not_have(api: Served) -> None:
     answer = api.call("GET", f"{ORDERS}/messages", headers={"Accept": "text/html"})
     check(answer, 406, "0xC00E0006", "INVALID_PARAMETER", "application/json")

@@ -37,6 +37,7 @@ from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
 MAX_JSON_BYTES = 32 << 20  # the largest message, with every character escaped, is smaller
 MAX_VALUES = 64 * MAX_BATCH_MESSAGES  # a message has fewer properties
+MAX_DIGITS = 40  # with a sign; a number of thousands takes long to read
 SMALL_JSON = 1 << 20  # whatever it says, it is soon read
 _STEP = 256 << 10
 TRANSACTIONAL = "transactional"
@@ -176,7 +177,13 @@ def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is not a number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a whole number has at most {MAX_DIGITS} digits, got {len(digits)}")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=_whole)
 
 
 def json_object(data: bytes) -> dict[str, object]:

@@ -15,6 +15,7 @@ from postroad.names import FormatName, parse_format_name
 from postroad.wire import ConnectionParameters, EstablishConnection, FinalAck, OrderAck, SessionAck, SessionHeader
 from postroad.wire.constants import MessageClass, SenderIdType
 from postroad.wire.layout import NULL_GUID
+from postroad.wire.local_part import without_local_part
 from postroad.wire.message import UserMessage
 from postroad.wire.ordering import order_queue
 from postroad.wire.patch import stamp_transaction, transaction_header_at
@@ -69,7 +70,7 @@ def packet(
     if transactional:
         sequence = TxSequenceId(chance.choice((0, 1, 0xFFFFFFFF)), chance.choice((1, int(time.time()), 0xFFFFFFFF)))
         composed = stamp_transaction(composed, sequence, 1, 0, 1, first=True, last=True)
-    return composed
+    return without_local_part(composed)
 
 
 def at(target: Target, queue: str) -> str:
