@@ -691,10 +691,11 @@ class Delivery:
                 return False
             composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
             packet = composer.compose(message, self.counters.next_message_id(), int(now))
-            view = MessageView(packet)
-            asked = not queue.is_outgoing and self.asked.answers(view, queue, None)
+            asked = (
+                not queue.is_outgoing and len(self.asked) > 0 and self.asked.answers(MessageView(packet), queue, None)
+            )
             expires_s = self.expiry(queue, packet, now)
-            priority = view.priority
+            priority = message.priority
             self.write(queue, packet, cause, now, priority=priority, expires_s=expires_s, follows=follows, asked=asked)
         except StorageError:
             raise
@@ -704,7 +705,7 @@ class Delivery:
         except PostroadError:
             return False
         if asked:
-            self.asked.take(view)
+            self.asked.take(MessageView(packet))
         return True
 
 
