@@ -62,12 +62,14 @@ def trickle(connection: socket.socket, data: bytes, end: bytes = b"") -> bytes:
     answer = b""
     connection.settimeout(0.02)
     for byte in data:
-        connection.sendall(bytes([byte]))
         try:
+            connection.sendall(bytes([byte]))
             answer = connection.recv(65536)
             break
         except TimeoutError:
             continue
+        except ConnectionError:
+            return answer
     connection.settimeout(PATIENCE_S)
     if end and not answer:
         connection.sendall(end)
