@@ -23,8 +23,9 @@ PYTEST := pytest --dist loadfile --no-loadscope-reorder
 FAST := -n 4 -m "not slow"
 ALL := -n 3 -m "not long" --durations=20 --conformance-check=docs/conformance.md
 # What measures the rooms with a threshold: their own tests. Tracing doubles the time of a test, so the others go without.
-COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messages api_ranges api_rights \
-	binary_ports client_transactions manager_waits multicast_server queue_model queue_properties server_keys slow_peers \
+COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messages api_owners api_ranges api_rights \
+	binary_ports client_transactions manager_waits multicast_server queue_model queue_properties \
+	server_check server_keys slow_peers \
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
