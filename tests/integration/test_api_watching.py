@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import postroad
 from postroad.api.app import OPERATIONS
 from tests.served import API, ORDERS, FailingStore, Served, served
 
@@ -61,6 +62,21 @@ def scrape(api: Served) -> Samples:
 
 def of_orders(samples: Samples, name: str) -> float:
     return samples[f"postroad_queue_{name}", "private$\\orders"]
+
+
+def test_a_client_that_works_on_a_message_is_a_reader(api: Served) -> None:
+    def readers() -> float:
+        queues = api.call("GET", f"{API}/status").json["queues"]
+        (queue,) = (each for each in queues if each["path"] == "private$\\orders")
+        assert of_orders(scrape(api), "readers") == queue["readers"]
+        return float(queue["readers"])
+
+    api.send("one")
+    with postroad.connect(f"http://{api.server.host}:{api.server.port}") as manager:
+        with manager.queue("private$\\orders").consume() as messages:
+            next(messages)
+            assert readers() == 1
+        assert readers() == 0
 
 
 def test_what_came_and_went_is_counted_for_each_queue(api: Served) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from io import StringIO
 from pathlib import Path
 from threading import Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -159,6 +160,52 @@ def test_no_more_than_prefetch_are_locked_at_a_time(queue: postroad.Queue) -> No
     for number, _ in enumerate(queue.consume(prefetch=2, timeout=0), 1):
         assert sum(lock.messages for lock in queue.manager.locks()) <= 2
         assert len(left(queue)) >= len(ALL) - number - 1
+
+
+def test_a_loop_reads_the_queue_while_it_works_and_while_it_waits(queue: postroad.Queue) -> None:
+    def readers() -> tuple[int, int]:
+        (listed,) = (each for each in queue.manager.queues() if each.path == QUEUE)
+        return queue.info().readers, listed.readers
+
+    def take_one() -> None:
+        with queue.consume() as messages:
+            next(messages)
+
+    assert readers() == (0, 0)
+    thread = Thread(target=take_one)
+    with queue.consume(prefetch=2) as messages:
+        for _ in ALL:
+            next(messages)
+            assert readers() == (1, 1)
+        thread.start()
+        while not queue.info().waiting:
+            sleep(0.01)
+        assert readers() == (1, 1)  # one program works and waits
+    assert readers() == (1, 1)
+    queue.send("one more")
+    thread.join()
+    assert readers() == (0, 0)
+
+
+def test_a_receive_in_a_transaction_reads_the_queue_until_it_ends(queue: postroad.Queue) -> None:
+    ledger = queue.manager.create_queue(r"private$\ledger", transactional=True)
+
+    def send() -> None:
+        with queue.manager.transaction() as sent:
+            ledger.send("one", sent)
+
+    send()
+    with queue.manager.transaction() as held:
+        ledger.receive(0, held)
+        assert ledger.info().readers == 1
+        waiting = Thread(target=ledger.receive, args=(5, held))
+        waiting.start()
+        while not ledger.info().waiting:
+            sleep(0.01)
+        assert ledger.info().readers == 1
+        send()
+        waiting.join()
+    assert ledger.info().readers == 0
 
 
 @pytest.mark.parametrize("prefetch", [0, -1, 10_001])

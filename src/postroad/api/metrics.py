@@ -56,7 +56,11 @@ QUEUE_METRICS: QueueMetrics = (
         "Messages that a reader or a transaction has locked.",
         lambda queue, now: queue.locked,
     ),
-    ("postroad_queue_open_handles", "Open handles of the queue.", lambda queue, now: queue.readers),
+    (
+        "postroad_queue_readers",
+        "Readers of the queue: who has it open, and clients that work on its messages.",
+        lambda queue, now: queue.readers,
+    ),
     ("postroad_queue_waiting_reads", "Reads that wait for a message.", lambda queue, now: queue.waiting),
     (
         "postroad_queue_quota_bytes",

@@ -250,7 +250,7 @@ class Manager(Reads, Rescue, AccessLists):
 
     def outlook(self) -> Outlook:
         """Describes queues, sessions and messages under way, as they are now."""
-        return Outlook(self.core, self.clock())
+        return Outlook(self.core, self.clock(), self.leases.core)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue; journals and subqueues are part of their owner."""

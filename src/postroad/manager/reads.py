@@ -62,6 +62,8 @@ class Reads(DurableCore):
         wait ends with AccessDenied when the access list changes and `permitted` says no."""
         held = self.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE)
+        if transaction is not None:
+            descriptor.holder = self.leases.core.holder(transaction)
         try:
             deadline = self._deadline(timeout)
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, transaction=held, permitted=permitted)
@@ -171,6 +173,7 @@ class Reads(DurableCore):
         restart."""
         self.leases.core.check_lock(holder)
         descriptor = self._open(name, QueueAccess.RECEIVE)
+        descriptor.holder = holder
         queue = descriptor.queue
         assert queue is not None
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from postroad.errors import AccessDenied, QueueNotAvailable, SharingViolation
@@ -21,7 +21,10 @@ _PEEKING = frozenset({QueueAccess.PEEK, QueueAccess.PEEK_ADMIN})
 
 @dataclass(slots=True, eq=False)
 class OpenQueueDescriptor:
-    """`queue` is None once the queue was deleted, and for a list of several, whose `children` are open instead."""
+    """`queue` is None once the queue was deleted, and for a list of several, whose `children` are open instead.
+
+    `holder` is who has it open, where that client can hold messages too: it is one reader all the same.
+    """
 
     handle: int
     format_name: FormatName | None
@@ -31,6 +34,7 @@ class OpenQueueDescriptor:
     children: tuple[OpenQueueDescriptor, ...] = ()
     cursors: dict[int, Cursor] = field(default_factory=dict)
     closed: bool = False
+    holder: Hashable = None
 
     @property
     def queue_name(self) -> str:

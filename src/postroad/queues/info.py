@@ -63,7 +63,7 @@ def describe_manager(
     )
 
 
-def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> QueueInfo:
+def describe_queue(queues: QueueCollection, queue: Queue, damaged: int, readers: int) -> QueueInfo:
     """Of an outgoing queue, what all kinds have: its protocol tells the rest."""
     properties = queue.properties
     outgoing = queues.outgoing_info.get(queue)
@@ -77,7 +77,7 @@ def describe_queue(queues: QueueCollection, queue: Queue, damaged: int) -> Queue
         messages=queue.count,
         bytes=queue.total_bytes,
         locked=sum(state is not PositionState.DELETED for state in queue.positions.values()),
-        readers=len(queue.descriptors),
+        readers=readers,
         waiting=len(queue.waiting),
         nearly_full=queue.nearly_full,
         damaged=damaged,

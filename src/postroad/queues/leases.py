@@ -7,6 +7,7 @@ here: `expire` says what it took back.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -297,7 +298,7 @@ class Leases:
 
     def own_handle(self, handle: int, holder: Holder) -> None:
         """The handle was just opened, by `holder`."""
-        self._handle_holders[handle] = holder
+        self._core.descriptors[handle].holder = self._handle_holders[handle] = holder
         self._owners.take(Held.OPEN_QUEUES, holder.key)
 
     def check_handle(self, holder: Holder) -> None:
@@ -427,6 +428,20 @@ class Leases:
                 found.append(_lock_info(lease, holder_queue, "transaction", lookup_ids, time))
         return sorted(found, key=lambda each: -each.age_s)
 
+    def readers(self) -> Counter[Queue]:
+        """How many read each queue: who has it open, and who works on its messages without. Of all queues at one
+        moment, because a client that waits now may work in the next."""
+        working: dict[Queue, set[Holder]] = {}
+        for lock in self._locks.values():
+            working.setdefault(lock.queue, set()).add(lock.holder)
+        for lease in self._open_transactions():
+            for queue in {each.queue for each in _taken(lease.transaction)}:
+                working.setdefault(queue, set()).add(lease.holder)
+        found = open_handles(self._core)
+        for queue, holders in working.items():
+            found[queue] += len(holders.difference(each.holder for each in queue.descriptors))
+        return found
+
     def transactions(self, now: float) -> list[TransactionInfo]:
         """The open transactions of clients, the oldest first."""
         time = self._awake(now)
@@ -445,6 +460,11 @@ class Leases:
 
     def _open_transactions(self) -> Iterator[_TransactionLease]:
         return (each for each in self._transactions.values() if not each.transaction.ended)
+
+
+def open_handles(core: LocalQueueManager) -> Counter[Queue]:
+    """How many have each queue open."""
+    return Counter(each.queue for each in core.descriptors.values() if each.queue is not None)
 
 
 def locked_messages(queue: Queue) -> int:

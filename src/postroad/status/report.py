@@ -16,6 +16,7 @@ from postroad.names import DirectName, FormatName, Protocol
 from postroad.queues.carriers import CarrierReport
 from postroad.queues.collection import AWAITING_FINAL_ACK
 from postroad.queues.info import describe_queue
+from postroad.queues.leases import Leases, open_handles
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import OutgoingState
 from postroad.queues.queue import PositionState, Queue
@@ -31,14 +32,15 @@ FINAL_ACK_LOOK = 1000  # messages that wait for a final acknowledgment and are s
 class Outlook:
     """One look at a manager's queues and carriers, at one time."""
 
-    def __init__(self, core: LocalQueueManager, now: float) -> None:
+    def __init__(self, core: LocalQueueManager, now: float, leases: Leases | None = None) -> None:
         self.core = core
+        self._leases = leases
         self.now = now
         self._oldest: list[Mapping[int, int]] = []  # of all queues, where all are asked for
 
     def describe(self, queue: Queue) -> QueueInfo:
         """Everything that is told of a queue."""
-        info = describe_queue(self.core.queues, queue, self._damaged.get(queue.number, 0))
+        info = describe_queue(self.core.queues, queue, self._damaged.get(queue.number, 0), self._readers[queue])
         if info.state is None:
             return info
         outgoing = self.core.queues.outgoing_info[queue]
@@ -98,6 +100,10 @@ class Outlook:
     @cached_property
     def _damaged(self) -> Counter[int]:
         return Counter(key.queue for key in self.core.store.damaged if isinstance(key, Key))
+
+    @cached_property
+    def _readers(self) -> Counter[Queue]:
+        return open_handles(self.core) if self._leases is None else self._leases.readers()
 
     @cached_property
     def _awaiting_final_ack(self) -> dict[FormatName, int]:

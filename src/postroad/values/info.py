@@ -10,8 +10,9 @@ from postroad.values.plain import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo(QueueSettings):
-    """`messages` counts the messages in the queue, `locked` those that a reader has locked; `holds` are ranges that
-    readers hold, in order of arrival. `messages_in` and `messages_out` count those that came and left since the start.
+    """`messages` counts the messages in the queue, `locked` those that a reader has locked. `readers` counts who has
+    the queue open, and clients that work on its messages. `holds` are ranges that readers hold, in order of arrival.
+    `messages_in` and `messages_out` count those that came and left since the start.
 
     The fields from `state` on are for outgoing queues. Their messages are unsent; in flight, that is sent but not
     acknowledged by the next hop; or unacknowledged, that is at the next hop but not acknowledged in order by the

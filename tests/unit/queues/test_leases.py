@@ -62,6 +62,38 @@ def clients(harness: Harness) -> Clients:
     return Clients(harness)
 
 
+# Readers
+
+
+def test_whoever_works_on_messages_reads_the_queue_and_counts_once(clients: Clients, harness: Harness) -> None:
+    orders, ledger = harness.queue(ORDERS), harness.queue(LEDGER)
+    assert not clients.leases.readers()
+    lease, numbers = clients.lock(ANN)
+    clients.lock(ANN)
+    assert clients.leases.readers() == {orders: 1}
+    waiting = harness.open(ORDERS)
+    waiting.holder = ANN  # it fetches more, and has not finished these
+    clients.lock(BOB)
+    assert clients.leases.readers() == {orders: 2}
+    harness.read(LEDGER, transaction=clients.begin(BOB))
+    harness.send_transactional(LEDGER, "y")
+    harness.manager.close(waiting)
+    assert clients.leases.readers() == {orders: 2, ledger: 1}
+    clients.take(numbers, lease)
+    assert clients.leases.readers() == {orders: 2, ledger: 1}
+    clients.pass_time(TRANSACTION_S + 1)
+    assert not clients.leases.readers()
+
+
+def test_an_open_handle_and_the_messages_of_its_owner_are_one_reader(clients: Clients, harness: Harness) -> None:
+    handle = harness.open(ORDERS)
+    clients.leases.own_handle(handle.handle, ANN)
+    clients.lock(ANN)
+    assert clients.leases.readers() == {harness.queue(ORDERS): 1}
+    harness.open(ORDERS)
+    assert clients.leases.readers() == {harness.queue(ORDERS): 2}
+
+
 # Messages
 
 

@@ -159,7 +159,7 @@ def test_the_history_of_a_queue_is_what_was_tried(harness: Harness) -> None:
         ConnectionAttempt(ConnectionStatus.ESTABLISHED, int(harness.now) + 30),
     ]
     info(harness, ELSEWHERE).history.extend(attempts)
-    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0).history
+    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0, 0).history
     assert [(each["time_s"], each["error"]) for each in shown] == [
         (int(harness.now), 0xC00E0069),
         (int(harness.now) + 30, 0),
@@ -180,7 +180,7 @@ def test_retries_that_fail_alike_are_one_entry_in_words(harness: Harness) -> Non
         tries(start + at, ConnectionStatus.CONNECT_SOCKET_FAILURE, 0xC00E0069, refused)
     tries(start + 100, ConnectionStatus.ESTABLISHED, 0, None)
     tries(start + 101, ConnectionStatus.CONNECT_SOCKET_FAILURE, 0xC00E0069, refused)
-    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0).history
+    shown = describe_queue(harness.manager.queues, harness.queue(ELSEWHERE), 0, 0).history
     first, *others = (each for each in shown if each["error"])
     assert (first["first_s"], first["time_s"], first["count"]) == (start, start + 99, 100)
     assert (first["status"], first["reason"], first["error"]) == ("connect socket failure", refused, 0xC00E0069)

@@ -127,10 +127,10 @@ def _backlog(facts: Facts) -> Iterator[Advice]:
 
 def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | None) -> str:
     """Whether the queue has a receiver, and when it was last seen to receive."""
-    open_handles = row["readers"] or 0
+    readers = row["readers"] or 0
     if receipts is None:
-        if open_handles:
-            return f"{counted(open_handles, 'program')} with the queue open, but none is known to receive from it."
+        if readers:
+            return f"{counted(readers, 'program')} with the queue open, but none is known to receive from it."
         return "No program has the queue open, and none is known to have received from it."
     count, first, last = receipts
     quiet = age(last, row["looked_at"]) or 0.0

@@ -1,4 +1,4 @@
-"""What each run finds in the queues: how many messages wait, since when, and who has the queue open.
+"""What each run finds in the queues: how many messages wait, since when, and who reads the queue.
 
 A packet says that a message was in a queue. Only the manager can say that it still is, so every run asks.
 """
@@ -29,8 +29,8 @@ FLOORS = "manager_id string, queue string, floor bigint"
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A queue when it was found. `oldest_ms` is when the first message to receive arrived; `readers` counts the open
-    handles. `why` and `stuck` are about outgoing queues."""
+    """A queue when it was found. `oldest_ms` is when the first message to receive arrived; `readers` counts who has
+    the queue open or works on its messages. `why` and `stuck` are about outgoing queues."""
 
     messages: int = 0
     bytes: int = 0
