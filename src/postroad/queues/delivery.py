@@ -691,9 +691,7 @@ class Delivery:
                 return False
             composer = Composer(self.identifier, destination, manager=self.manager_of(destination))
             packet = composer.compose(message, self.counters.next_message_id(), int(now))
-            asked = (
-                not queue.is_outgoing and len(self.asked) > 0 and self.asked.answers(MessageView(packet), queue, None)
-            )
+            asked = not queue.is_outgoing and bool(self.asked) and self.asked.answers(MessageView(packet), queue, None)
             expires_s = self.expiry(queue, packet, now)
             priority = message.priority
             self.write(queue, packet, cause, now, priority=priority, expires_s=expires_s, follows=follows, asked=asked)
