@@ -212,7 +212,8 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "connector_type": ((str, UUID, _NONE), "a GUID or None"),
     "message_class": _NUMBER,
 }
-_properties = attrgetter(*_TYPES)
+properties_of: Callable[[Message], tuple[object, ...]] = attrgetter(*_TYPES)
+_DEFAULTS = tuple(Message.__dataclass_fields__[name].default for name in _TYPES)
 _seen_types: set[tuple[type, ...]] = set()  # of properties that were checked, in the order of _TYPES
 
 
@@ -242,7 +243,14 @@ def whole_seconds(value: float | timedelta, what: str) -> int:
 
 def check_types(message: Message) -> None:
     """Raises InvalidMessage for the first property that has a value of a wrong type."""
-    _check_properties(_properties(message))
+    _check_properties(properties_of(message))
+
+
+def set_properties(properties: tuple[object, ...]) -> dict[str, object]:
+    """Those of `properties_of` that differ from their defaults, checked as by `check_types`."""
+    _check_properties(properties)
+    named = zip(_TYPES, properties, _DEFAULTS, strict=True)
+    return {name: value for name, value, default in named if value is not default and value != default}
 
 
 def _correlation(value: MessageId | bytes | str | None) -> bytes:
@@ -319,7 +327,7 @@ class Composer:
             body = message.body
             if isinstance(body, str):
                 body = encode_body(body, message.body_type)
-            properties = _properties(message)
+            properties = properties_of(message)
             if properties == common and len(body) == size:
                 packets.append(b"".join((head, _ID.pack(message_id), middle, body, tail)))
                 continue

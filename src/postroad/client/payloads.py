@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from postroad.message import Message, Signature
-    from postroad.names import MessageId
     from postroad.received import ReceivedMessage
     from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
@@ -98,51 +96,44 @@ def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
         raise RemoteProtocolError(INCOMPLETE) from None
 
 
-@cache
-def _plain_properties() -> dict[str, Any]:
-    """The properties of a message that JSON has as they are, each with its default."""
-    from postroad.message import Message
-
-    others = {"body", "extension", "message_class", "correlation_id", "trace", "signature", "sign"}
-    known = (each for each in fields(Message) if each.default is not MISSING and each.name not in others)
-    return {each.name: each.default for each in known}
-
-
 def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
-    return list(map(message_json, messages))
+    """Messages as the API takes them, without what is as it is by default. Like neighbours share the work."""
+    from postroad.message import properties_of
+
+    made = []
+    shared: tuple[object, ...] | None = None
+    values: dict[str, object] = {}
+    for message in messages:
+        properties = properties_of(message)
+        if properties != shared:
+            shared, values = properties, _properties_json(properties)
+        made.append(values | _own_json(message))
+    return made
 
 
 def message_json(message: Message) -> dict[str, object]:
-    """A message as the API takes it, without what is as it is by default."""
-    from postroad.message import check_types, whole_seconds
+    (values,) = messages_json([message])
+    return values
 
-    check_types(message)
-    values: dict[str, object] = {
-        name: str(value) if isinstance(value, UUID) else value
-        for name, default in _plain_properties().items()
-        if (value := getattr(message, name)) != default
-    }
-    for name in ("time_to_reach_queue", "time_to_be_received"):
-        if name in values:
-            values[name] = whole_seconds(getattr(message, name), name)
-    if isinstance(message.body, str):
-        values["body"] = message.body
-    else:
-        values["body_base64"] = b64encode(message.body).decode()
-    for name in ("response_queue", "admin_queue", "dead_letter_queue"):
-        if name in values:
-            values[name] = str(values[name])
-    if message.extension:
-        values["extension_base64"] = b64encode(message.extension).decode()
-    if message.message_class:
-        values["class"] = message.message_class
+
+def _own_json(message: Message) -> dict[str, object]:
+    """What each message has for itself."""
+    body = message.body
+    values: dict[str, object] = {"body": body} if isinstance(body, str) else {"body_base64": _base64(body)}
+    if message.encrypt is not None:
+        values["encrypt"] = message.encrypt
     if message.signature is not None:
         values |= _signature_json(message.signature)
-    if message.correlation_id is not None:
-        values["correlation_id"] = _identifier(message.correlation_id)
-    if message.trace is not None:
-        values["trace"] = f"PUBLIC={message.trace}" if isinstance(message.trace, UUID) else message.trace
     return values
+
+
+def _properties_json(properties: tuple[object, ...]) -> dict[str, object]:
+    from postroad.message import set_properties
+
+    given = set_properties(properties)
+    return {
+        _KEYS.get(name, name): _AS_JSON[name](value) if name in _AS_JSON else value for name, value in given.items()
+    }
 
 
 def _signature_json(signature: Signature) -> dict[str, object]:
@@ -157,7 +148,35 @@ def _signature_json(signature: Signature) -> dict[str, object]:
     return values
 
 
-def _identifier(value: MessageId | bytes | str) -> str:
+def _identifier(value: object) -> str:
     from postroad.names import MessageId
 
     return str(MessageId.from_bytes(value)) if isinstance(value, bytes) else str(value)
+
+
+def _trace(value: object) -> str:
+    return f"PUBLIC={value}" if isinstance(value, UUID) else str(value)
+
+
+def _base64(value: Any) -> str:
+    return b64encode(value).decode("ascii")
+
+
+def _seconds(name: str, value: Any) -> int:
+    from postroad.message import whole_seconds
+
+    return whole_seconds(value, name)
+
+
+_KEYS = {"extension": "extension_base64", "message_class": "class"}
+_AS_JSON: Mapping[str, Callable[[object], object]] = {
+    "time_to_reach_queue": partial(_seconds, "time_to_reach_queue"),
+    "time_to_be_received": partial(_seconds, "time_to_be_received"),
+    "response_queue": str,
+    "admin_queue": str,
+    "dead_letter_queue": str,
+    "connector_type": str,
+    "extension": _base64,
+    "correlation_id": _identifier,
+    "trace": _trace,
+}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from uuid import UUID
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
@@ -179,8 +180,8 @@ class Leases:
         return [self._locked[queue.number, lookup_id].records[lookup_id] for lookup_id in wanted]
 
     def holders(self, queue: Queue, lookup_ids: Sequence[int]) -> list[Holder]:
-        """Who has locked these messages; those that are not locked are left out."""
-        found = (self._locked.get((queue.number, lookup_id)) for lookup_id in lookup_ids)
+        """Who has locked any of these messages: a holder for each call that did."""
+        found = dict.fromkeys(self._locked.get((queue.number, lookup_id)) for lookup_id in lookup_ids)
         return [lease.holder for lease in found if lease is not None]
 
     def holder(self, identifier: UUID) -> Holder | None:
@@ -190,17 +191,18 @@ class Leases:
 
     def settled(self, queue: Queue, records: Sequence[Record]) -> None:
         """The messages are nobody's any more."""
-        for record in records:
-            self._drop(queue, record.lookup_id)
+        self._drop(queue, [record.lookup_id for record in records])
 
-    def _drop(self, queue: Queue, lookup_id: int) -> Record:
-        lease = self._locked.pop((queue.number, lookup_id))
-        record = lease.records.pop(lookup_id)
-        self._owners.give(Held.LOCKED_MESSAGES, lease.holder.key)
-        self._owners.give(Held.LOCKED_MB, lease.holder.key, len(record.packet))
-        if not lease.records:
-            del self._locks[lease.identifier]
-        return record
+    def _drop(self, queue: Queue, lookup_ids: Iterable[int]) -> list[Record]:
+        records = []
+        for lease, own in groupby(lookup_ids, lambda each: self._locked.pop((queue.number, each))):
+            dropped = [lease.records.pop(each) for each in own]
+            self._owners.give(Held.LOCKED_MESSAGES, lease.holder.key, len(dropped))
+            self._owners.give(Held.LOCKED_MB, lease.holder.key, sum(len(each.packet) for each in dropped))
+            if not lease.records:
+                del self._locks[lease.identifier]
+            records += dropped
+        return records
 
     def _lost(self, queue: Queue, lookup_id: int) -> PostroadError:
         what = f"message {lookup_id} of {queue.name} is not being received"
@@ -234,7 +236,7 @@ class Leases:
 
     def _put_back(self, queue: Queue, lookup_id: int, why: str, now: float) -> str:
         owner = self._locked[queue.number, lookup_id].holder.owner
-        record = self._drop(queue, lookup_id)
+        [record] = self._drop(queue, [lookup_id])
         self._remember((queue.number, lookup_id), why)
         with contextlib.suppress(PostroadError):  # the position may not be locked any more
             self._core.reading.end(queue, record, now, delete=False)
@@ -372,8 +374,7 @@ class Leases:
 
     def _expire_locks(self, time: float, now: float) -> Iterator[TakenBack]:
         for lease in [each for each in self._locks.values() if each.queue.deleted]:
-            for lookup_id in list(lease.records):
-                self._drop(lease.queue, lookup_id)
+            self._drop(lease.queue, list(lease.records))
         for lease in [each for each in self._locks.values() if _silent(each, time, self.times.receive_s)]:
             lookup_ids = list(lease.records)
             why = f"its lease of {self.times.receive_s:g} s ran out at {_text(now)} and it went back"
