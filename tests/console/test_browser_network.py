@@ -37,18 +37,24 @@ def test_dead_letters_are_grouped_tried_and_sent_again(site: Site, page: Page) -
     assert "it did not reach its queue in time" in group.inner_text()
     assert IMAGE[:10] in group.inner_text()
     group.get_by_label("To another queue").fill(r"private$\again")
+    group.get_by_label("Seconds to be received").fill("59")
     group.get_by_role("button", name="Dry run").click()
     page.locator(".badge.ok", has_text="done").wait_for()
+    page.get_by_text("5 messages would expire soon, the first after 59 s.").wait_for()
     assert page.locator("tr[data-row]").count() == len(keep) == 5
     with site.connect() as manager:
         assert [each.lookup_id for each in manager.queue(";deadletter").messages()] == keep
         assert manager.queue(r"private$\again").info().messages == 0
+    assert page.get_by_label("Seconds to be received").input_value() == "59"
+    page.get_by_label("Seconds to be received").fill("600")
     page.get_by_role("button", name=re.compile("Send 5 messages again")).click()
     page.get_by_text("5 of 5 messages sent again").wait_for()
+    assert page.locator(".notice").count() == 0
     with site.connect() as manager:
         assert manager.queue(";deadletter").info().messages == 0
         again = list(manager.queue(r"private$\again").messages())
         assert {each.label for each in again} == {f"lost {IMAGE}"}
+        assert {(each.view.time_to_be_received, each.view.time_to_reach_queue) for each in again} == {(600, 600)}
     page.get_by_role("link", name="Back to the dead letters").click()
     page.get_by_text("There are no dead letters.").wait_for()
 
