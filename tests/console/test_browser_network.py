@@ -144,8 +144,8 @@ def test_a_change_is_in_the_audit_log_under_the_users_name(login_site: Site, pag
     assert "root" in row.inner_text()
 
 
-def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, page: Page) -> None:
-    """Browsers send a cookie to every port of its host."""
+def test_a_program_at_another_port_learns_no_cookie_and_ends_no_login(login_site: Site, page: Page) -> None:
+    """Browsers send a cookie to every port of its host, and take one from every port."""
     heard: list[str] = []
 
     class Stranger(BaseHTTPRequestHandler):
@@ -153,6 +153,7 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
             heard.append(self.headers.get("Cookie", ""))
             self.send_response(200)
             self.send_header("Content-Length", "0")
+            self.send_header("Set-Cookie", f"{cookie['name']}={'0' * 43}; Path=/")
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
@@ -168,6 +169,7 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
         server.shutdown()
     assert heard
     assert cookie["value"] not in " ".join(heard)
+    assert sum(each["name"] == cookie["name"] for each in page.context.cookies()) == 2
     page.goto(f"{login_site.url}/0/security")  # the address without the path that the cookie is bound to
     page.get_by_role("heading", name="Security").wait_for()
     page.goto(login_site.url)
