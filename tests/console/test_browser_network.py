@@ -37,18 +37,24 @@ def test_dead_letters_are_grouped_tried_and_sent_again(site: Site, page: Page) -
     assert "it did not reach its queue in time" in group.inner_text()
     assert IMAGE[:10] in group.inner_text()
     group.get_by_label("To another queue").fill(r"private$\again")
+    group.get_by_label("Seconds to be received").fill("59")
     group.get_by_role("button", name="Dry run").click()
     page.locator(".badge.ok", has_text="done").wait_for()
+    page.get_by_text("5 messages would expire soon, the first after 59 s.").wait_for()
     assert page.locator("tr[data-row]").count() == len(keep) == 5
     with site.connect() as manager:
         assert [each.lookup_id for each in manager.queue(";deadletter").messages()] == keep
         assert manager.queue(r"private$\again").info().messages == 0
+    assert page.get_by_label("Seconds to be received").input_value() == "59"
+    page.get_by_label("Seconds to be received").fill("600")
     page.get_by_role("button", name=re.compile("Send 5 messages again")).click()
     page.get_by_text("5 of 5 messages sent again").wait_for()
+    assert page.locator(".notice").count() == 0
     with site.connect() as manager:
         assert manager.queue(";deadletter").info().messages == 0
         again = list(manager.queue(r"private$\again").messages())
         assert {each.label for each in again} == {f"lost {IMAGE}"}
+        assert {(each.view.time_to_be_received, each.view.time_to_reach_queue) for each in again} == {(600, 600)}
     page.get_by_role("link", name="Back to the dead letters").click()
     page.get_by_text("There are no dead letters.").wait_for()
 
@@ -138,8 +144,8 @@ def test_a_change_is_in_the_audit_log_under_the_users_name(login_site: Site, pag
     assert "root" in row.inner_text()
 
 
-def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, page: Page) -> None:
-    """Browsers send a cookie to every port of its host."""
+def test_a_program_at_another_port_learns_no_cookie_and_ends_no_login(login_site: Site, page: Page) -> None:
+    """Browsers send a cookie to every port of its host, and take one from every port."""
     heard: list[str] = []
 
     class Stranger(BaseHTTPRequestHandler):
@@ -147,6 +153,7 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
             heard.append(self.headers.get("Cookie", ""))
             self.send_response(200)
             self.send_header("Content-Length", "0")
+            self.send_header("Set-Cookie", f"{cookie['name']}={'0' * 43}; Path=/")
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
@@ -162,6 +169,7 @@ def test_a_program_at_another_port_does_not_learn_the_cookie(login_site: Site, p
         server.shutdown()
     assert heard
     assert cookie["value"] not in " ".join(heard)
+    assert sum(each["name"] == cookie["name"] for each in page.context.cookies()) == 2
     page.goto(f"{login_site.url}/0/security")  # the address without the path that the cookie is bound to
     page.get_by_role("heading", name="Security").wait_for()
     page.goto(login_site.url)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from postroad.api import arrow
 from postroad.api.arrow import MEDIA_TYPE
 from postroad.api.messages import PAGE_MESSAGES
 from postroad.api.openapi import MESSAGE
-from tests.served import ORDERS, Served, served
+from tests.served import API, ORDERS, Served, served
 
 ACCEPT = {"Accept": MEDIA_TYPE}
 
@@ -82,6 +83,22 @@ def test_locked_messages_come_as_arrow_too(api: Served) -> None:
     api.send("a", "b")
     answer = api.call("POST", f"{ORDERS}/lock?count=2&timeout=0", headers=ACCEPT)
     assert table(answer.body)["body_text"].to_pylist() == ["a", "b"]
+
+
+def test_other_calls_are_answered_while_pyarrow_is_imported(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and only if somebody asks for Arrow."""
+    answers: list[int] = []
+    monkeypatch.setattr(arrow, "_import_all", lambda: answers.append(api.call("GET", f"{API}/queues").status))
+    arrow._loading.cache_clear()
+    try:
+        api.call("GET", f"{ORDERS}/messages")
+        api.call("GET", f"{API}/queues", headers=ACCEPT)
+        assert answers == []
+        for _ in range(2):
+            assert api.call("GET", f"{ORDERS}/messages", headers=ACCEPT).status == 200
+            assert answers == [200]
+    finally:
+        arrow._loading.cache_clear()
 
 
 def test_without_pyarrow_the_answer_says_what_to_install(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:

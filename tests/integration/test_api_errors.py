@@ -18,6 +18,7 @@ from postroad.api.messages import MAX_BATCH_BYTES
 from postroad.api.problems import MAX_DETAIL, STATUSES, status_of
 from postroad.api.schema import MAX_BATCH_MESSAGES, MAX_JSON_BYTES
 from postroad.errors import MessageTooLarge, PostroadError
+from postroad.message import ACK_WORDS
 from postroad.wire.constants import MAX_PACKET_SIZE
 from tests.served import API, ORDERS, FailingStore, Reply, Served, served
 
@@ -236,6 +237,12 @@ def test_large_json_that_somebody_could_mean_is_read(api: Served) -> None:
     in_utf_16 = json.dumps({"body": "x" * (1 << 20)}).encode("utf-16")
     answer = api.call("POST", f"{ORDERS}/messages", body=in_utf_16, headers={"Content-Type": "application/json"})
     check(answer, 400, "0xC00E0006", "INVALID_PARAMETER", "UTF-8")
+
+
+def test_the_largest_number_of_messages_may_have_every_property() -> None:
+    full = {**dict.fromkeys(schema.MESSAGE_PROPERTIES, ""), "ack": list(ACK_WORDS), schema.TRANSACTIONAL: True}
+    data = json.dumps({"messages": [full] * schema.MAX_BATCH_MESSAGES}).encode()
+    assert list(schema.check_structure(data))
 
 
 @given(

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from postroad.api import (
     acl,
     administration,
+    arrow,
     audit,
     connections,
     handles,
@@ -128,6 +129,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
 
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
     readers = {each.method: query_reader(each.parameters) for each in by_method.values()}
+    speaks_arrow = {each.method for each in by_method.values() if each.speaks(arrow.MEDIA_TYPE)}
 
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
@@ -136,6 +138,9 @@ def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits
             return await _audited(operation, operation.audited, call)
         try:
             call.authorize()
+            if operation.method in speaks_arrow and call.names(arrow.MEDIA_TYPE):
+                await arrow.load()
+                call.authorize()
             return await operation.handler(call)
         except AccessDenied as error:
             queue = call.queue if "queue" in request.path_params else None

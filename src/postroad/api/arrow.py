@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any
@@ -12,6 +16,27 @@ from postroad.errors import InvalidArgument
 from postroad.received import ReceivedMessage
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+
+
+async def load() -> None:
+    """Imports pyarrow and all that needs it, which takes a second or more, and lets other calls go on meanwhile.
+    Without pyarrow nothing happens."""
+    await asyncio.shield(asyncio.wrap_future(_loading()))
+
+
+@cache
+def _loading() -> Future[None]:
+    """One for all callers, in a thread of its own: none of them keeps another thread waiting."""
+    threads = ThreadPoolExecutor(1, "postroad-arrow")
+    loading = threads.submit(_import_all)
+    threads.shutdown(wait=False)
+    return loading
+
+
+def _import_all() -> None:
+    with suppress(ImportError):
+        for module in ("batches", "sending", "ranges"):
+            import_module(f"postroad.columns.{module}")
 
 
 def columns_room() -> Any:

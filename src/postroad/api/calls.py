@@ -105,6 +105,10 @@ class Operation:
     audited: str | None  # the action in the audit log; None if it is not logged there
     needs: Action | Needs  # administrators need nothing
 
+    def speaks(self, media_type: str) -> bool:
+        """Whether a request or an answer can have this form."""
+        return any(media_type in each.content for each in (*self.answers, self.body) if each is not None)
+
 
 class Operations(list[Operation]):
     """A part of the table. `add` makes a row for the handler below it; `request` is as in `GET /queues`."""
@@ -156,6 +160,10 @@ class Call:
         """Empty if the request has no such header; `name` is in lower case."""
         headers: dict[bytes, str] = self.request.scope["state"][HEADERS]
         return headers.get(name, "")
+
+    def names(self, media_type: str) -> bool:
+        """Whether the request has this form, or allows it for the answer."""
+        return any(media_type in self.header(each).lower() for each in (b"accept", b"content-type"))
 
     @property
     def lookup_id(self) -> int:

@@ -36,7 +36,7 @@ from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
 MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
 MAX_JSON_BYTES = 32 << 20  # the largest message, with every character escaped, is smaller
-MAX_VALUES = 64 * MAX_BATCH_MESSAGES  # a message has fewer properties
+MAX_VALUES = 40 * MAX_BATCH_MESSAGES  # a message with every property has 33
 MAX_DIGITS = 40  # with a sign; a number of thousands takes long to read
 SMALL_JSON = 1 << 20  # whatever it says, it is soon read
 _STEP = 256 << 10

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BATCH_MESSAGES = 100
 SHOWN_REFUSALS = 10
-SHORT_LIFETIME_S = 60  # shorter than an operator takes to see that the messages have died again
 INFINITE = 0xFFFFFFFF
 
 
@@ -90,6 +89,8 @@ def _resend(
     context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool, ttbr: int | None
 ) -> tuple[int, list[tuple[int, str]], list[int]]:
     """How many were sent, the lookup ids of the others with the reasons, and the lifetimes that are short."""
+    from postroad.values.resending import is_short
+
     sent = 0
     short: list[int] = []
     refused: list[tuple[int, str]] = []
@@ -108,13 +109,9 @@ def _resend(
                 raise
             refused += [(each["lookup_id"], each["why"]) for each in outcomes if each["id"] is None]
             sent += sum(each["id"] is not None for each in outcomes)
-            short += [each["lifetime_s"] for each in outcomes if _is_short(each.get("lifetime_s"))]
+            short += [each["lifetime_s"] for each in outcomes if is_short(each.get("lifetime_s"))]
             bar.advance(len(batch))
     return sent, refused, short
-
-
-def _is_short(seconds: int | None) -> bool:
-    return seconds is not None and seconds < SHORT_LIFETIME_S
 
 
 def _warn(short: Sequence[int], word: str) -> None:
@@ -124,7 +121,7 @@ def _warn(short: Sequence[int], word: str) -> None:
 
 
 def _show(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None, as_json: bool) -> None:
-    from postroad.values.resending import lifetime_s
+    from postroad.values.resending import is_short, lifetime_s
 
     count = 0
     short: list[int] = []
@@ -135,7 +132,7 @@ def _show(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None,
             count += 1
             # Whether the destination is here is the manager's to say: the time to be received counts in any case.
             lifetime = lifetime_s(message, ttbr, here=True)
-            if lifetime is not None and _is_short(lifetime):
+            if lifetime is not None and is_short(lifetime):
                 short.append(lifetime)
             yield message.lookup_id, message.label, _reason(message), to or message.destination_queue, lifetime
 

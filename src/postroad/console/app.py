@@ -223,17 +223,17 @@ class Console:
             return _with_headers(PlainTextResponse(TOO_MANY_SESSIONS, HTTPStatus.SERVICE_UNAVAILABLE))
         kept = session in self._sessions
         name, path = (session_cookie, session.base or "/") if session.logged_in else (visitor_cookie, "/")
-        if request.cookies.get(name) != session.identifier and (kept or answer.media_type == HTMLResponse.media_type):
+        if _cookie(request, name) != session.identifier and (kept or answer.media_type == HTMLResponse.media_type):
             answer.set_cookie(name, session.identifier, path=path, httponly=True, samesite="strict", secure=secure)
         return _with_headers(answer)
 
     async def _find(self, request: Request, session_cookie: str, visitor_cookie: str) -> Session:
         """The session of a request. A browser that sends the cookie of a login to another path than it is bound to did
         not get it from here."""
-        found = await self._sessions.find(request.cookies.get(session_cookie))
+        found = await self._sessions.find(_cookie(request, session_cookie))
         if found.logged_in and (request.scope.get(BASE, "") == found.base or not Guard.is_browser(request.headers)):
             return found
-        found = await self._sessions.find(request.cookies.get(visitor_cookie))
+        found = await self._sessions.find(_cookie(request, visitor_cookie))
         return await self._sessions.find(None) if found.logged_in else found
 
     async def _run(self, visit: Visit, page: Page) -> Response:
@@ -307,6 +307,16 @@ def _error_page(visit: Visit, error: PostroadError) -> Response:
     if visit.request.headers.get(FRAGMENT):
         return visit.show("problem.html", HTTPStatus.OK, title=title, sentence=str(error))
     return visit.show("error.html", status, title=title, sentence=str(error))
+
+
+def _cookie(request: Request, name: str) -> str | None:
+    """The first of several: a program at another port can set one of this name too, and a browser sends the cookie with
+    the longest path first."""
+    for each in request.headers.get("cookie", "").split(";"):
+        found, equals, value = each.partition("=")
+        if equals and found.strip() == name:
+            return value.strip()
+    return None
 
 
 def _with_headers(answer: Response) -> Response:

@@ -118,8 +118,10 @@ class ManagerClient(HttpBackend):
         query = {"to": destination, "from": source, "without": ",".join(closed) or None}
         return from_json(Route, await self._calls.json("GET", "/route", query=query))
 
-    async def resend(self, name: str, lookup_ids: Sequence[int], to: str | None) -> list[Resent]:
-        order: dict[str, object] = {"lookup_ids": list(lookup_ids)} | ({} if to is None else {"to": to})
+    async def resend(self, name: str, lookup_ids: Sequence[int], to: str | None, ttbr: int | None) -> list[Resent]:
+        order: dict[str, object] = {"lookup_ids": list(lookup_ids)}
+        order |= {} if to is None else {"to": to}
+        order |= {} if ttbr is None else {"time_to_be_received": ttbr}
         answer = await self._calls.json("POST", queue_path(name, "resend"), order, member="resent")
         return [from_json(Resent, each) for each in answer]
 

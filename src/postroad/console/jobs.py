@@ -33,6 +33,7 @@ class Job:
     rows: list[object] = field(default_factory=list)
     ids: array[int] = field(default_factory=lambda: array("Q"))  # lookup ids of all that were found
     errors: list[str] = field(default_factory=list)
+    lifetimes: list[int] = field(default_factory=list)  # in seconds, of new messages that soon die again
     facts: dict[str, str] = field(default_factory=dict)
     state: str = RUNNING
     error: str = ""

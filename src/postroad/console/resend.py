@@ -11,6 +11,7 @@ from postroad.console.jobs import Job
 from postroad.console.search import Reader, Row, row, scan
 from postroad.errors import PostroadError
 from postroad.received import ReceivedMessage
+from postroad.values.resending import is_short, lifetime_s
 from postroad.values.trace import class_words
 
 SAMPLES = 3
@@ -63,8 +64,11 @@ def _count(groups: dict[tuple[str, str, str], Group], queue: str, message: Recei
         group.samples.append(row(message))
 
 
-async def resend_group(reader: Reader, job: Job, reason: str, destination: str, to: str, dry_run: bool) -> None:
-    """Only letters that are there at the start: those that die again are not sent in circles."""
+async def resend_group(
+    reader: Reader, job: Job, reason: str, destination: str, to: str, ttbr: int | None, dry_run: bool
+) -> None:
+    """Only letters that are there at the start: those that die again are not sent in circles. `ttbr` is the new time to
+    be received; without it, each has its own."""
     chosen: list[int] = []
     counted = Job("count", "", job.manager, job.queue)
 
@@ -72,6 +76,8 @@ async def resend_group(reader: Reader, job: Job, reason: str, destination: str, 
         chosen.append(message.lookup_id)
         if dry_run:
             job.add(row(message))
+            # Whether the destination is here is the manager's to say: the time to be received counts in any case.
+            _note_lifetime(job, lifetime_s(message, ttbr, here=True))
         job.done = counted.done
 
     await scan(reader, counted, lambda message: group_key(message) == (reason, destination), choose)
@@ -81,12 +87,18 @@ async def resend_group(reader: Reader, job: Job, reason: str, destination: str, 
         return
     for start in range(0, len(chosen), AT_ONCE):
         batch = chosen[start : start + AT_ONCE]
-        for outcome in await reader.client.resend(job.queue, batch, to or None):
+        for outcome in await reader.client.resend(job.queue, batch, to or None, ttbr):
             if outcome.id is not None:
                 job.found += 1
+                _note_lifetime(job, outcome.lifetime_s)
             elif len(job.errors) < MAX_ERRORS:
                 job.errors.append(f"{outcome.lookup_id}: {outcome.why}")
         job.done += len(batch)
+
+
+def _note_lifetime(job: Job, seconds: int | None) -> None:
+    if seconds is not None and is_short(seconds):
+        job.lifetimes.append(seconds)
 
 
 def sorted_groups(groups: dict[tuple[str, str, str], Group]) -> list[Group]:

@@ -8,6 +8,7 @@ from postroad.message import Message
 from postroad.received import ReceivedMessage
 from postroad.wire.constants import INFINITE
 
+SHORT_LIFETIME_S = 60  # shorter than an operator takes to see that the messages have died again
 _NO_CORRELATION = bytes(20)
 
 
@@ -53,6 +54,11 @@ def new_message(dead_letter: ReceivedMessage, ttbr: int | None = None) -> Messag
         connector_type=view.connector_type,
         message_class=view.message_class,
     )
+
+
+def is_short(seconds: int | None) -> bool:
+    """Whether a message with this lifetime may well die again before anybody looks."""
+    return seconds is not None and seconds < SHORT_LIFETIME_S
 
 
 def lifetime_s(message: ReceivedMessage, ttbr: int | None, *, here: bool) -> int | None:

@@ -10,6 +10,7 @@ from postroad.console.attention import DEAD_LETTERS
 from postroad.console.jobs import Job
 from postroad.console.resend import Group, count_groups, resend_group, sorted_groups
 from postroad.console.visit import BadRequest, Form, Visit
+from postroad.wire.constants import INFINITE
 
 PATIENCE_S = 0.6  # a page waits so long for a count, and shows its progress if it takes longer
 
@@ -42,13 +43,15 @@ async def resend(visit: Visit, form: Form) -> Response:
     if queue not in DEAD_LETTERS:
         raise BadRequest(f"queue: must be {' or '.join(DEAD_LETTERS)}, got {queue!r}")
     to, dry_run = form.text("to"), form.text("how") != "send"
+    seconds = form.text("time_to_be_received")
+    ttbr = form.number("time_to_be_received", 0, most=INFINITE) if seconds else None
     reader = await visit.reader()
     what = "Dry run: what would be sent again" if dry_run else "Send again"
     job = Job("dry-run" if dry_run else "resend", f"{what} from {queue.removeprefix('system$')}", visit.index, queue)
-    job.facts = {"reason": reason, "destination": destination, "to": to or destination}
+    job.facts = {"reason": reason, "destination": destination, "to": to or destination, "ttbr": seconds}
 
     async def work(job: Job) -> None:
-        await resend_group(reader, job, reason, destination, to, dry_run)
+        await resend_group(reader, job, reason, destination, to, ttbr, dry_run)
         visit.changed()
 
     visit.session.jobs.start(job, work)
