@@ -21,7 +21,6 @@ from postroad.manager.ranges import (
 )
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.queues.delivery import is_internal
 from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import TRUSTED, LocalQueueManager
@@ -55,7 +54,7 @@ class Offsets:
 
     def _queue(self, name: Name) -> Queue:
         queue = self._core.queues.get(name)
-        if is_internal(queue):
+        if queue.is_internal:
             raise AccessDenied(f"{name}: the queue manager itself uses this queue")
         return queue
 
