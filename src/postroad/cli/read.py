@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -190,8 +191,7 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
 
 
 def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
-    """Of `dead` letters, the reason and the destination too."""
-    print_page = _print_dead_letters if dead else _print_page
+    print_page = partial(_print_page, dead=dead)
     first = next(messages, None)
     if first is None:
         print_line("no messages")
@@ -210,15 +210,23 @@ def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
                 return
 
 
-def _print_page(messages: Iterable[ReceivedMessage]) -> None:
+def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
+    """Of `dead` letters the reason and the destination, of others the priority and the class."""
     print_table(
-        ("lookup id", "arrived (UTC)", "prio", "class", "size", "label", "body"),
+        (
+            "lookup id",
+            "arrived (UTC)",
+            *(("reason", "destination") if dead else ("prio", "class")),
+            "size",
+            "label",
+            "body",
+        ),
         (
             (
                 message.lookup_id,
                 f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
-                message.priority,
-                message.class_name if message.message_class else None,
+                message.class_name if dead else message.priority,
+                message.destination_queue if dead else (message.class_name if message.message_class else None),
                 len(message.body),
                 message.label,
                 _glimpse(message),
@@ -226,25 +234,6 @@ def _print_page(messages: Iterable[ReceivedMessage]) -> None:
             for message in messages
         ),
         numbers=("lookup id", "arrived (UTC)", "prio", "size"),
-    )
-
-
-def _print_dead_letters(messages: Iterable[ReceivedMessage]) -> None:
-    print_table(
-        ("lookup id", "arrived (UTC)", "reason", "destination", "size", "label", "body"),
-        (
-            (
-                message.lookup_id,
-                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
-                message.class_name,
-                message.destination_queue,
-                len(message.body),
-                message.label,
-                _glimpse(message),
-            )
-            for message in messages
-        ),
-        numbers=("lookup id", "arrived (UTC)", "size"),
     )
 
 
