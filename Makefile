@@ -28,7 +28,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	server_check server_keys slow_peers \
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
-.PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-packaging pre-commit release
+.PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console
 .PHONY: test-s3 torture torture-multicast torture-pipeline fuzz demo clean
 
@@ -113,6 +113,10 @@ docs: install
 # A wheel, installed into an empty environment with the pinned versions, and used outside the source tree.
 wheel-smoke: install
 	$(BIN)/python -m scripts.wheel_smoke
+
+# The wheel with the newest and with the oldest dependencies that it allows. Asks the package index each time.
+check-dependencies: install
+	$(BIN)/python -m scripts.dependency_ranges
 
 # The files of packaging/ by the checkers of their own kind, in an environment of their own. promtool and systemd-analyze
 # come from the system: the tests that need them are skipped where they are missing.

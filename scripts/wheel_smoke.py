@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,47 +35,62 @@ api = 0
 def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        _run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(directory / "dist"), str(ROOT))
-        (wheel,) = (directory / "dist").glob("*.whl")
-        venv.create(directory / "venv")
-        programs = directory / "venv" / "bin"
-        # By the pip of this environment, and without byte code: a pip of its own, and modules that nothing imports,
-        # would take most of the time.
-        pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "--disable-pip-version-check"]
-        install = ["install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(wheel)]
-        _run(*pip, *install)
-        postroad = str(programs / "postroad")
-        version = _run(postroad, "--version", cwd=directory).split()[1]
+        wheel = build(directory)
+        programs = install(directory / "venv", str(wheel), "--constraint", str(ROOT / "constraints.txt"))
+        version = run(str(programs / "postroad"), "--version", cwd=directory).split()[1]
         assert wheel.name == f"postroad-{version}-py3-none-any.whl", (wheel.name, version)
-        _use(directory, postroad)
+        assert "serve" in run(str(programs / "postroad"), "--help", cwd=directory)
+        with serving(programs, directory, CONFIGURATION) as listen:
+            exchange(programs, directory, f"http://{listen['api']}")
     print(f"{wheel.name}: installs, serves, sends and receives")
     return 0
 
 
-def _use(directory: Path, postroad: str) -> None:
-    """Outside the source tree: the working directory is the scratch one."""
-    assert "serve" in _run(postroad, "--help", cwd=directory)
-    (directory / "postroad.toml").write_text(CONFIGURATION)
+def build(directory: Path) -> Path:
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(directory / "dist"), str(ROOT))
+    (wheel,) = (directory / "dist").glob("*.whl")
+    return wheel
+
+
+def install(environment: Path, *wanted: str) -> Path:
+    """Makes an environment with what is wanted, in the words of pip; the directory of its programs."""
+    venv.create(environment)
+    programs = environment / "bin"
+    # By the pip of this environment, and without byte code: a pip of its own, and modules that nothing imports,
+    # would take most of the time.
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "--disable-pip-version-check"]
+    run(*pip, "install", "--quiet", "--no-compile", *wanted)
+    return programs
+
+
+@contextmanager
+def serving(programs: Path, directory: Path, configuration: str) -> Iterator[dict[str, str]]:
+    """A server in `directory`, which is outside the source tree; the addresses that it listens on."""
+    (directory / "postroad.toml").write_text(configuration)
     server = subprocess.Popen(
-        [postroad, "serve", "-c", "postroad.toml"], cwd=directory, env=_environment(), stdout=subprocess.PIPE
+        [str(programs / "postroad"), "serve", "-c", "postroad.toml"],
+        cwd=directory,
+        env=_environment(),
+        stdout=subprocess.PIPE,
     )
+    assert server.stdout is not None
     try:
-        assert server.stdout is not None
-        api = f"http://{json.loads(server.stdout.readline())['listen']['api']}"
-        queue = r"private$\smoke"
-        for command in (["queue", "create", queue], ["send", queue, "--body", "hello", "--recoverable"]):
-            _run(postroad, *command, "--api", api, cwd=directory)
-        received = json.loads(
-            _run(postroad, "receive", queue, "--timeout", "10", "--json", "--api", api, cwd=directory)
-        )
-        assert received["body"] == "hello", received
+        yield json.loads(server.stdout.readline())["listen"]
         server.terminate()
         assert server.wait(PATIENCE_S) == 0
     finally:
         server.kill()
         server.wait()
-        if server.stdout is not None:
-            server.stdout.close()
+        server.stdout.close()
+
+
+def exchange(programs: Path, directory: Path, api: str) -> None:
+    """Sends a message to a new queue, and receives it."""
+    postroad, queue = str(programs / "postroad"), r"private$\smoke"
+    for command in (["queue", "create", queue], ["send", queue, "--body", "hello", "--recoverable"]):
+        run(postroad, *command, "--api", api, cwd=directory)
+    received = json.loads(run(postroad, "receive", queue, "--timeout", "10", "--json", "--api", api, cwd=directory))
+    assert received["body"] == "hello", received
 
 
 def _environment() -> dict[str, str]:
@@ -82,7 +99,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _run(*command: str, cwd: Path | None = None) -> str:
+def run(*command: str, cwd: Path | None = None) -> str:
     done = subprocess.run(
         command, cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

@@ -240,3 +240,8 @@ def test_the_panels_of_the_dashboard_have_ids_of_their_own_and_do_not_overlap() 
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)
+def test_the_workflows_of_github_follow_their_schema(file: Path) -> None:
+    check("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))

@@ -14,6 +14,7 @@ from postroad.spark.manager import ManagerApi
 from postroad.spark.options import read_options, write_options
 from postroad.spark.reading import BatchReader
 from postroad.spark.schema import spark_schema
+from postroad.spark.streaming import StreamReader
 from tests.served import Served, served
 
 SECRET = "a-token-that-no-one-may-see"
@@ -51,6 +52,22 @@ def test_what_travels_to_workers_has_the_path_only(token: Path) -> None:
     assert write_options(given).place.token_file == str(token)
 
 
+def test_a_reader_of_a_stream_that_has_called_travels_without_the_secret(token: Path) -> None:
+    with served(token=SECRET) as manager:
+        manager.run(manager.manager.create_queue(QUEUE))
+        found = read_options(options(manager, tokenFile=str(token)))
+        reader = StreamReader(found, spark_schema(found.columns))
+        first = reader.initialOffset()
+        reader.latestOffset(first, reader.getDefaultReadLimit())
+        shipped = pickle.dumps(reader)
+        reader.stop()
+        assert SECRET.encode() not in shipped
+        arrived = pickle.loads(shipped)
+        assert arrived.initialOffset() == first
+        arrived.latestOffset(first, arrived.getDefaultReadLimit())
+        arrived.stop()
+
+
 @pytest.mark.parametrize("text", ["", "one\ntwo\n", None])
 def test_a_file_without_one_line_is_refused_with_the_machine(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "password"
@@ -59,7 +76,7 @@ def test_a_file_without_one_line_is_refused_with_the_machine(tmp_path: Path, tex
     place = read_options({"queue": QUEUE, "user": "ann", "passwordFile": str(file)}).place
     why = "No such file" if text is None else "must contain one line"
     with pytest.raises(InvalidArgument, match=rf"^passwordFile: {re.escape(str(file))} .*{why}"):
-        ManagerApi(place)
+        ManagerApi(place).mark()
 
 
 @pytest.mark.parametrize(

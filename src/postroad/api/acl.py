@@ -17,10 +17,16 @@ from postroad.queues.access import Action
 from postroad.security.rights import QUEUE_RIGHT_WORDS
 
 MAX_SDDL = 65_535
-_SET = {"sddl": Property("sddl", "sddl", nullable(text(MAX_SDDL)), "the security descriptor; null for the default one")}
+_SET = {
+    "sddl": Property(
+        "sddl", "sddl", nullable(text(MAX_SDDL)), "the security descriptor; null for the default one", required=True
+    )
+}
 _RIGHTS = {
-    "who": Property("who", "who", line(256), "everyone, anonymous, the name of a user or a SID"),
-    "rights": Property("rights", "rights", items(line(32), least=1, most=len(QUEUE_RIGHT_WORDS)), "words of rights"),
+    "who": Property("who", "who", line(256), "everyone, anonymous, the name of a user or a SID", required=True),
+    "rights": Property(
+        "rights", "rights", items(line(32), least=1, most=len(QUEUE_RIGHT_WORDS)), "words of rights", required=True
+    ),
 }
 
 
@@ -28,7 +34,7 @@ def _entry(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError
     try:
-        return read_object(value, _RIGHTS, required=("who", "rights"))
+        return read_object(value, _RIGHTS)
     except InvalidArgument as fault:
         raise FieldFault(str(fault)) from None
 
@@ -73,7 +79,7 @@ async def show_acl(call: Call) -> Response:
     needs=Action.SET_PERMISSIONS,
 )
 async def set_acl(call: Call) -> Response:
-    values = read_object(await call.json_object(), _SET, required=("sddl",))
+    values = read_object(await call.json_object(), _SET)
     sddl = await call.manager.set_acl(call.queue, values["sddl"], call.token)
     call.facts["sddl"] = sddl
     return json_answer({"sddl": sddl})

@@ -25,7 +25,9 @@ from postroad.values.info import CallerInfo, UserInfo
 
 BACKUP = "application/vnd.postroad.backup"
 
-LOG_LEVEL = {"level": Property("level", "level", choice(LogLevel), "the least urgent events that are logged")}
+LOG_LEVEL = {
+    "level": Property("level", "level", choice(LogLevel), "the least urgent events that are logged", required=True)
+}
 
 OPERATIONS = Operations()
 
@@ -102,7 +104,7 @@ async def show_log_level(call: Call) -> Response:
     needs=Needs.ADMINISTRATOR,
 )
 async def set_log_level(call: Call) -> Response:
-    level: LogLevel = read_object(await call.json_object(), LOG_LEVEL, required=("level",))["level"]
+    level: LogLevel = read_object(await call.json_object(), LOG_LEVEL)["level"]
     call.facts["level"] = level.value
     set_level(logging.getLevelNamesMapping()[level.value.upper()])
     return json_answer({"level": level_name()})

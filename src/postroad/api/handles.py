@@ -25,8 +25,8 @@ CALLS = {
     "receive": (ReadCall.RECEIVE, "Receive the message at a cursor"),
 }
 _OPENING = {
-    "queue": Property("queue", "name", QUEUE, "the queue to open"),
-    "access": Property("access", "access", choice(ACCESSES), "what the handle may do"),
+    "queue": Property("queue", "name", QUEUE, "the queue to open", required=True),
+    "access": Property("access", "access", choice(ACCESSES), "what the handle may do", required=True),
     "share": Property("share", "share", choice(SHARES), "whether others may read meanwhile; deny-none if absent"),
 }
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
@@ -73,7 +73,7 @@ def _permitted(call: Call, handle: int, action: Action) -> bool:
     needs=Needs.NAMED,
 )
 async def open_queue(call: Call) -> Response:
-    values = read_object(await call.json_object(), _OPENING, required=("queue", "access"))
+    values = read_object(await call.json_object(), _OPENING)
     call.require(Action.PEEK if values["access"] is QueueAccess.PEEK else Action.RECEIVE, values["name"])
     return json_answer({"handle": call.manager.open_queue(**values, holder=call.holder)}, HTTPStatus.CREATED)
 

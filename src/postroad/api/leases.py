@@ -15,7 +15,9 @@ from postroad.queues.access import Action
 
 _LEASES = items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
-_RENEWAL = {"leases": Property("leases", "leases", _LEASES, "leases of locked messages, and ids of transactions")}
+_RENEWAL = {
+    "leases": Property("leases", "leases", _LEASES, "leases of locked messages, and ids of transactions", required=True)
+}
 _RELEASE = {
     "lookup_ids": Property(
         "lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to release; all locked ones if absent"
@@ -33,7 +35,7 @@ OPERATIONS = Operations()
     needs=Needs.OWN,
 )
 async def renew(call: Call) -> Response:
-    values = read_object(await call.json_object(), _RENEWAL, required=("leases",))
+    values = read_object(await call.json_object(), _RENEWAL)
     leases = call.manager.leases
     own = [each for each in values["leases"] if call.owns(leases.core.holder(each))]
     gone = {*values["leases"]} - {*own} | {*leases.renew(own)}

@@ -84,8 +84,8 @@ _SENDING = (
 )
 _LOOKUP_IDS = items(LOOKUP_ID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
 _SETTLEMENT = {
-    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to settle"),
-    "delete": Property("delete", "delete", SWITCH, "true deletes them, false puts them back"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to settle", required=True),
+    "delete": Property("delete", "delete", SWITCH, "true deletes them, false puts them back", required=True),
     "leases": Property(
         "leases",
         "leases",
@@ -94,13 +94,13 @@ _SETTLEMENT = {
     ),
 }
 _MOVE = {
-    "to": Property("to", "target", QUEUE, "the target queue"),
+    "to": Property("to", "target", QUEUE, "the target queue", required=True),
     "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to move"),
     "after": Property("after", "after", whole(START, MAX_LOOKUP_ID), "begin after this lookup id"),
     "limit": Property("limit", "limit", whole(1, MAX_BATCH_MESSAGES), f"the largest number; {MOVE_BATCH} if absent"),
 }
 _RESEND = {
-    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to send again"),
+    "lookup_ids": Property("lookup_ids", "lookup_ids", _LOOKUP_IDS, "the messages to send again", required=True),
     "to": Property("to", "to", QUEUE, "the new destination; where each was sent before, if absent"),
     "keep": Property("keep", "keep", SWITCH, "whether the old messages stay; those of journals always do"),
     "time_to_be_received": Property(
@@ -201,7 +201,7 @@ def _outcomes(outcomes: Sequence[str | PostroadError]) -> Response:
     needs=Needs.NAMED,
 )
 async def resolve(call: Call) -> Response:
-    values = read_object(await call.json_object(), QUESTION, required=("destination",))
+    values = read_object(await call.json_object(), QUESTION)
     call.require(Action.SEND, values["destination"])
     return json_answer(
         call.manager.resolve(values["destination"], values.get("names", ()), values.get("certificate", b""))
@@ -357,7 +357,7 @@ async def settle(call: Call) -> Response:
 
 
 def _settlement(call: Call, given: dict[str, object]) -> dict[str, Any]:
-    values = read_object(given, _SETTLEMENT, required=("lookup_ids", "delete"))
+    values = read_object(given, _SETTLEMENT)
     holders = call.manager.leases.core.holders(call.manager.core.queues.get(call.queue), values["lookup_ids"])
     if not all(map(call.owns, holders)):
         raise AccessDenied("another user has locked one of these messages")
@@ -410,7 +410,7 @@ async def take(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def resend(call: Call) -> Response:
-    values = read_object(await call.json_object(), _RESEND, required=("lookup_ids",))
+    values = read_object(await call.json_object(), _RESEND)
     call.facts["to"] = values.get("to")
     outcomes = await call.manager.resend(call.queue, values.pop("lookup_ids"), **values, token=call.token)
     call.facts["messages"] = sum(each.id is not None for each in outcomes)
@@ -445,7 +445,7 @@ async def resend_changed(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def move(call: Call) -> Response:
-    values = read_object(await call.json_object(), _MOVE, required=("to",))
+    values = read_object(await call.json_object(), _MOVE)
     if "lookup_ids" in values and ("after" in values or "limit" in values):
         raise InvalidArgument("lookup_ids: must not be set together with `after` or `limit`")
     call.facts["to"] = values["target"]

@@ -36,17 +36,17 @@ _WORD = parsed("text", _word, longest=64)
 _RUN = Parameter("run", _WORD, "the name of this run of the sender's job", "")
 _DIGEST = Parameter("digest", _WORD, "a digest of all rows of the partition up to the last of these", "")
 _TAKE_OVER = {
-    "run": Property("run", "run", _WORD, "the name of the new run"),
-    "rows": Property("rows", "rows", EPOCH, "how many rows were sent before"),
-    "digest": Property("digest", "digest", _WORD, "the digest of as many first rows of the new run"),
+    "run": Property("run", "run", _WORD, "the name of the new run", required=True),
+    "rows": Property("rows", "rows", EPOCH, "how many rows were sent before", required=True),
+    "digest": Property("digest", "digest", _WORD, "the digest of as many first rows of the new run", required=True),
 }
 _KEEP = Parameter("keep", SWITCH, "whether to keep the digests of this epoch, to compare a repeat with them", False)
 _ROW = Parameter("row", EPOCH, "the number of the first message within its partition", 0)
 _HOLD = {
-    "from": Property("from", "start", ARRIVAL, "the first arrival number"),
+    "from": Property("from", "start", ARRIVAL, "the first arrival number", required=True),
     "to": Property("to", "end", nullable(ARRIVAL), "the arrival number after the last; the mark if absent"),
 }
-_COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number after the last message to receive")}
+_COMMIT = {"to": Property("to", "end", ARRIVAL, "the arrival number after the last message to receive", required=True)}
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 _CONFLICT = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -126,7 +126,7 @@ async def list_holds(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def put_hold(call: Call) -> Response:
-    values = read_object(await call.json_object(), _HOLD, required=("from",))
+    values = read_object(await call.json_object(), _HOLD)
     hold = await call.manager.offsets.hold(call.queue, call.owned(call.segment("name")), **values)
     return json_answer(replace(hold, name=call.shown_name(hold.name)))
 
@@ -140,7 +140,7 @@ async def put_hold(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def commit_hold(call: Call) -> Response:
-    values = read_object(await call.json_object(), _COMMIT, required=("to",))
+    values = read_object(await call.json_object(), _COMMIT)
     removed = await call.manager.offsets.commit_hold(call.queue, call.owned(call.segment("name")), values["end"])
     return json_answer({"removed": removed})
 
@@ -197,7 +197,7 @@ async def show_submission(call: Call) -> Response:
     needs=Action.SEND,
 )
 async def take_over_submission(call: Call) -> Response:
-    values = read_object(await call.json_object(), _TAKE_OVER, required=("run", "rows", "digest"))
+    values = read_object(await call.json_object(), _TAKE_OVER)
     await call.manager.offsets.take_over_submission(
         call.queue,
         call.owned(call.segment("name")),

@@ -262,20 +262,6 @@ def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
     rooms = (queues, acl, messages, leases, offsets, handles, administration)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
-    required = {
-        "NewQueue": ["path"],
-        "Settlement": ["lookup_ids", "delete"],
-        "Move": ["to"],
-        "Resend": ["lookup_ids"],
-        "Question": ["destination"],
-        "Renewal": ["leases"],
-        "NewHold": ["from"],
-        "HoldCommit": ["to"],
-        "TakeOver": ["run", "rows", "digest"],
-        "Opening": ["queue", "access"],
-        "AclChange": ["sddl"],
-        "LogLevel": ["level"],
-    }
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)
     one["properties"][TRANSACTIONAL] = _SWITCH
@@ -289,7 +275,7 @@ def schemas() -> dict[str, Json]:
         "additionalProperties": False,
     }
     return {
-        **{name: _closed(table, required.get(name, [])) for name, table in tables.items()},
+        **{name: _closed(table) for name, table in tables.items()},
         "NewMessage": new_message,
         "Sending": {"oneOf": [one, several]},
         "Message": _open(MESSAGE, [name for name in MESSAGE if not name.startswith("body")]),
@@ -333,9 +319,10 @@ def _open(properties: Mapping[str, Json], required: list[str] | None = None) -> 
     }
 
 
-def _closed(table: Properties, required: list[str] | None = None) -> Json:
+def _closed(table: Properties) -> Json:
     properties = {each.name: dict(each.kind.schema) | {"description": each.description} for each in table.values()}
-    return _open(properties, required or []) | {"additionalProperties": False}
+    required = [each.name for each in table.values() if each.required]
+    return _open(properties, required) | {"additionalProperties": False}
 
 
 def _of_dataclass(kind: type[DataclassInstance]) -> Json:

@@ -79,7 +79,7 @@ async def list_queues(call: Call) -> Response:
     needs=Needs.CREATE,
 )
 async def create_queue(call: Call) -> Response:
-    values = read_object(await call.json_object(), NEW_QUEUE, required=("path",))
+    values = read_object(await call.json_object(), NEW_QUEUE)
     call.facts["queue"] = values["path"]
     _refuse_unheard(call, values)
     owner = None if call.token.everything else call.token.user

@@ -27,7 +27,7 @@ from postroad.fields.kinds import (
     text,
     whole,
 )
-from postroad.fields.tables import Property, checked, properties, read_object
+from postroad.fields.tables import Property, checked, properties, read_values
 from postroad.message import ACK_WORDS, MAX_PRIORITY, Message, Signature, ack_flags
 from postroad.security.algorithms import CIPHERS, DEFAULT_HASH, HASHES
 from postroad.security.sid import Sid
@@ -126,11 +126,12 @@ MESSAGE_PROPERTIES = properties(
 )
 SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields that make a Signature
 NEW_QUEUE = properties(
-    Property("path", "path", QUEUE, r"the queue's path, as in private$\orders"), *queue.NEW_QUEUE.values()
+    Property("path", "path", QUEUE, r"the queue's path, as in private$\orders", required=True),
+    *queue.NEW_QUEUE.values(),
 )
 
 QUESTION = properties(
-    Property("destination", "destination", QUEUE, "where the message goes"),
+    Property("destination", "destination", QUEUE, "where the message goes", required=True),
     Property("names", "names", items(QUEUE, most=16), "other queues that the message names"),
     Property("certificate_base64", "certificate", BASE64, "the certificate (DER) of the key that will sign"),
 )
@@ -214,7 +215,7 @@ def make_message(values: dict[str, Any], place: str = "") -> Message:
 def read_message(data: object, place: str = "") -> Message:
     if not isinstance(data, dict):
         raise InvalidMessage(f"{place.rstrip('.') or 'body'}: must be a JSON object, got {shown(data)}")
-    return make_message(read_object(data, MESSAGE_PROPERTIES, InvalidMessage, place), place)
+    return make_message(read_values(data, MESSAGE_PROPERTIES, InvalidMessage, place), place)
 
 
 @dataclass(frozen=True, slots=True)

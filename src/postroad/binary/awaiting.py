@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from postroad.queues.collection import AWAITING_FINAL_ACK
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick

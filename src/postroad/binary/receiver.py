@@ -21,6 +21,7 @@ from postroad.bounded import Standing, owner_of
 from postroad.deadlines import Deadlines, earliest
 from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
+from postroad.names.internal import ORDER_QUEUE_NUMBER
 from postroad.queues.access import NOBODY, Credentials, sender_of
 from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
 from postroad.queues.local import LocalQueueManager
@@ -46,7 +47,7 @@ from postroad.transfer.watching import TransferWatcher
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.layout import NULL_GUID
 from postroad.wire.local_part import with_sender
-from postroad.wire.ordering import ORDER_QUEUE_NUMBER, FinalAck, OrderAck, order_queue
+from postroad.wire.ordering import FinalAck, OrderAck, order_queue
 from postroad.wire.patch import as_stored, with_hop_count
 from postroad.wire.queue_names import destination_name
 from postroad.wire.runs import Run
@@ -570,7 +571,7 @@ class Receiver:
         """None where nobody can send to the address that a message came from: its acknowledgments are dropped."""
         if address is not None:
             try:
-                return parse_format_name(f"DIRECT=TCP:{address}\\PRIVATE$\\order_queue$"), NULL_GUID
+                return parse_format_name(f"DIRECT={order_queue(address).direct_name}"), NULL_GUID
             except IllegalName:
                 return None
         manager = UUID(bytes_le=source)

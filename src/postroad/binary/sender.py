@@ -17,8 +17,8 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.tracing import send_report
 from postroad.deadlines import Deadlines
 from postroad.names import FormatName
+from postroad.names.internal import leads_to_internal
 from postroad.queues.carriers import NextHop
-from postroad.queues.collection import leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick

@@ -30,7 +30,7 @@ from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingSt
 from postroad.queues.queue import Queue
 from postroad.security.guard import Verdict
 from postroad.store.interface import Record
-from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
+from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable, waiting_for
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.info import SessionInfo
 from postroad.wire.layout import NULL_GUID
@@ -194,7 +194,7 @@ class BinaryService:
     def start(self, now: float) -> None:
         """3.1.4.1: a session for every queue with messages."""
         self.receiver.history.start(now)
-        waiting = [queue for queue in self.core.queues.outgoing.values() if queue.count and queue.carrier is self]
+        waiting = waiting_for(self.core.queues, self)
         self.sender.start(waiting)
         for queue in waiting:
             self.ready(queue, now)

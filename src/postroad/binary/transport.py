@@ -25,7 +25,7 @@ from postroad.net.listening import Acceptor, ReadWatch, bind
 from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import ConnectionStatus
-from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.runtime.supervision import RETRY_S, Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.guard import Verdict
@@ -160,7 +160,7 @@ class BinaryTransport:
         self._not_before = 0.0  # of the next timer, after a failure
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = RateLimitedLog(log, "message refused")
-        self._suspicions: dict[str, RateLimitedLog] = {}
+        self._suspicions = RateLimitedLogs(log)
         self._unreachable = RateLimitedLog(log, "peer unreachable")
         self.watcher = TransferWatcher(
             refused=self._log_refusal, suspicious=self._log_suspicion, reachable=self._log_reachability
@@ -211,10 +211,7 @@ class BinaryTransport:
             self.manager.audit(MESSAGE_REFUSED, address=address, queue=facts["to"], id=facts["id"], why=refused.reason)
 
     def _log_suspicion(self, event: str, facts: Mapping[str, object]) -> None:
-        kind = self._suspicions.get(event)
-        if kind is None:
-            kind = self._suspicions[event] = RateLimitedLog(log, event)
-        kind.warn(self.clock(), facts)
+        self._suspicions.warn(event, self.clock(), facts)
 
     def _log_withheld(self, name: FormatName, origin: str | None) -> None:
         facts = {"to": str(name), "from": origin}

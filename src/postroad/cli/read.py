@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,11 @@ from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import MessagePrinter, print_line, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
-    from postroad import Queue, ReceivedMessage, Transaction
+    from postroad import Queue, QueueManager, ReceivedMessage, Transaction
+    from postroad.client.values import Place
 
 DEFAULT_TIMEOUT_S = 5.0
 BATCH_MESSAGES = 100
@@ -59,18 +62,12 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with context.connect() as manager:
-        source = manager.queue(queue)
-        with manager.transaction() if transactional else nullcontext() as transaction:
-            if lookup is not None:
-                printer.print_all([source.receive_by_id(lookup, tx=transaction)])
-            else:
-                take(source, count, timeout, transaction, printer)
+    with reading(context.connect, queue, timeout, context.as_json, raw) as (source, printer):
+        with source.manager.transaction() if transactional else nullcontext() as transaction:
+            take(source, printer, count, timeout, None if lookup is None else (lookup, "current"), transaction)
         if not printer.count:
             report_locked(source, "not received")
-    end_reading(printer, queue, timeout)
 
 
 def peek(
@@ -87,16 +84,13 @@ def peek(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(context.as_json, raw)
     _check(count, timeout, lookup)
-    with context.connect() as manager:
-        source = manager.queue(queue)
+    with reading(context.connect, queue, timeout, context.as_json, raw) as (source, printer):
         if lookup is not None:
             printer.print_all([source.peek_by_id(lookup)])
         else:
             printer.print_all(islice(_peeked(source, timeout), count))
             report_locked(source, "not shown")
-    end_reading(printer, queue, timeout)
 
 
 def browse(
@@ -129,10 +123,19 @@ def browse(
         report_locked(source, "not shown")
 
 
-def printer_for(as_json: bool, raw: bool) -> MessagePrinter:
+@contextmanager
+def reading(
+    connect: Callable[[], AbstractContextManager[QueueManager]], queue: str, timeout: float, as_json: bool, raw: bool
+) -> Iterator[tuple[Queue, MessagePrinter]]:
+    """The queue to read, and what prints its messages. Where it has printed none, the command says so and fails."""
     if as_json and raw:
         fail("use only one of --json and --raw", ExitCode.USAGE)
-    return MessagePrinter(as_json=as_json, raw=raw)
+    printer = MessagePrinter(as_json=as_json, raw=raw)
+    with connect() as manager:
+        yield manager.queue(queue), printer
+    if not printer.count:
+        waited = f" within {timeout:g} seconds" if timeout else ""
+        fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
 
 
 def _check(count: int, timeout: float, lookup: int | None) -> None:
@@ -142,20 +145,25 @@ def _check(count: int, timeout: float, lookup: int | None) -> None:
         fail("--timeout: must be a number of seconds, got nan", ExitCode.USAGE)
 
 
-def end_reading(printer: MessagePrinter, queue: str, timeout: float) -> None:
-    if not printer.count:
-        waited = f" within {timeout:g} seconds" if timeout else ""
-        fail(f"there was no message in {queue}{waited}", ExitCode.TIMEOUT)
-
-
-def take(queue: Queue, count: int, timeout: float, transaction: Transaction | None, printer: MessagePrinter) -> None:
-    """Prints messages as they come, up to `count` of them and up to the time-out.
+def take(
+    queue: Queue,
+    printer: MessagePrinter,
+    count: int,
+    timeout: float,
+    only: tuple[int, Place] | None,
+    transaction: Transaction | None = None,
+) -> None:
+    """Receives and prints `only` the message at a place seen from a lookup id; else messages as they come, up to
+    `count` of them and up to the time-out.
 
     Without a transaction, messages are only locked while they are being printed: what cannot be printed, because a pipe
     is closed or a disk is full, goes back to its place.
     """
     from postroad.errors import NoMessage
 
+    if only is not None:
+        printer.print_all([queue.receive_by_id(*only, tx=transaction)])
+        return
     deadline = time.monotonic() + timeout
     while printer.count < count:
         left = max(0.0, deadline - time.monotonic())
@@ -183,8 +191,7 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
 
 
 def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
-    """Of `dead` letters, the reason and the destination too."""
-    print_page = _print_dead_letters if dead else _print_page
+    print_page = partial(_print_page, dead=dead)
     first = next(messages, None)
     if first is None:
         print_line("no messages")
@@ -203,15 +210,23 @@ def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
                 return
 
 
-def _print_page(messages: Iterable[ReceivedMessage]) -> None:
+def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
+    """Of `dead` letters the reason and the destination, of others the priority and the class."""
     print_table(
-        ("lookup id", "arrived (UTC)", "prio", "class", "size", "label", "body"),
+        (
+            "lookup id",
+            "arrived (UTC)",
+            *(("reason", "destination") if dead else ("prio", "class")),
+            "size",
+            "label",
+            "body",
+        ),
         (
             (
                 message.lookup_id,
                 f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
-                message.priority,
-                message.class_name if message.message_class else None,
+                message.class_name if dead else message.priority,
+                message.destination_queue if dead else (message.class_name if message.message_class else None),
                 len(message.body),
                 message.label,
                 _glimpse(message),
@@ -219,25 +234,6 @@ def _print_page(messages: Iterable[ReceivedMessage]) -> None:
             for message in messages
         ),
         numbers=("lookup id", "arrived (UTC)", "prio", "size"),
-    )
-
-
-def _print_dead_letters(messages: Iterable[ReceivedMessage]) -> None:
-    print_table(
-        ("lookup id", "arrived (UTC)", "reason", "destination", "size", "label", "body"),
-        (
-            (
-                message.lookup_id,
-                f"{message.arrived_at:%Y-%m-%d %H:%M:%S}",
-                message.class_name,
-                message.destination_queue,
-                len(message.body),
-                message.label,
-                _glimpse(message),
-            )
-            for message in messages
-        ),
-        numbers=("lookup id", "arrived (UTC)", "size"),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 from postroad.cli.context import AsJson
 from postroad.cli.outcome import ExitCode, fail
 from postroad.cli.output import print_json, print_line
-from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, end_reading, printer_for, take
+from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, reading, take
 from postroad.net import ports
 
 if TYPE_CHECKING:
@@ -85,15 +86,13 @@ def peek(
     """
     from postroad.errors import NoMessage
 
-    printer = printer_for(as_json, raw)
-    with _connect(host, user, password, config, mapper) as manager:
-        source = manager.queue(queue)
+    connect = partial(_connect, host, user, password, config, mapper)
+    with reading(connect, queue, timeout, as_json, raw) as (source, printer):
         if lookup is not None or place is not None:
             printer.print_all(islice(_from(source, lookup, place), count))
         else:
             with suppress(NoMessage):
                 printer.print_all(source.peek_many(count, timeout))
-    end_reading(printer, queue, timeout)
 
 
 @app.command("receive")
@@ -118,15 +117,10 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    printer = printer_for(as_json, raw)
-    with _connect(host, user, password, config, mapper) as manager:
-        source = manager.queue(queue)
-        if lookup is not None or place is not None:
-            word = _place(lookup, place)
-            printer.print_all([source.receive_by_id(lookup or 0, word.value)])
-        else:
-            take(source, count, timeout, None, printer)
-    end_reading(printer, queue, timeout)
+    connect = partial(_connect, host, user, password, config, mapper)
+    with reading(connect, queue, timeout, as_json, raw) as (source, printer):
+        chosen = lookup is not None or place is not None
+        take(source, printer, count, timeout, (lookup or 0, _place(lookup, place).value) if chosen else None)
 
 
 @app.command("purge")

@@ -58,7 +58,7 @@ def _page(index: int, queue: QueueInfo) -> str:
 
 def is_own(queue: QueueInfo) -> bool:
     """A queue that nobody made: a journal, a subqueue, or one that the manager needs for itself."""
-    return queue.type in ("journal", "system", "subqueue") or queue.path.endswith("$")
+    return queue.type in ("journal", "system", "subqueue") or queue.is_internal
 
 
 def short_path(queue: QueueInfo) -> str:

@@ -29,6 +29,7 @@ class Property:
     field: str
     kind: Kind[Any]
     description: str
+    required: bool = False
 
 
 Properties = Mapping[str, Property]
@@ -38,14 +39,19 @@ def properties(*listed: Property) -> Properties:
     return {each.name: each for each in listed}
 
 
-def read_object(
-    data: Mapping[str, object],
-    table: Properties,
-    error: type[PostroadError] = InvalidArgument,
-    place: str = "",
-    required: tuple[str, ...] = (),
+def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]:
+    """The values of an object by their fields. InvalidArgument names the first fault."""
+    values = read_values(data, table)
+    for name, each in table.items():
+        if each.required and name not in data:
+            raise InvalidArgument(f"{name}: is missing")
+    return values
+
+
+def read_values(
+    data: Mapping[str, object], table: Properties, error: type[PostroadError] = InvalidArgument, place: str = ""
 ) -> dict[str, Any]:
-    """The values of an object by their fields. The first fault is raised as `error`, with its key behind `place`."""
+    """The same for a table in which nothing is required. A fault is raised as `error`, with its key behind `place`."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         wanted = table.get(name)
@@ -55,9 +61,6 @@ def read_object(
         if wanted.field in values:
             raise error(f"{place}{name}: must be given once, got it in two forms")
         values[wanted.field] = found
-    for name in required:
-        if name not in data:
-            raise error(f"{place}{name}: is missing")
     return values
 
 

@@ -372,21 +372,10 @@ class Manager(Reads, Rescue, AccessLists):
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
     ) -> list[str]:
         """All of the messages in a transaction of their own."""
-
-        def send() -> list[str]:
-            now = self.clock()
-            transaction = self.core.begin()
-            try:
-                ids = self.core.send(destination, messages, now, transaction, token)
-                self.core.commit(transaction, now)
-            except BaseException:
-                self.core.abort(transaction, now)
-                raise
-            return self._identifiers(ids)
-
         if any(each.encrypt is not None for each in messages):
             await self.keys.prepare(destination, messages)
-        return await self.durably(send)
+        ids = await self.durably(lambda: self.core.send_transactional(destination, messages, self.clock(), token))
+        return self._identifiers(ids)
 
     def _identifiers(self, ids: Sequence[int]) -> list[str]:
         prefix = f"{{{self.core.identifier}}}\\"

@@ -19,9 +19,9 @@ from postroad.manager.ranges import (
     runs,
     stream,
 )
+from postroad.manager.reads import received
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.queues.delivery import is_internal
 from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import TRUSTED, LocalQueueManager
@@ -55,7 +55,7 @@ class Offsets:
 
     def _queue(self, name: Name) -> Queue:
         queue = self._core.queues.get(name)
-        if is_internal(queue):
+        if queue.is_internal:
             raise AccessDenied(f"{name}: the queue manager itself uses this queue")
         return queue
 
@@ -138,10 +138,7 @@ class Offsets:
             records = queue.by_arrival(start, stop, page, hold)
             if not records:
                 return
-            messages = [
-                ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason)
-                for each in records
-            ]
+            messages = [*map(received, records)]
             found = [each for each in messages if selection.passes(each)][:left]
             if found:
                 yield found
@@ -246,16 +243,10 @@ class Offsets:
         if transactional is None:
             queue = core.queues.find(destination)
             transactional = queue is not None and queue.properties.transactional
-        if not transactional:
+        if transactional:
+            core.send_transactional(destination, messages, now, token)
+        else:
             core.send(destination, messages, now, token=token)
-            return
-        transaction = core.begin()
-        try:
-            core.send(destination, messages, now, transaction, token)
-            core.commit(transaction, now)
-        except BaseException:
-            core.abort(transaction, now)
-            raise
 
     def submission(self, destination: Name, sender: str, epoch: int) -> SubmissionState:
         """What is known of an epoch."""

@@ -376,5 +376,10 @@ def _cursor(descriptor: OpenQueueDescriptor, handle: int) -> Cursor:
         raise InvalidArgument(f"cursor: there is no cursor {handle} on this queue") from None
 
 
+def received(record: Record) -> ReceivedMessage:
+    """A stored message as its readers get it."""
+    return ReceivedMessage(record.packet, record.lookup_id, record.arrived_ms, record.aborts, record.reason)
+
+
 def _received(records: Sequence[Record]) -> list[ReceivedMessage]:
-    return [ReceivedMessage(each.packet, each.lookup_id, each.arrived_ms, each.aborts, each.reason) for each in records]
+    return [*map(received, records)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
-from postroad.manager.reads import Name
+from postroad.manager.reads import Name, received
 from postroad.message import Message
 from postroad.names import parse_name
 from postroad.queues.collection import JOURNAL
@@ -86,12 +86,9 @@ class Rescue(DurableCore):
         destination = to
         try:
             record = self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
-            message = ReceivedMessage(record.packet, lookup_id, record.arrived_ms, record.aborts, record.reason)
+            message = received(record)
             destination = to or message.destination_queue
-            if destination is None:
-                raise InvalidArgument("the message does not say where it was sent to: choose a destination")
-            if message.view.encrypted:
-                raise NotEncrypted("its body is encrypted, and only its old destination can read it")
+            destination = _sendable_again(message, destination)
             with self.core.delivery.atomic:
                 ids = self._send_again(new_message(message, ttbr), message.view.transactional, destination, token)
                 if not stays:
@@ -121,12 +118,8 @@ class Rescue(DurableCore):
 
         def send() -> str:
             record = self.core.reading.seek(self.core.queues.get(name), lookup_id, SeekAction.CURRENT, peek=True)
-            old = ReceivedMessage(record.packet, lookup_id, record.arrived_ms, record.aborts, record.reason)
-            destination = to or old.destination_queue
-            if destination is None:
-                raise InvalidArgument("the message does not say where it was sent to: choose a destination")
-            if old.view.encrypted:
-                raise NotEncrypted("its body is encrypted, and only its old destination can read it")
+            old = received(record)
+            destination = _sendable_again(old, to or old.destination_queue)
             again = old.view.transactional if transactional is None else transactional
             ids = self._send_again(replace(new_message(old), **changes), again, destination, token)
             return f"{{{self.core.identifier}}}\\{ids[0]}"
@@ -141,19 +134,21 @@ class Rescue(DurableCore):
         is_known = found is not None and not found.is_outgoing
         if found and is_known:
             transactional = found.properties.transactional
-        if not transactional:
-            return core.send(destination, [message], now, None, token)
-        transaction = core.begin()
-        try:
-            ids = core.send(destination, [message], now, transaction, token)
-            core.commit(transaction, now)
-        except BaseException:
-            core.abort(transaction, now)
-            raise
-        return ids
+        if transactional:
+            return core.send_transactional(destination, [message], now, token)
+        return core.send(destination, [message], now, None, token)
 
     async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
         """Puts whole packets into a local queue, byte for byte, without acknowledging them."""
         queue = self.core.queues.get(name)
         views = [MessageView(packet) for packet in packets]
         return await self.durably(lambda: self.core.insert(queue, views, self.clock()))
+
+
+def _sendable_again(message: ReceivedMessage, destination: str | None) -> str:
+    """The destination, if the message can be sent there again."""
+    if destination is None:
+        raise InvalidArgument("the message does not say where it was sent to: choose a destination")
+    if message.view.encrypted:
+        raise NotEncrypted("its body is encrypted, and only its old destination can read it")
+    return destination

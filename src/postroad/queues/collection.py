@@ -25,6 +25,7 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
+from postroad.names.internal import INTERNAL_QUEUES
 from postroad.net import ports
 from postroad.queues.answers import AnswerAddresses
 from postroad.queues.carriers import Carrier
@@ -43,13 +44,10 @@ FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
 STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # what a URL without a port means
 
-# [MS-MQDMPR] 3.1.3: the queues that every manager has. Applications cannot open the last three.
+# [MS-MQDMPR] 3.1.3: the queues that every manager has, besides INTERNAL_QUEUES.
 JOURNAL = "system$;journal"
 DEADLETTER = "system$;deadletter"
 DEADXACT = "system$;deadxact"
-AWAITING_FINAL_ACK = "private$\\final_ack_queue$"  # messages sent and put in order, and not yet received
-_INTERNAL_EVERYWHERE = {"private$\\admin_queue$": 2, "private$\\notify_queue$": 3, "private$\\order_queue$": 4}
-INTERNAL_QUEUES = {**_INTERNAL_EVERYWHERE, AWAITING_FINAL_ACK: 5}
 _SYSTEM_SUFFIXES = {
     QueueSuffixType.JOURNAL: JOURNAL,
     QueueSuffixType.DEADLETTER: DEADLETTER,
@@ -473,16 +471,6 @@ def _check_group(properties: QueueProperties) -> None:
     """[MS-MQMQ] 2.3.1.23: nobody acknowledges a multicast, so no stream can come by it."""
     if properties.multicast_address is not None and properties.transactional:
         raise InvalidArgument("multicast_address: a transactional queue cannot listen to a multicast address")
-
-
-def leads_to_internal(name: FormatName | PathName | None) -> bool:
-    """Whether a name means a queue that every manager keeps to itself: [MS-MQQB] note 62 knows 2, 3 and 4 alone."""
-    match name:
-        case PrivateName():
-            return name.number in _INTERNAL_EVERYWHERE.values()
-        case DirectName() | PathName():
-            return _path(name.tail) in _INTERNAL_EVERYWHERE
-    return False
 
 
 def _path(tail: QueueTail) -> str:

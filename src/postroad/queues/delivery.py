@@ -24,16 +24,15 @@ from postroad.errors import (
 )
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName, parse_name
+from postroad.names.internal import leads_to_internal
 from postroad.queues.access import NOBODY, OWN, Access, Action, Credentials, no_right
 from postroad.queues.behalf import ACK_SHARE_BYTES, Asked, Shares
 from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import (
     DEADLETTER,
     DEADXACT,
-    INTERNAL_QUEUES,
     JOURNAL,
     QueueCollection,
-    leads_to_internal,
 )
 from postroad.queues.outcomes import DEATHS, OF_TAKING, POSITIVE, Tally, asks_for
 from postroad.queues.properties import QueueType
@@ -547,7 +546,7 @@ class Delivery:
         queue = None if name is None else self.queues.find(parse_name(name))
         if queue is None or queue.properties.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC):
             return None
-        if is_internal(queue) or queue.properties.transactional != view.transactional:
+        if queue.is_internal or queue.properties.transactional != view.transactional:
             return None
         if not self.access.may_cause(queue, cause):
             return None
@@ -666,7 +665,7 @@ class Delivery:
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
-        if is_internal(queue):
+        if queue.is_internal:
             raise AccessDenied(f"{name} is used by the queue manager itself")
         return queue
 
@@ -727,11 +726,6 @@ def _is_relayed(queue: Queue, view: MessageView, identifier: UUID) -> bool:
     """
     foreign = view.source_queue_manager_bytes != identifier.bytes_le
     return foreign and queue.is_outgoing and not view.transactional
-
-
-def is_internal(queue: Queue) -> bool:
-    """[MS-MQDMPR] 3.1.3: queues that applications cannot open."""
-    return queue.properties.path.lower() in INTERNAL_QUEUES
 
 
 def as_format_name(name: FormatName | PathName) -> FormatName:

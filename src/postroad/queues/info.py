@@ -7,7 +7,6 @@ from dataclasses import asdict
 from postroad.errors import Status
 from postroad.fields.queue import settings_of
 from postroad.queues.collection import QueueCollection
-from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import HINTS, ConnectionAttempt
 from postroad.queues.properties import QueueType
@@ -36,7 +35,7 @@ def describe_manager(
         id=str(core.identifier),
         version=__version__,
         started_at_s=started_at_s,
-        queues=sum(queue.properties.queue_type in _MADE and not is_internal(queue) for queue in queues),
+        queues=sum(queue.properties.queue_type in _MADE and not queue.is_internal for queue in queues),
         messages=sum(queue.count for queue in queues),
         bytes=sum(queue.total_bytes for queue in queues),
         quota_kb=core.delivery.quota_kb,

@@ -41,13 +41,14 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
+from postroad.names.internal import INTERNAL_QUEUES
 from postroad.queues.access import NOBODY, OWN, Access, Action, no_right, sender_of
 from postroad.queues.behalf import STATE as ASKED_STATE
 from postroad.queues.carriers import Carrier, Watcher
-from postroad.queues.collection import DEADLETTER, DEADXACT, INTERNAL_QUEUES, JOURNAL, QueueCollection
+from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
 from postroad.queues.cursor import Cursor
-from postroad.queues.delivery import Delivery, as_format_name, is_internal
+from postroad.queues.delivery import Delivery, as_format_name
 from postroad.queues.departures import Departures
 from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing, elsewhere
 from postroad.queues.expiry import Expiry
@@ -260,7 +261,7 @@ class LocalQueueManager:
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
-        if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or is_internal(queue):
+        if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or queue.is_internal:
             raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
         carrier = queue.carrier
         with self.delivery.atomic:
@@ -343,7 +344,7 @@ class LocalQueueManager:
             queue = self.delivery.sending_queue(parsed, now, own=True)
         else:
             queue = self._reading_queue(parsed, access)
-        if is_internal(queue):
+        if queue.is_internal:
             raise AccessDenied(f"{parsed} is used by the queue manager itself")
         check_sharing(queue.descriptors, access, share)
         format_name = parsed if isinstance(parsed, FormatName) else None
@@ -618,6 +619,19 @@ class LocalQueueManager:
         return self.answer_name(path)
 
     # Transactions
+
+    def send_transactional(
+        self, destination: FormatName | PathName | str, messages: Sequence[Message], now: float, token: Token = TRUSTED
+    ) -> list[int]:
+        """As `send`, in a transaction of its own."""
+        transaction = self.begin()
+        try:
+            ids = self.send(destination, messages, now, transaction, token)
+            self.commit(transaction, now)
+        except BaseException:
+            self.abort(transaction, now)
+            raise
+        return ids
 
     def begin(self, identifier: UUID | None = None) -> Transaction:
         return self.transacting.begin(identifier)

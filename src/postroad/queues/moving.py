@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from postroad.errors import AccessDenied, TransactionUsage, UnsupportedFormatNameOperation
-from postroad.queues.collection import INTERNAL_QUEUES
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.wire.view import MessageView
@@ -14,7 +13,7 @@ def check_movable(target: Queue) -> None:
         raise UnsupportedFormatNameOperation(
             f"messages move within a queue manager, and {target.name} is another one's: send them anew"
         )
-    if target.properties.queue_type is QueueType.JOURNAL or target.properties.path.lower() in INTERNAL_QUEUES:
+    if target.properties.queue_type is QueueType.JOURNAL or target.is_internal:
         raise AccessDenied(f"messages cannot be moved to {target.name}")
 
 

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from postroad.fields.queue import MAX_QUOTA_KB
+from postroad.names.internal import is_internal
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
 
@@ -76,6 +77,7 @@ class Queue:
     _express: Store
     usage: Usage
     is_outgoing: bool = field(init=False)
+    is_internal: bool = field(init=False)
     carrier: Carrier | None = None  # of an outgoing queue; one without simply waits
     deleted: bool = False
     positions: dict[int, PositionState] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class Queue:
 
     def __post_init__(self) -> None:
         self.is_outgoing = self.properties.queue_type is QueueType.OUTGOING
+        self.is_internal = is_internal(self.properties.path)
 
     def __repr__(self) -> str:
         return f"<Queue {self.number} {self.name!r}, {self.count} messages>"

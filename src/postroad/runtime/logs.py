@@ -90,6 +90,21 @@ class RateLimitedLog:
         self._log.log(self._level, event, extra=extra)
 
 
+class RateLimitedLogs:
+    """The same for events of many kinds, each limited by itself."""
+
+    def __init__(self, log: logging.Logger, burst: int = 20) -> None:
+        self._log = log
+        self._burst = burst
+        self._kinds: dict[str, RateLimitedLog] = {}
+
+    def warn(self, event: str, now: float, facts: Mapping[str, object]) -> None:
+        kind = self._kinds.get(event)
+        if kind is None:
+            kind = self._kinds[event] = RateLimitedLog(self._log, event, self._burst)
+        kind.warn(now, facts)
+
+
 class Flood(logging.Filter):
     """Limits the records of libraries, and every traceback, to a few of each kind in an interval.
 

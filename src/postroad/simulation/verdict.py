@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
+from postroad.names.internal import AWAITING_FINAL_ACK
+from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.ledger import Ledger, Promise, TrackedMessage

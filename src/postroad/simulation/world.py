@@ -8,8 +8,9 @@ from random import Random
 
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.queues.carriers import Watcher
-from postroad.queues.collection import AWAITING_FINAL_ACK, FIRST_PRIVATE_NUMBER
+from postroad.queues.collection import FIRST_PRIVATE_NUMBER
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue

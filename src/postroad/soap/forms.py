@@ -8,7 +8,6 @@ A form is for plain messages into a local queue: not of a stream, unsigned, and 
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 from postroad.errors import MalformedSoap
@@ -17,8 +16,7 @@ from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, identify
 from postroad.soap.fast_envelope import read_fast
 from postroad.soap.packets import packet_of
-from postroad.wire.constants import PROPERTIES_HEADER_SIZE
-from postroad.wire.patch import brought_by
+from postroad.wire.patch import Pattern, brought_by
 from postroad.wire.soap_header import SECTION_SIZE, soap_sections
 from postroad.wire.view import MessageView
 
@@ -27,23 +25,15 @@ MAX_TEXT: Final = 2048  # bytes of an envelope that has one: all forms together 
 
 _ID: Final = b"<id>uuid:"  # markup is in no text of an envelope that `read_fast` takes: this is the path's element
 _MAX_DIGITS: Final = 9
-_SIZE_AT, _ID_AT, _FLAGS_AT = 8, 56, 60  # PacketSize, MessageID, UserHeader.Flags
-_BODY_SIZES_AT = 32  # MessageSize and AllocationBodySize in MessagePropertiesHeader
-_U32 = Struct("<I")
-_TWO_U32 = Struct("<II")
 
 
 class Form:
     """`view` is a message of this form without a body. The others differ from it in ids and sizes alone."""
 
     __slots__ = (
-        "_after_id",
-        "_after_size",
-        "_after_sizes",
-        "_body_at",
         "_ends",
         "_header",
-        "_start",
+        "_pattern",
         "_tail",
         "caller",
         "durable",
@@ -65,36 +55,15 @@ class Form:
         self._header = header
         self._tail = envelope.source.body
         self._ends: dict[int, tuple[bytes, bytes]] = {}  # by the digits of the number: the SoapHeader around it
-        sizes_at = view._properties_at + _BODY_SIZES_AT
-        self._body_at = view._properties_at + PROPERTIES_HEADER_SIZE + 2 * packet[view._properties_at + 1]
-        self._start = packet[:_SIZE_AT]
-        self._after_size = packet[_SIZE_AT + 4 : _ID_AT]
-        self._after_id = packet[_FLAGS_AT:sizes_at]
-        self._after_sizes = packet[sizes_at + 8 : self._body_at]
+        self._pattern = Pattern(view)
 
     def packet(self, digits: bytes, body: bytes) -> bytes:
         """The packet of the message with this number and body. It may be too large."""
         ends = self._ends.get(len(digits))
         if ends is None:
             ends = self._ends[len(digits)] = self._soap_ends(len(digits))
-        size = len(body)
-        padding = -(self._body_at + size) % 4
-        whole = self._body_at + size + padding + len(ends[0]) + 2 * len(digits) + len(ends[1])
-        return b"".join(
-            (
-                self._start,
-                _U32.pack(whole),
-                self._after_size,
-                _U32.pack(int(digits)),
-                self._after_id,
-                _TWO_U32.pack(size, size),
-                self._after_sizes,
-                body,
-                bytes(padding),
-                ends[0],
-                digits.decode("ascii").encode("utf-16-le"),
-                ends[1],
-            )
+        return self._pattern.filled(
+            int(digits), body, b"".join((ends[0], digits.decode("ascii").encode("utf-16-le"), ends[1]))
         )
 
     def _soap_ends(self, digits: int) -> tuple[bytes, bytes]:

@@ -27,7 +27,7 @@ from postroad.soap.multicast_text import Requests, join_request
 from postroad.soap.outgoing import Outgoing as Written
 from postroad.soap.settings import CLOCK_TOLERANCE_S
 from postroad.store.interface import Record
-from postroad.transfer.outgoing import Flight, attempt, leave, may_send
+from postroad.transfer.outgoing import Flight, attempt, leave, may_send, waiting_for
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.info import GroupInfo, MulticastInfo, SessionInfo
 from postroad.wire.constants import MessageClass
@@ -189,12 +189,8 @@ class MulticastService:
     def start(self, now: float) -> None:
         self.receiver.history.start(now)
         self.rebind()
-        for queue in self._waiting():
+        for queue in waiting_for(self.core.queues, self):
             self.ready(queue, now)
-
-    def _waiting(self) -> list[Queue]:
-        outgoing = self.core.queues.outgoing
-        return [queue for queue in list(outgoing.values()) if queue.count and queue.carrier is self]
 
     def ready(self, queue: Queue, now: float) -> None:
         """3.1.7.7: there is something to send."""
@@ -388,7 +384,7 @@ class MulticastService:
             self._take_events(group, now)
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-            for queue in self._waiting():
+            for queue in waiting_for(self.core.queues, self):
                 self.ready(queue, now)
 
     def _close(self, stream: _Stream) -> None:

@@ -12,7 +12,7 @@ from postroad.pgm.receiver import OutgoingNak
 from postroad.pgm.source import Outgoing
 from postroad.pgm.transport import PgmTransport, TransportOptions
 from postroad.runtime.deadline_timer import DeadlineTimer
-from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.logs import RateLimitedLogs
 from postroad.runtime.supervision import Supervisor
 from postroad.security.refusals import Refused
 from postroad.soap.multicast import MulticastService
@@ -42,7 +42,7 @@ class MulticastTransport:
             "multicast timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
         )
         self._rebinding = self._waking = False
-        self._notices: dict[str, RateLimitedLog] = {}
+        self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
 
     def start(self) -> None:
@@ -131,8 +131,7 @@ class MulticastTransport:
         self._notice("multicast message refused", {"reason": refused.reason})
 
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
-        notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
-        notices.warn(self.manager.clock(), facts)
+        self._notices.warn(event, self.manager.clock(), facts)
 
     # Time
 

@@ -11,10 +11,10 @@ from postroad.deadlines import Agenda, earliest
 from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName
+from postroad.names.internal import ORDER_QUEUE
 from postroad.net.endpoints import is_address
 from postroad.queues.access import Credentials
 from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
-from postroad.queues.delivery import is_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
@@ -50,7 +50,6 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
 HISTORY_STATE = "soap-history/"
-ORDER_QUEUE = "private$\\order_queue$"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
@@ -227,7 +226,7 @@ class Receiver:
             if queue is None:
                 raise _NotForUs(f"there is no queue {name}")
             receipts = kind in _STREAM_RECEIPTS and queue.properties.path.lower() == ORDER_QUEUE
-            if is_internal(queue) and not receipts:
+            if queue.is_internal and not receipts:
                 raise _NotForUs(f"{name} is for receipts of streams alone")
             self._destinations.remember(key, queue)
         return queue

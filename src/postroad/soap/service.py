@@ -27,7 +27,7 @@ from postroad.soap.report import answer_in_words, report
 from postroad.soap.sender import Flight, Sender, Standing
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
-from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable
+from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable, waiting_for
 from postroad.transfer.watching import TransferWatcher
 from postroad.values.info import SessionInfo
 from postroad.wire.patch import brought_by
@@ -165,14 +165,11 @@ class SoapService:
     def start(self, now: float) -> None:
         """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
         self.receiver.history.start(now)
-        self.sender.start(self._waiting())
+        waiting = waiting_for(self.core.queues, self)
+        self.sender.start(waiting)
         self._retransmit_at = now + self.settings.retransmission_ms / 1000
-        for queue in self._waiting():
+        for queue in waiting:
             self.ready(queue, now)
-
-    def _waiting(self) -> list[Queue]:
-        outgoing = self.core.queues.outgoing
-        return [queue for queue in list(outgoing.values()) if queue.count and queue.carrier is self]
 
     def ready(self, queue: Queue, now: float) -> None:
         """3.1.7.7: there is something to send."""
@@ -430,7 +427,7 @@ class SoapService:
         if self._retransmit_at is not None and self._retransmit_at <= now:
             self._retransmit_at = now + self.settings.retransmission_ms / 1000
             self.receiver.incoming.forget_old(self.core.tick, now)
-            for queue in self._waiting():  # 3.1.6.1
+            for queue in waiting_for(self.core.queues, self):  # 3.1.6.1
                 self.ready(queue, now)
 
     def _clean_up(self, peer: Peer) -> None:

@@ -26,7 +26,7 @@ from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
 from postroad.queues.outgoing import ConnectionStatus
 from postroad.runtime.deadline_timer import DeadlineTimer
-from postroad.runtime.logs import RateLimitedLog
+from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.runtime.supervision import Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
@@ -98,7 +98,7 @@ class SoapTransport:
             "soap timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
         )
         self._refusals = RateLimitedLog(log, "SOAP request refused")
-        self._notices: dict[str, RateLimitedLog] = {}
+        self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
 
     def start(self) -> None:
@@ -195,8 +195,7 @@ class SoapTransport:
 
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
         """What somebody ought to look at, and may happen as often as strangers like."""
-        notices = self._notices.setdefault(event, RateLimitedLog(log, event, burst=5))
-        notices.warn(self.manager.clock(), facts)
+        self._notices.warn(event, self.manager.clock(), facts)
 
     # Time
 

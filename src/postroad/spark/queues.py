@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from postroad.errors import InvalidArgument
+from postroad.names.internal import is_internal
 from postroad.spark.manager import ManagerApi
 
 _KINDS = ("private", "public", "journal")
-_INTERNAL = "$"  # the last character of the names of queues between managers
 
 
 def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
@@ -37,7 +37,8 @@ def present(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
     """The queues of a manager that match now; InvalidArgument if a read would have none at all."""
     if not any("*" in each for each in wanted):
         return sorted(wanted)
-    paths = [each["path"] for each in api.queues() if each["type"] in _KINDS and not each["path"].endswith(_INTERNAL)]
+    kinds = {each["path"]: each["type"] for each in api.queues()}
+    paths = [path for path, kind in kinds.items() if kind in _KINDS and not is_internal(path.partition(";")[0])]
     return matching(paths, wanted)
 
 

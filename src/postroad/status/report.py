@@ -13,8 +13,8 @@ from itertools import islice
 
 from postroad.errors import IllegalName
 from postroad.names import DirectName, FormatName, Protocol
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.queues.carriers import CarrierReport
-from postroad.queues.collection import AWAITING_FINAL_ACK
 from postroad.queues.info import describe_queue
 from postroad.queues.leases import Leases, open_handles
 from postroad.queues.local import LocalQueueManager

@@ -14,8 +14,9 @@ from postroad.describe.message import delivery_word, destination_text
 from postroad.describe.values import rfc3339_ns
 from postroad.errors import IllegalName, RemoteProtocolError
 from postroad.names import DirectName, FormatName, Protocol, parse_format_name
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.queues.carriers import NextHop
-from postroad.queues.collection import AWAITING_FINAL_ACK, DEADLETTER, DEADXACT, JOURNAL
+from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.departures import Departure
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue

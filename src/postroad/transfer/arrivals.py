@@ -18,7 +18,7 @@ from postroad.errors import ManagerFull, QuotaExceeded
 from postroad.names import DirectName, FormatName
 from postroad.queues.access import Access, Credentials
 from postroad.queues.collection import QueueCollection
-from postroad.queues.delivery import Delivery, is_internal
+from postroad.queues.delivery import Delivery
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
@@ -68,7 +68,7 @@ class Destinations:
         """The queue of this name; a direct name has led here, whatever it calls this computer. None for queues that are
         not for others, but for the manager's own where `internal` says so."""
         queue = self._queues.by_tail(name.tail) if isinstance(name, DirectName) else self._queues.find(name)
-        if queue is None or queue.properties.queue_type not in _DESTINATIONS or (is_internal(queue) and not internal):
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS or (queue.is_internal and not internal):
             return None
         return queue
 

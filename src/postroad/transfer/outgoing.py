@@ -12,7 +12,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from postroad.errors import Status
-from postroad.queues.carriers import NOBODY_KNOWN, NextHop
+from postroad.queues.carriers import NOBODY_KNOWN, Carrier, NextHop
 from postroad.queues.collection import JOURNAL, QueueCollection
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing import SILENT, ConnectionAttempt, ConnectionStatus, OutgoingEvent
@@ -208,6 +208,11 @@ def may_send(collection: QueueCollection, queue: Queue) -> bool:
     """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
     info = collection.outgoing_info.get(queue)
     return info is not None and info.state not in SILENT
+
+
+def waiting_for(collection: QueueCollection, carrier: Carrier) -> list[Queue]:
+    """The outgoing queues of a carrier that have messages."""
+    return [queue for queue in collection.outgoing.values() if queue.count and queue.carrier is carrier]
 
 
 def sendable(collection: QueueCollection, queues: Iterable[Queue]) -> list[Queue]:

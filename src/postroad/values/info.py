@@ -55,7 +55,9 @@ class QueueInfo(QueueSettings):
     @property
     def is_internal(self) -> bool:
         """Whether the manager made it for itself, as private$\\admin_queue$."""
-        return self.path.endswith("_queue$")
+        from postroad.names.internal import is_internal  # a small command needs no names
+
+        return is_internal(self.path)
 
 
 @dataclass(frozen=True, slots=True)

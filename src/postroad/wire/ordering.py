@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.names.internal import ORDER_QUEUE, ORDER_QUEUE_NUMBER
 from postroad.wire.base_header import BaseHeader
 from postroad.wire.constants import DELIVERY_SHIFT, Delivery, MessageClass, QueueCode
 from postroad.wire.layout import NULL_GUID
@@ -23,9 +24,8 @@ from postroad.wire.view import MessageView
 
 LABEL = "QM Ordering Ack"
 BODY_SIZE = 0x24
-ORDER_QUEUE_NUMBER = 4
 FINAL_ACK_CLASSES = MessageClass.ACK_RECEIVE  # this one and every higher one
-_ORDER_QUEUE = "\\private$\\order_queue$"
+_ORDER_QUEUE = f"\\{ORDER_QUEUE}"
 _SENT_ORDER_QUEUE = re.compile(r"(TCP:[0-9A-Fa-f.:]+|SPX:[0-9A-F]{8}\.[0-9A-F]{12})\\PRIVATE\$\\order_queue\$")
 _BODY = Struct("<IIII20s")
 _FINAL = Struct("<16sI")

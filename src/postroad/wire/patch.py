@@ -1,20 +1,26 @@
-"""Changes the few fields that change when a packet is forwarded or stored. All other bytes stay as they are."""
+"""Changes the few fields that change when a packet is forwarded or stored, or when another is made after its pattern.
+All other bytes stay as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from struct import Struct
 
-from postroad.wire.constants import QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
+from postroad.wire.constants import PROPERTIES_HEADER_SIZE, QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
 from postroad.wire.session_header import SessionHeader
 from postroad.wire.transaction_header import LAYOUT as TRANSACTION
 from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.view import MessageView
 
-_USER_FLAGS_AT = 60
+_SIZE_AT, _MESSAGE_ID_AT, _USER_FLAGS_AT = 8, 56, 60
+_BODY_SIZES_AT = 32  # MessageSize and AllocationBodySize, in MessagePropertiesHeader
 _NAMES_AT = 64
 _NOBODY = bytes(16)
 _CACHED = 1024
+_U32 = Struct("<I")
+_TWO_U32 = Struct("<II")
 _MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within those of IPv6
 _CONNECTOR_TYPE = 0x00400000
 _KEPT = (TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK).value
@@ -140,3 +146,38 @@ def caller_field(address: str) -> bytes:
     except ValueError:
         return _NOBODY
     return found.packed if isinstance(found, IPv6Address) else _MAPPED + found.packed
+
+
+class Pattern:
+    """A packet without a body, for those that differ from it in their message id, their body and what follows the body
+    alone."""
+
+    __slots__ = ("_after_id", "_after_size", "_after_sizes", "_body_at", "_start")
+
+    def __init__(self, view: MessageView) -> None:
+        packet, properties_at = view.data, view._properties_at
+        sizes_at = properties_at + _BODY_SIZES_AT
+        self._body_at = properties_at + PROPERTIES_HEADER_SIZE + 2 * packet[properties_at + 1]
+        self._start = packet[:_SIZE_AT]
+        self._after_size = packet[_SIZE_AT + 4 : _MESSAGE_ID_AT]
+        self._after_id = packet[_USER_FLAGS_AT:sizes_at]
+        self._after_sizes = packet[sizes_at + 8 : self._body_at]
+
+    def filled(self, message_id: int, body: bytes, rest: bytes) -> bytes:
+        """The packet with this id and body, and the headers that follow the body. It may be too large."""
+        size = len(body)
+        padding = -(self._body_at + size) % 4
+        return b"".join(
+            (
+                self._start,
+                _U32.pack(self._body_at + size + padding + len(rest)),
+                self._after_size,
+                _U32.pack(message_id),
+                self._after_id,
+                _TWO_U32.pack(size, size),
+                self._after_sizes,
+                body,
+                bytes(padding),
+                rest,
+            )
+        )

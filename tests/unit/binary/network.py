@@ -14,39 +14,38 @@ from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.errors import StorageError
-from postroad.message import Message
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
-from postroad.queues.queue import Queue
-from postroad.queues.tick import Tick
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.outgoing import ConnectionStatus
 from postroad.security.guard import Verdict
 from postroad.security.protection import Protection
-from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.transfer.watching import TransferWatcher
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.framer import Framer
 from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised
+from tests.unit.stations import (
+    ACKS,
+    DEADLETTER,
+    DEADXACT,
+    JOURNAL,
+    LEDGER,
+    ORDERS,
+    STARTED,
+    BaseNetwork,
+    BaseStation,
+    Done,
+    whole,
+)
 
-STARTED = 1_700_000_000.0
-DISK_FULL = StorageError("the disk is full")
+__all__ = ["ACKS", "DEADLETTER", "DEADXACT", "JOURNAL", "LEDGER", "ORDERS", "STARTED", "whole"]  # as tests know them
+
 WINDOWS_DEFAULTS = BinarySettings(window_size=64)  # a window that a test fills with few messages
-MOST_STEPS = 20_000  # of one `run`: two managers that never fall silent are a bug
 
-ORDERS = r"private$\orders"
-LEDGER = r"private$\ledger"  # transactional
-ACKS = r"private$\acks"
-JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
-
-Done = Callable[[BaseException | None], None]
 P = TypeVar("P", bound=Packet)
 
 
@@ -98,8 +97,10 @@ class Party:
         self.network.write(session)
 
 
-class Station(Party):
-    """A queue manager, and the Driver of its binary service. Verbs run the network until it falls silent."""
+class Station(Party, BaseStation):
+    """A queue manager, and the Driver of its binary service."""
+
+    network: Network
 
     def __init__(
         self, network: Network, name: str, number: int, settings: BinarySettings, insecure_nacks: bool = False
@@ -109,7 +110,6 @@ class Station(Party):
         self.settings = settings
         self.insecure_nacks = insecure_nacks
         self.store = MemoryStore()
-        self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
         self.resolved: list[FormatName] = []
         self.reachable: list[tuple[str, str | None]] = []  # what was said of hosts
         self.suspicions: list[tuple[str, Mapping[str, object]]] = []  # events and their facts
@@ -118,13 +118,10 @@ class Station(Party):
             suspicious=lambda event, facts: self.suspicions.append((event, facts)),
         )
         self._start()
-        for path in (ORDERS, ACKS):
-            self.create(path)
-        self.create(LEDGER, transactional=True)
+        self._make_queues()
 
     def _start(self) -> None:
-        self._promises: list[Done] = []
-        self._out: tuple[Tick, list[Done]] | None = None
+        self._promises, self._out = [], None
         self.core = LocalQueueManager(
             self.name,
             self.identifier,
@@ -192,105 +189,15 @@ class Station(Party):
         self.core.run_timers(self.network.now)
         self.service.on_timer(self.network.now)
 
-    # Ticks
-
-    def commit(self) -> bool:
-        """Commits what has gathered; whether there was anything."""
-        if self._out is not None:
-            return False
-        if not self.core.tick and not self._promises:
-            return False
-        self.seal()
-        self.land()
-        return True
-
-    def seal(self) -> None:
-        """What has gathered is on its way to the disk; the rest gathers in the next tick."""
-        assert self._out is None
-        promises, self._promises = self._promises, []
-        self._out = (self.core.ticks.seal() or Tick(), promises)
-
-    def land(self) -> None:
-        assert self._out is not None
-        (tick, promises), self._out = self._out, None
-        if tick:
-            self.store.commit([tick.batch])
-            self.core.ticks.committed(tick, self.network.now)
-        for done in promises:
-            done(None)
-
-    def lose(self) -> None:
-        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
-        assert self._out is not None
-        (tick, promises), self._out = self._out, None
-        relying, self._promises = self._promises, []
-        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
-        for done in (*promises, *relying):
-            done(DISK_FULL)
-
-    # Queues and messages
-
-    def create(self, path: str, **attributes: object) -> Queue:
-        queue = self.core.create_queue(path, self.network.now, **attributes)
-        self.network.run()
-        return queue
-
-    def queue(self, name: str) -> Queue:
-        return self.core.queues.get(name)
-
     def private(self, path: str) -> str:
         """How others name a queue of this station by its GUID."""
         return str(self.core.queues.format_name(self.queue(path)))
 
-    def send(self, name: str, *messages: Message | str) -> list[int]:
-        """Whole messages, or the labels of plain recoverable ones."""
-        ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
-        self.network.run()
-        return ids
 
-    def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
-        transaction = self.core.begin()
-        ids = self.core.send(name, [whole(each) for each in messages], self.network.now, transaction)
-        self.core.commit(transaction, self.network.now)
-        self.network.run()
-        return ids
-
-    def records(self, name: str) -> list[Record]:
-        return self.queue(name).available(10_000)
-
-    def messages(self, name: str) -> list[MessageView]:
-        """What a reader could have, in queue order."""
-        return [MessageView(record.packet) for record in self.records(name)]
-
-    def labels(self, name: str) -> list[str]:
-        return [view.label for view in self.messages(name)]
-
-    def classes(self, name: str) -> list[int]:
-        """The classes of acknowledgments in a queue; of dead letters, why they died."""
-        return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
-
-    def receive(self, name: str, count: int = 1) -> list[str]:
-        descriptor = self.core.open(name, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.network.now)
-        request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self.network.now)
-        records = self.core.reading.read(request, self.network.now)
-        self.core.close(descriptor)
-        self.network.run()
-        assert records is not None
-        return [MessageView(record.packet).label for record in records]
-
-    def outgoing(self, name: str) -> OutgoingInfo:
-        return self.core.queues.outgoing_info[self.queue(name)]
-
-    def waiting(self, name: str) -> list[str]:
-        """The labels of what is in an outgoing queue, sent or not."""
-        return [MessageView(record.packet).label for record in self.queue(name).everything()]
-
-
-class Network:
+class Network(BaseNetwork):
     """Everything that stations share: the clock, the connections, the directory and the routes."""
 
     def __init__(self) -> None:
-        self.now = STARTED
         self.parties: dict[str, Party] = {}
         self.links: list[Link] = []
         self.history: list[Link] = []  # those that are gone too
@@ -384,12 +291,8 @@ class Network:
         self.held.clear()
         self.run()
 
-    def run(self) -> None:
-        """Everything that happens without time going by."""
-        for _ in range(MOST_STEPS):
-            if not (self._commit() or self._connect() or self._carry()):
-                return
-        raise AssertionError("the network does not fall silent")
+    def _step(self) -> bool:
+        return self._commit() or self._connect() or self._carry()
 
     def _commit(self) -> bool:
         committed = [each.commit() for each in self._stations() if each.commits]
@@ -425,27 +328,12 @@ class Network:
     def _stations(self) -> list[Station]:
         return [each for each in self.parties.values() if isinstance(each, Station)]
 
-    # Time
+    def _deadlines(self) -> Iterable[float | None]:
+        return [each.deadline for each in self.parties.values()]
 
-    def wait(self, seconds: float) -> None:
-        """Time goes by, from one deadline to the next; everything due happens at its time."""
-        end = self.now + seconds
-        self.run()
-        for _ in range(MOST_STEPS):
-            due = [deadline for each in self.parties.values() if (deadline := each.deadline) is not None]
-            if not due or min(due) > end:
-                break
-            self.now = max(self.now, min(due))
-            self._ring()
-        else:
-            raise AssertionError("timers never rest")
-        self.now = end
-        self._ring()
-
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         for party in list(self.parties.values()):
             party.on_timer()
-        self.run()
 
     # What was seen
 
@@ -497,7 +385,3 @@ class _Known:
 
 def of(kind: type[P], packets: Iterable[Packet]) -> list[P]:
     return [each for each in packets if isinstance(each, kind)]
-
-
-def whole(message: Message | str) -> Message:
-    return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from postroad.message import Message
-from postroad.queues.collection import AWAITING_FINAL_ACK
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.queues.queue import Queue
 from postroad.wire.constants import MessageClass, QueueCode, TransactionFlags
 from postroad.wire.patch import transaction_header_at

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
-from postroad.queues.collection import AWAITING_FINAL_ACK
+from postroad.names.internal import AWAITING_FINAL_ACK
 from postroad.wire.constants import MessageClass
 from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
 from postroad.wire.view import MessageView

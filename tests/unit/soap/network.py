@@ -5,18 +5,13 @@ Every station is a real LocalQueueManager with a real SoapService. Nothing happe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
-from postroad.errors import StorageError
-from postroad.message import Message
 from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus, OutgoingInfo
-from postroad.queues.queue import Queue
-from postroad.queues.tick import Tick
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.outgoing import ConnectionStatus
 from postroad.soap.elements import Attachments, Envelope, Msmq, Path, Properties, Services, Stream, StreamId
 from postroad.soap.envelope import read_envelope, write_envelope
 from postroad.soap.multipart import join_entity, split_entity
@@ -25,24 +20,24 @@ from postroad.soap.redirection import Redirections
 from postroad.soap.sender import Transfer
 from postroad.soap.service import Address, Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
-from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.transfer.watching import TransferWatcher
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.transaction_header import TxSequenceId
-from postroad.wire.view import MessageView
 from tests.follow_ups import raised
+from tests.unit.stations import (
+    ACKS,
+    DEADLETTER,
+    DEADXACT,
+    JOURNAL,
+    LEDGER,
+    ORDERS,
+    STARTED,
+    BaseNetwork,
+    BaseStation,
+    Done,
+)
 
-STARTED = 1_700_000_000.0
-DISK_FULL = StorageError("the disk is full")
-MOST_STEPS = 20_000
-
-ORDERS = r"private$\orders"
-LEDGER = r"private$\ledger"  # transactional
-ACKS = r"private$\acks"
-JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
-
-Done = Callable[[BaseException | None], None]
+__all__ = ["ACKS", "DEADLETTER", "DEADXACT", "JOURNAL", "LEDGER", "ORDERS", "STARTED"]  # as tests know them
 
 
 @dataclass(eq=False)
@@ -69,8 +64,10 @@ class Exchange:
         return self.envelope.path.action.removeprefix("MSMQ:")
 
 
-class Station:
-    """A queue manager, and the Driver of its SOAP service. Verbs run the network until it falls silent."""
+class Station(BaseStation):
+    """A queue manager, and the Driver of its SOAP service."""
+
+    network: Network
 
     def __init__(self, network: Network, name: str, number: int, settings: SoapSettings) -> None:
         self.network = network
@@ -79,19 +76,15 @@ class Station:
         self.identifier = UUID(int=number << 96 | 0xAA)
         self.settings = settings
         self.store = MemoryStore()
-        self.commits = True  # a test that holds ticks back says False, then `land` or `lose`
         self.closed: list[Address] = []  # peers whose connections were closed
         network.stations[name] = self
         self._start()
-        for path in (ORDERS, ACKS):
-            self.create(path)
-        self.create(LEDGER, transactional=True)
+        self._make_queues()
 
     def _start(self) -> None:
-        self._promises: list[Done] = []
+        self._promises, self._out = [], None
         self._relying: list[Done] = []  # of those promises, who depend on the sealed tick too
         self.fault: str | None = None  # why the last request that was refused was
-        self._out: tuple[Tick, list[Done]] | None = None
         self.core = LocalQueueManager(self.name, self.identifier, self.store, new_id=uuid4)
         self.core.watch(Watcher(follow_up_failed=raised))
         self.core.queues.local_hosts.add(self.address)
@@ -126,38 +119,13 @@ class Station:
 
     # Ticks
 
-    def commit(self) -> bool:
-        """Commits what has gathered; whether there was anything."""
-        if self._out is not None or not (self.core.tick or self._promises):
-            return False
-        self.seal()
-        self.land()
-        return True
-
-    def seal(self) -> None:
-        assert self._out is None
-        promises, self._promises = self._promises, []
-        self._out = (self.core.ticks.seal() or Tick(), promises)
-
     def land(self) -> None:
-        assert self._out is not None
-        (tick, promises), self._out = self._out, None
         self._relying = []
-        if tick:
-            self.store.commit([tick.batch])
-            self.core.ticks.committed(tick, self.network.now)
-        for done in promises:
-            done(None)
+        super().land()
 
-    def lose(self) -> None:
-        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
-        assert self._out is not None
-        (tick, promises), self._out = self._out, None
+    def _relying_on_it(self) -> list[Done]:
         relying, self._relying = self._relying, []
-        self._promises = [done for done in self._promises if done not in relying]
-        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
-        for done in (*promises, *relying):
-            done(DISK_FULL)
+        return relying
 
     # Requests
 
@@ -192,66 +160,16 @@ class Station:
 
     # Queues and messages
 
-    def create(self, path: str, **attributes: object) -> Queue:
-        queue = self.core.create_queue(path, self.network.now, **attributes)
-        self.network.run()
-        return queue
-
-    def queue(self, name: str) -> Queue:
-        return self.core.queues.get(name)
-
-    def send(self, name: str, *messages: Message | str) -> list[int]:
-        """Whole messages, or the labels of plain recoverable ones."""
-        ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
-        self.network.run()
-        return ids
-
-    def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
-        transaction = self.core.begin()
-        ids = self.core.send(name, [whole(each) for each in messages], self.network.now, transaction)
-        self.core.commit(transaction, self.network.now)
-        self.network.run()
-        return ids
-
-    def receive(self, name: str, count: int = 1) -> list[str]:
-        descriptor = self.core.open(name, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.network.now)
-        request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self.network.now)
-        records = self.core.reading.read(request, self.network.now)
-        self.core.close(descriptor)
-        self.network.run()
-        assert records is not None
-        return [MessageView(record.packet).label for record in records]
-
     def purge(self, name: str) -> None:
         self.core.purge(self.queue(name), self.network.now)
         self.network.run()
-
-    def records(self, name: str) -> list[Record]:
-        return self.queue(name).available(10_000)
-
-    def messages(self, name: str) -> list[MessageView]:
-        return [MessageView(record.packet) for record in self.records(name)]
-
-    def labels(self, name: str) -> list[str]:
-        return [view.label for view in self.messages(name)]
-
-    def classes(self, name: str) -> list[int]:
-        """The classes of acknowledgments in a queue; of dead letters, why they died."""
-        return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
-
-    def waiting(self, name: str) -> list[str]:
-        """The labels of what is in an outgoing queue, sent or not."""
-        return [MessageView(record.packet).label for record in self.queue(name).everything()]
-
-    def outgoing(self, name: str) -> OutgoingInfo:
-        return self.core.queues.outgoing_info[self.queue(name)]
 
     def transfer(self, name: str) -> Transfer:
         return self.service.sender.transfers[self.queue(name)]
 
 
 @dataclass
-class Network:
+class Network(BaseNetwork):
     """What stations share. `answers` are statuses that a host gives instead of looking; None there loses the answer."""
 
     now: float = STARTED
@@ -266,13 +184,9 @@ class Network:
     def station(self, name: str, number: int, **settings: object) -> Station:
         return Station(self, name, number, SoapSettings(**settings))  # type: ignore[arg-type]
 
-    def run(self) -> None:
-        """Everything that happens without time going by."""
-        for _ in range(MOST_STEPS):
-            committed = [each.commit() for each in self.stations.values() if each.commits]
-            if not (any(committed) or self._carry()):
-                return
-        raise AssertionError("the network does not fall silent")
+    def _step(self) -> bool:
+        committed = [each.commit() for each in self.stations.values() if each.commits]
+        return any(committed) or self._carry()
 
     def _carry(self) -> bool:
         pending, self.pending = self.pending, []
@@ -316,29 +230,13 @@ class Network:
         else:
             target.take(Incoming(kind, request.body, station.address), answer)
 
-    # Time
+    def _deadlines(self) -> Iterable[float | None]:
+        return [each.service.deadline for each in self.stations.values()]
 
-    def wait(self, seconds: float) -> None:
-        """Time goes by, from one deadline to the next; everything due happens at its time."""
-        end = self.now + seconds
-        self.run()
-        for _ in range(MOST_STEPS):
-            due = [each.service.deadline for each in self.stations.values()]
-            times = [time for time in due if time is not None]
-            if not times or min(times) > end:
-                break
-            self.now = max(self.now, min(times))
-            self._ring()
-        else:
-            raise AssertionError("timers never rest")
-        self.now = end
-        self._ring()
-
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         for station in list(self.stations.values()):
             station.core.run_timers(self.now)
             station.service.on_timer(self.now)
-        self.run()
 
     # What was seen
 
@@ -373,10 +271,6 @@ class Network:
 def _is_receipt(envelope: Envelope) -> bool:
     blocks = (envelope.delivery_receipt, envelope.commitment_receipt, envelope.stream_receipt)
     return any(each is not None for each in blocks)
-
-
-def whole(message: Message | str) -> Message:
-    return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message
 
 
 # Envelopes of strangers

@@ -44,6 +44,22 @@ class CallerThread:
         """Nothing runs between two calls."""
 
 
+def iterate(runner: Runner, items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """The items of an asynchronous generator, each when it is asked for."""
+
+    async def following() -> list[T]:
+        try:
+            return [await anext(items)]
+        except StopAsyncIteration:  # which no coroutine may raise
+            return []
+
+    try:
+        while found := runner.run(following()):
+            yield from found
+    finally:
+        runner.finish(items.aclose())
+
+
 class Backend:
     """The verbs of `client.aio.backend.Backend`, each of which waits for its answer.
 
@@ -61,26 +77,13 @@ class Backend:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         coroutine_function = getattr(self._backend, verb)
         if inspect.isasyncgenfunction(coroutine_function):
-            return lambda *arguments, **options: self._iterate(coroutine_function(*arguments, **options))
+            return lambda *arguments, **options: iterate(self._runner, coroutine_function(*arguments, **options))
 
         def call(*arguments: Any, **options: Any) -> Any:
             return self._runner.run(coroutine_function(*arguments, **options))
 
         setattr(self, verb, call)  # the next call finds it at once
         return call
-
-    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        async def following() -> list[T]:
-            try:
-                return [await anext(items)]
-            except StopAsyncIteration:  # which no coroutine may raise
-                return []
-
-        try:
-            while found := self._runner.run(following()):
-                yield from found
-        finally:
-            self._runner.finish(items.aclose())
 
     def close(self) -> None:
         """Closes the backend and ends its runner. A second call does nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from postroad.client.opening import connect
+from postroad.names import parse_format_name
+from postroad.names.internal import is_internal, leads_to_internal
 from postroad.spark.manager import ManagerApi
 from postroad.spark.offsets import shares
 from postroad.spark.options import TIMEOUT_S, Place
@@ -26,8 +27,6 @@ T = TypeVar("T")
 
 _OWN = "system$"  # the prefix of a manager's own queues, which people leave out
 _ROLES = {";journal": SENT, ";deadletter": DEAD, ";deadxact": DEAD}
-# [MS-MQDMPR] 3.1.3: the internal queues between managers, here and at the other end of an outgoing queue.
-_INTERNAL = re.compile(r"private\$\\[^\\;]*\$(;.*)?|PRIVATE=[^\\]*\\[2-5]", re.IGNORECASE)
 _TASK_MESSAGES = 20_000  # for one task, about
 _MOST_TASKS = 1000  # for one queue
 
@@ -132,8 +131,10 @@ def _called(path: str, manager: str) -> str:
 
 
 def role_of(queue: QueueInfo) -> str | None:
-    """None for the internal queues between managers."""
-    if _INTERNAL.fullmatch(queue.path):
+    """None for the internal queues between managers, here and at the other end of an outgoing queue."""
+    if is_internal(queue.path.partition(";")[0]):
+        return None
+    if queue.type == "outgoing" and leads_to_internal(parse_format_name(queue.format_name)):
         return None
     if queue.type == "system":
         return _ROLES.get(queue.path.removeprefix(_OWN))

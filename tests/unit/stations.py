@@ -1,0 +1,185 @@
+"""Queue managers joined in memory, whatever carries their messages: their verbs and ticks, and a clock moved by hand.
+
+Every station is a real LocalQueueManager. Nothing happens but in `run` and `wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from postroad.errors import StorageError
+from postroad.message import Message
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing import OutgoingInfo
+from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
+from postroad.queues.waiting import WaitingRead
+from postroad.store.interface import Record
+from postroad.store.memory import MemoryStore
+from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+from postroad.wire.view import MessageView
+
+STARTED = 1_700_000_000.0
+DISK_FULL = StorageError("the disk is full")
+MOST_STEPS = 20_000  # of one `run`: two managers that never fall silent are a bug
+
+ORDERS = r"private$\orders"
+LEDGER = r"private$\ledger"  # transactional
+ACKS = r"private$\acks"
+JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
+
+Done = Callable[[BaseException | None], None]
+
+
+class BaseNetwork:
+    """The clock that stations share, and the order of what happens."""
+
+    now: float = STARTED
+
+    def _step(self) -> bool:
+        """Something that happens without time going by; whether there was anything."""
+        raise NotImplementedError
+
+    def _deadlines(self) -> Iterable[float | None]:
+        raise NotImplementedError
+
+    def _on_timer(self) -> None:
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Everything that happens without time going by."""
+        for _ in range(MOST_STEPS):
+            if not self._step():
+                return
+        raise AssertionError("the network does not fall silent")
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, from one deadline to the next; everything due happens at its time."""
+        end = self.now + seconds
+        self.run()
+        for _ in range(MOST_STEPS):
+            due = [deadline for deadline in self._deadlines() if deadline is not None]
+            if not due or min(due) > end:
+                break
+            self.now = max(self.now, min(due))
+            self._ring()
+        else:
+            raise AssertionError("timers never rest")
+        self.now = end
+        self._ring()
+
+    def _ring(self) -> None:
+        self._on_timer()
+        self.run()
+
+
+class BaseStation:
+    """A queue manager. Verbs run the network until it falls silent."""
+
+    network: BaseNetwork
+    core: LocalQueueManager
+    store: MemoryStore
+    commits = True  # a test that holds ticks back says False, then `land` or `lose`
+    _promises: list[Done]
+    _out: tuple[Tick, list[Done]] | None
+
+    def _make_queues(self) -> None:
+        for path in (ORDERS, ACKS):
+            self.create(path)
+        self.create(LEDGER, transactional=True)
+
+    # Ticks
+
+    def commit(self) -> bool:
+        """Commits what has gathered; whether there was anything."""
+        if self._out is not None or not (self.core.tick or self._promises):
+            return False
+        self.seal()
+        self.land()
+        return True
+
+    def seal(self) -> None:
+        """What has gathered is on its way to the disk; the rest gathers in the next tick."""
+        assert self._out is None
+        promises, self._promises = self._promises, []
+        self._out = (self.core.ticks.seal() or Tick(), promises)
+
+    def land(self) -> None:
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        if tick:
+            self.store.commit([tick.batch])
+            self.core.ticks.committed(tick, self.network.now)
+        for done in promises:
+            done(None)
+
+    def lose(self) -> None:
+        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
+        assert self._out is not None
+        (tick, promises), self._out = self._out, None
+        relying = self._relying_on_it()
+        self._promises = [done for done in self._promises if done not in relying]
+        self.core.ticks.failed(tick, DISK_FULL, self.network.now)
+        for done in (*promises, *relying):
+            done(DISK_FULL)
+
+    def _relying_on_it(self) -> list[Done]:
+        """Of the promises made since a tick was sealed, those that need it too."""
+        return self._promises
+
+    # Queues and messages
+
+    def create(self, path: str, **attributes: object) -> Queue:
+        queue = self.core.create_queue(path, self.network.now, **attributes)
+        self.network.run()
+        return queue
+
+    def queue(self, name: str) -> Queue:
+        return self.core.queues.get(name)
+
+    def send(self, name: str, *messages: Message | str) -> list[int]:
+        """Whole messages, or the labels of plain recoverable ones."""
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
+        self.network.run()
+        return ids
+
+    def send_transactional(self, name: str, *messages: Message | str) -> list[int]:
+        transaction = self.core.begin()
+        ids = self.core.send(name, [whole(each) for each in messages], self.network.now, transaction)
+        self.core.commit(transaction, self.network.now)
+        self.network.run()
+        return ids
+
+    def receive(self, name: str, count: int = 1) -> list[str]:
+        descriptor = self.core.open(name, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.network.now)
+        request = WaitingRead(descriptor, ReadCall.RECEIVE, count, self.network.now)
+        records = self.core.reading.read(request, self.network.now)
+        self.core.close(descriptor)
+        self.network.run()
+        assert records is not None
+        return [MessageView(record.packet).label for record in records]
+
+    def records(self, name: str) -> list[Record]:
+        return self.queue(name).available(10_000)
+
+    def messages(self, name: str) -> list[MessageView]:
+        """What a reader could have, in queue order."""
+        return [MessageView(record.packet) for record in self.records(name)]
+
+    def labels(self, name: str) -> list[str]:
+        return [view.label for view in self.messages(name)]
+
+    def classes(self, name: str) -> list[int]:
+        """The classes of acknowledgments in a queue; of dead letters, why they died."""
+        return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
+
+    def outgoing(self, name: str) -> OutgoingInfo:
+        return self.core.queues.outgoing_info[self.queue(name)]
+
+    def waiting(self, name: str) -> list[str]:
+        """The labels of what is in an outgoing queue, sent or not."""
+        return [MessageView(record.packet).label for record in self.queue(name).everything()]
+
+
+def whole(message: Message | str) -> Message:
+    return Message(b"body", label=message, recoverable=True) if isinstance(message, str) else message
