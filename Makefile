@@ -51,7 +51,7 @@ $(STAMP): $(RUN_STAMP)
 	@touch $(TEST_STAMP) $@
 
 # The version names the commit. An editable install learns it here after each commit, checkout and pull.
-COMMIT := src/postroad/version/commit.py
+COMMIT := src/postroad/runtime/commit.py
 $(COMMIT): $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
 	@commit=$$(git rev-parse --short=7 HEAD 2>/dev/null) && echo "COMMIT = \"g$$commit.editable\"" > $@ || true
 

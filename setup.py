@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
-PACKAGE = Path("src/postroad/version")
+PACKAGE = Path("src/postroad/runtime/version")
 
 
 def described_commit() -> str | None:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from benchmarks.harness import print_table
 from postroad.wire import ConnectionParameters, EstablishConnection
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.commands import ServerProcess, serving
 
 HOST = "127.0.0.43"

@@ -34,8 +34,8 @@ from postroad.message import Composer, Message, Signature
 from postroad.names import DirectName, FormatName, PrivateName
 from postroad.queues.collection import FIRST_PRIVATE_NUMBER
 from postroad.queues.securing import Securing
+from postroad.security.guard import Protection
 from postroad.security.keys import DEFAULT_BITS, KeyRing
-from postroad.security.protection import Protection
 from postroad.security.signatures import signature_of
 from postroad.store import open_store
 from postroad.wire.view import MessageView

@@ -22,8 +22,8 @@ from benchmarks.peers_managers import Run
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
 from benchmarks.peers_processes import Meter, cpu_s, family, run_together, say_ready, started, told, traced, wait_ready
 from postroad import aio
+from postroad.describe.received import ReceivedMessage
 from postroad.message import Message
-from postroad.received import ReceivedMessage
 
 MODULE = "benchmarks.peers_client"
 QUEUE = r"private$\bench"

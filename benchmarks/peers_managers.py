@@ -21,7 +21,7 @@ from benchmarks.peers_processes import Child, Meter, Report, run_together, say_r
 from postroad.binary.settings import BinarySettings
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.runtime.collector import relax_collector
+from postroad.runtime.supervision import relax_collector
 
 MODULE = "benchmarks.peers_managers"
 SENDER = "127.0.43.{}"

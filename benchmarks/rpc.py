@@ -18,10 +18,9 @@ from postroad.rpc import ndr
 from postroad.rpc.calls import Call
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import AuthLevel, AuthType
-from postroad.rpc.gss import initiator
+from postroad.rpc.gss import initiator, providers
 from postroad.rpc.interface import Interface, Nothing, Operation
 from postroad.rpc.ndr import Format
-from postroad.rpc.providers import providers
 from postroad.rpc.security import SecurityContext
 from postroad.rpc.server import RpcServer
 

@@ -18,9 +18,9 @@ from cryptography.x509.oid import NameOID
 from benchmarks.harness import best_of, microseconds, print_table
 from postroad.message import Composer, Message
 from postroad.names import PrivateName
+from postroad.security.descriptors import Sid
 from postroad.security.guard import Guard, Opened, Sealer, is_secured
 from postroad.security.keys import KeyRing
-from postroad.security.sid import Sid
 from postroad.security.signatures import sign
 from postroad.wire.view import MessageView
 

@@ -13,7 +13,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.security.guard import Verdict
 from postroad.store.memory import MemoryStore
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 
 SESSIONS = (10, 1_000)
 NOW = 1_700_000_000.0

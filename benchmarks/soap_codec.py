@@ -21,9 +21,9 @@ from postroad.soap.elements import (
     StreamId,
 )
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
-from postroad.soap.mapping import envelope_of
 from postroad.soap.multipart import join_entity, split_entity
 from postroad.soap.packets import packet_of
+from postroad.soap.requests import envelope_of
 from postroad.wire import MessageView, TxSequenceId
 
 MANAGER = UUID("11223344-5566-7788-99aa-bbccddeeff00")

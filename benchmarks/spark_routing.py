@@ -18,8 +18,7 @@ from postroad.directory.snapshot import Directory
 from postroad.directory.what_if import Change, changed
 from postroad.routing import SiteGraph, build_table
 from postroad.spark import session
-from postroad.spark.pipeline.network import Network, chunks
-from postroad.spark.pipeline.routes import moved, routes
+from postroad.spark.pipeline.routes import Network, chunks, moved, routes
 
 TABLES = 20  # that are made one by one; a gate of each site would be two minutes
 

@@ -19,7 +19,7 @@ from postroad.wire import (
     decode_packet,
 )
 from postroad.wire.constants import BodyType, QueueCode, SecurityFlags, SenderIdType
-from postroad.wire.security_header import SecurityHeader
+from postroad.wire.headers import SecurityHeader
 
 PACKET_SIZE = 1024
 PACKETS_IN_CHUNK = 64

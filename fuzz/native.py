@@ -16,7 +16,7 @@ from postroad.columns.decoding import decode
 from postroad.columns.ipc import read_batches
 from postroad.columns.sending import read_messages
 from postroad.console.bodies import pretty_json, pretty_xml
-from postroad.describe.verification import read_certificate
+from postroad.describe.packets import read_certificate
 from postroad.errors import InvalidArgument, InvalidMessage, RemoteProtocolError, StorageError
 from postroad.security.algorithms import CIPHERS, HASHES
 from postroad.security.guard import Guard, Opened, Sealer

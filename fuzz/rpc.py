@@ -11,6 +11,7 @@ from postroad.rpc import pdu as pdus
 from postroad.rpc.association import Associations
 from postroad.rpc.calls import CallReceived, Endpoint, Limits
 from postroad.rpc.constants import AuthType
+from postroad.rpc.epm_interface import Tower
 from postroad.rpc.interface import Operation
 from postroad.rpc.ndr import NULL_HANDLE, Format
 from postroad.rpc.negotiate import NTLM, SpnegoProvider
@@ -19,7 +20,6 @@ from postroad.rpc.ntlm_keys import nt_hash
 from postroad.rpc.pdu import NDR, NDR64, PresentationContext, SyntaxId
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
-from postroad.rpc.tower import Tower
 
 _USERS = {"user": User("user", nt_hash("Password"))}
 _LIMITS = Limits(max_request=2000, max_calls=3)

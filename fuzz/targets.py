@@ -11,9 +11,9 @@ from collections.abc import Callable
 from fuzz import native, rpc
 from postroad.errors import MalformedSoap, RemoteProtocolError
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
-from postroad.soap.mapping import envelope_of
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
+from postroad.soap.requests import envelope_of
 from postroad.wire import (
     EstablishConnection,
     FinalAck,
@@ -25,12 +25,17 @@ from postroad.wire import (
     body_text,
     decode_packet,
 )
-from postroad.wire.base_header import LAYOUT
 from postroad.wire.constants import SESSION_HEADER_SIZE, SIGNATURE, VERSION
 from postroad.wire.framer import MAX_BUFFERED
-from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
-from postroad.wire.records import SequenceInfo, decode_addresses, decode_public_keys, decode_user_certificates
-from postroad.wire.security_header import ProviderInfo
+from postroad.wire.headers import BASE_LAYOUT, ProviderInfo
+from postroad.wire.records import (
+    PublicKeyBlob,
+    SequenceInfo,
+    SimpleBlob,
+    decode_addresses,
+    decode_public_keys,
+    decode_user_certificates,
+)
 from tests.frames import FRAME_5, PINGS, SESSION_PACKETS
 from tests.soap_samples import ALL, multipart
 from tests.vectors import FRAME_8, V1, V2
@@ -60,12 +65,12 @@ def fuzz_framer(data: bytes) -> None:
 def fuzz_decoder(data: bytes) -> None:
     """One packet as it is, and again after a valid BaseHeader, so the search gets past the first check."""
     _decode(data)
-    if len(data) >= LAYOUT.size:
-        _, reserved, flags, _, _, time_to_reach_queue = LAYOUT.unpack_from(data)
+    if len(data) >= BASE_LAYOUT.size:
+        _, reserved, flags, _, _, time_to_reach_queue = BASE_LAYOUT.unpack_from(data)
         behind = SESSION_HEADER_SIZE if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY else 0
         size = max(len(data) - behind, 0)
-        header = LAYOUT.pack(VERSION, reserved, flags, SIGNATURE, size, time_to_reach_queue)
-        _decode(header + data[LAYOUT.size :])
+        header = BASE_LAYOUT.pack(VERSION, reserved, flags, SIGNATURE, size, time_to_reach_queue)
+        _decode(header + data[BASE_LAYOUT.size :])
 
 
 def _decode(data: bytes) -> None:

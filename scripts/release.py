@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-VERSION_FILE = Path("src/postroad/version/__init__.py")
+VERSION_FILE = Path("src/postroad/runtime/version.py")
 CHANGELOG = Path("CHANGELOG.md")
 CHART = Path("packaging/helm/postroad/Chart.yaml")
 UNRELEASED = "## [Unreleased]\n"

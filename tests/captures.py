@@ -1,4 +1,4 @@
-"""Capture files and network frames, written byte by byte: what a test gives to `postroad.capture` to read.
+"""Capture files and network frames, written byte by byte: what a test gives to `postroad.describe.capture` to read.
 
 Checksums are left zero, as network cards that fill them in leave them in captures.
 """

@@ -12,12 +12,12 @@ import postroad
 from postroad import aio
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.client.blocking import LoopThread
+from postroad.describe.received import ReceivedMessage
 from postroad.manager import Manager
-from postroad.received import ReceivedMessage
+from postroad.reports.info import ManagerInfo, QueueInfo
+from postroad.reports.offsets import HoldInfo, Mark, Submission
+from postroad.reports.trace import Trace
 from postroad.store import open_store
-from postroad.values.info import ManagerInfo, QueueInfo
-from postroad.values.offsets import HoldInfo, Mark, Submission
-from postroad.values.trace import Trace
 
 FACES = ("embedded-sync", "embedded-async", "remote-sync", "remote-async")
 NAME = "alpha"

@@ -20,11 +20,15 @@ from postroad.wire import (
     UserMessage,
 )
 from postroad.wire.constants import BaseFlags, FormatType, MessageClass, QueueCode
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.headers import (
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    SecurityHeader,
+    SoapHeader,
+)
 from postroad.wire.ordering import order_queue
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.soap_header import SoapHeader
-from postroad.wire.trace_header import DebugHeader
 from tests.packets import ADDRESS, OTHER, SOURCE
 
 SEQUENCE = TxSequenceId(7, 9)

@@ -11,13 +11,12 @@ import sys
 import time
 from random import random
 
-from postroad.deadlines import earliest
 from postroad.pgm.packet import Nak, Packet, Tsi
-from postroad.pgm.receiver import Receiver
-from postroad.pgm.session import Apdu
+from postroad.pgm.receiver import Apdu, Receiver
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Source
 from postroad.pgm.transport import PgmTransport, TransportOptions
+from postroad.runtime.deadlines import earliest
 
 
 def apdu(number: int, size: int) -> bytes:

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers, RSAPublicNumbers
 from cryptography.x509.oid import NameOID
 
+from postroad.security.descriptors import Sid
 from postroad.security.keys import KeyRing
-from postroad.security.sid import Sid
 from postroad.wire.constants import PrivacyLevel
-from postroad.wire.message import UserMessage
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "security_vectors.json").read_text())

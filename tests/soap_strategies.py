@@ -24,8 +24,8 @@ from postroad.soap.elements import (
     StreamId,
     StreamReceipt,
 )
-from postroad.soap.texts import message_id_text, to_xml_text
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.soap.simple_types import message_id_text, to_xml_text
+from postroad.wire.headers import TxSequenceId
 from tests.strategies import guids, u16, u32
 
 texts = st.one_of(

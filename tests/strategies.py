@@ -39,14 +39,20 @@ from postroad.wire.constants import (
     SenderIdType,
     TransactionFlags,
 )
+from postroad.wire.headers import (
+    QUEUE_TYPE_MASK,
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    ProviderInfo,
+    SecurityHeader,
+    SoapHeader,
+)
 from postroad.wire.internal import InternalHeader, InternalPacket
-from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
-from postroad.wire.layout import NULL_GUID, Writer, aligned
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.octets import NULL_GUID, Writer, aligned
 from postroad.wire.ordering import order_queue
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.soap_header import SoapHeader
-from postroad.wire.trace_header import QUEUE_TYPE_MASK, DebugHeader
+from postroad.wire.records import PublicKeyBlob, SimpleBlob
 
 u8 = st.integers(0, 0xFF)
 u16 = st.integers(0, 0xFFFF)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from postroad.transfer.outgoing import OutgoingTransfer
+from postroad.carriers.flights import OutgoingTransfer
 from postroad.wire.records import SequenceInfo
 
 NOTHING = SequenceInfo()

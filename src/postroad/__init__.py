@@ -16,17 +16,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from postroad.version import __version__
+from postroad.runtime.version import __version__
 
 if TYPE_CHECKING:
     from postroad import aio as aio
     from postroad import errors as errors
     from postroad.client.opening import connect, open, remote
     from postroad.client.signer import Signer
-    from postroad.client.sync.handle import Cursor, OpenQueue
     from postroad.client.sync.manager import QueueManager
-    from postroad.client.sync.queue import Queue
-    from postroad.client.sync.transaction import Transaction
+    from postroad.client.sync.queue import Cursor, OpenQueue, Queue, Transaction
+    from postroad.describe.received import ReceivedMessage
     from postroad.errors import (
         ManagerUnavailable,
         NoMessage,
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     )
     from postroad.message import Message
     from postroad.names import MessageId
-    from postroad.received import ReceivedMessage
-    from postroad.values.info import ManagerInfo, QueueInfo
+    from postroad.reports.info import ManagerInfo, QueueInfo
 
 # Where each name comes from when it is first asked for.
 _HOMES = {
@@ -48,16 +46,16 @@ _HOMES = {
     for module, names in {
         "postroad.client.opening": "connect open remote",
         "postroad.client.signer": "Signer",
-        "postroad.client.sync.handle": "Cursor OpenQueue",
+        "postroad.client.sync.queue": "Cursor OpenQueue",
         "postroad.client.sync.manager": "QueueManager",
         "postroad.client.sync.queue": "Queue",
-        "postroad.client.sync.transaction": "Transaction",
+        "postroad.client.sync.queue": "Transaction",
         "postroad.errors": "ManagerUnavailable NoMessage PostroadError QueueExists QueueNotFound QuotaExceeded "
         "StorageError TransactionUsage",
         "postroad.message": "Message",
         "postroad.names": "MessageId",
-        "postroad.received": "ReceivedMessage",
-        "postroad.values.info": "ManagerInfo QueueInfo",
+        "postroad.describe.received": "ReceivedMessage",
+        "postroad.reports.info": "ManagerInfo QueueInfo",
     }.items()
     for name in names.split()
 }

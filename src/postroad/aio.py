@@ -4,13 +4,11 @@ async with postroad.aio.open("data/alpha") as qm:  # or postroad.aio.connect("ht
     message = await qm.queue(r"private$\orders").receive(timeout=5)
 """
 
-from postroad.client.aio.handle import Cursor, OpenQueue
 from postroad.client.aio.manager import QueueManager
 from postroad.client.aio.opening import Opening, connect, open, remote
-from postroad.client.aio.queue import Queue
-from postroad.client.aio.transaction import Transaction
+from postroad.client.aio.queue import Cursor, OpenQueue, Queue, Transaction
+from postroad.describe.received import ReceivedMessage
 from postroad.message import Message
-from postroad.received import ReceivedMessage
 
 __all__ = [
     "Cursor",

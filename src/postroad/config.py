@@ -18,7 +18,15 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from postroad.errors import ConfigurationError, IllegalIdentifier
-from postroad.fields.kinds import (
+from postroad.names import DirectName, PathName, QueueKind
+from postroad.net import ports
+from postroad.security.algorithms import CIPHERS, DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES, HASHES
+from postroad.security.descriptors import SecurityDescriptor, Sid
+from postroad.security.relay import RelayRule
+from postroad.security.sddl import parse_sddl
+from postroad.security.signatures import DEFAULT_VERSIONS, LISTED, PROFILES, VERSIONS
+from postroad.validation.fields import required, setting, table, tables, tables_by_key
+from postroad.validation.kinds import (
     FILE,
     GUID,
     HOST,
@@ -42,17 +50,8 @@ from postroad.fields.kinds import (
     quoted,
     whole,
 )
-from postroad.fields.queue import NO_BASE_PRIORITY, QueueSettings
-from postroad.fields.tables import required, setting, table, tables, tables_by_key
-from postroad.fields.toml import Place, load, read_file, refuse_duplicates
-from postroad.names import DirectName, PathName, QueueKind
-from postroad.net import ports
-from postroad.security.algorithms import CIPHERS, DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES, HASHES
-from postroad.security.descriptors import SecurityDescriptor
-from postroad.security.relay import RelayRule
-from postroad.security.sddl import parse_sddl
-from postroad.security.sid import Sid
-from postroad.security.signatures import DEFAULT_VERSIONS, LISTED, PROFILES, VERSIONS
+from postroad.validation.queue_properties import NO_BASE_PRIORITY, QueueSettings
+from postroad.validation.toml import Place, load, read_file, refuse_duplicates
 from postroad.wire.constants import RESEND_TABLE_S
 
 DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill

@@ -43,14 +43,18 @@ from postroad.wire.constants import (
     HashAlgorithm,
     UserFlags,
 )
-from postroad.wire.fields import MESSAGE_ID
-from postroad.wire.layout import NULL_GUID, Writer
-from postroad.wire.local_part import with_dead_letter_queue
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
-from postroad.wire.properties_header import LAYOUT as PROPERTIES
-from postroad.wire.properties_header import NO_CORRELATION
+from postroad.wire.headers import (
+    NO_CORRELATION,
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+)
+from postroad.wire.headers import PROPERTIES_LAYOUT as PROPERTIES
+from postroad.wire.octets import NULL_GUID, Writer
+from postroad.wire.patch import MESSAGE_ID
 from postroad.wire.queue_names import destination_field, other_field
-from postroad.wire.trace_header import DebugHeader
+from postroad.wire.view import with_dead_letter_queue
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
 _ID = Struct("<I")

@@ -58,7 +58,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
 def test_a_small_command_loads_no_more_than_it_needs(arguments: list[str], tmp_path: Path) -> None:
     heavy = ["aiohttp", "asyncio", "pydantic", "rich", "apsw", "postroad.queues", "postroad.store", "postroad.spark"]
     if "peek" not in arguments:  # no message, so nothing about packets
-        heavy += ["postroad.wire", "postroad.message", "postroad.received", "postroad.names"]
+        heavy += ["postroad.wire", "postroad.message", "postroad.describe.received", "postroad.names"]
     program = f"""
 import sys
 from postroad.cli import main
@@ -193,4 +193,4 @@ def test_an_api_that_is_no_url_is_called_by_the_name_of_its_option() -> None:
 def test_commands_load_what_they_need_when_they_run() -> None:
     script = "import sys; before = {*sys.modules}; import postroad.cli; print(*{*sys.modules} - before)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert not {"rich.console", "postroad.wire", "postroad.capture", "json"} & set(run.stdout.split())
+    assert not {"rich.console", "postroad.wire", "postroad.describe.capture", "json"} & set(run.stdout.split())

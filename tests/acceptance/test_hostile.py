@@ -16,7 +16,7 @@ import pytest
 import postroad as client
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader
 from postroad.wire.framer import Framer
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.commands import ServerProcess, serving
 from tests.vectors import FRAME_7
 

@@ -15,7 +15,7 @@ import pytest
 
 import postroad as client
 from postroad.wire import ConnectionParameters, EstablishConnection, decode_packet
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.commands import ServerProcess, postroad, serving
 
 HOST = "127.0.0.22"

@@ -21,13 +21,13 @@ import postroad as client
 from postroad.errors import PostroadError
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
+from postroad.security.descriptors import Sid
 from postroad.security.guard import Sealer
-from postroad.security.sid import Sid
 from postroad.wire import ConnectionParameters, EstablishConnection, UserMessage
 from postroad.wire.constants import MessageClass, SecurityFlags, SenderIdType
 from postroad.wire.framer import Framer
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.security_header import SecurityHeader
+from postroad.wire.headers import SecurityHeader
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.security_patch import with_security
 from postroad.wire.view import MessageView
 from tests.commands import Outcome, ServerProcess, postroad

@@ -15,7 +15,7 @@ import pytest
 import postroad as client
 from postroad.wire import EstablishConnection, Ping, SessionAck, SessionHeader
 from postroad.wire.constants import OperatingSystemFlags
-from postroad.wire.packets import decode_packet
+from postroad.wire.framer import decode_packet
 from tests.commands import PATIENCE_S, ServerProcess, postroad, serving
 
 ALPHA, BETA, SCRIPTED, NOBODY = "127.0.0.41", "127.0.0.42", "127.0.0.43", "127.0.0.44"

@@ -24,7 +24,7 @@ from postroad.names import parse_format_name
 from postroad.store import open_store
 from postroad.wire import ConnectionParameters, EstablishConnection, MessageView, TxSequenceId
 from postroad.wire.framer import Framer
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.patch import stamp_transaction
 from tests.commands import ServerProcess, postroad, serving
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import postroad as client
-from postroad.soap.texts import date_text
+from postroad.soap.simple_types import date_text
 from tests.commands import ServerProcess, serving
 from tests.soap_samples import SIMPLE, SIMPLE_BODY, changed, multipart
 

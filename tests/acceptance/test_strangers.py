@@ -21,12 +21,12 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
-from postroad.values.info import QueueInfo
+from postroad.reports.info import QueueInfo
 from postroad.wire.constants import MessageClass
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.headers import TxSequenceId
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
 from postroad.wire.patch import stamp_transaction
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.commands import PATIENCE_S, ServerProcess
 

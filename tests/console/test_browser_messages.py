@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from postroad import Message
-from postroad.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage
 from tests.console.sites import Site, wait_for
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User
 from postroad.store import open_store
 from tests.served import API, ORDERS, Served, basic, served

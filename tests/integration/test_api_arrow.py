@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from postroad.api import arrow
-from postroad.api.arrow import MEDIA_TYPE
+from postroad.api import formats
+from postroad.api.formats import ARROW_MEDIA_TYPE
 from postroad.api.messages import PAGE_MESSAGES
 from postroad.api.openapi import MESSAGE
 from tests.served import API, ORDERS, Served, served
 
-ACCEPT = {"Accept": MEDIA_TYPE}
+ACCEPT = {"Accept": ARROW_MEDIA_TYPE}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_values_are_those_of_json(api: Served) -> None:
     api.send("text", label="x", priority=6, recoverable=True, extension_base64="AP8=", app_tag=2**32 - 1)
     api.call("POST", f"{ORDERS}/messages", body=b"\x00\xff")
     answer = api.call("GET", f"{ORDERS}/messages", headers=ACCEPT)
-    assert answer.headers["content-type"] == MEDIA_TYPE
+    assert answer.headers["content-type"] == ARROW_MEDIA_TYPE
     rows = table(answer.body).to_pylist()
     described = api.call("GET", f"{ORDERS}/messages").json["messages"]
     for row, message in zip(rows, described, strict=True):
@@ -88,8 +88,8 @@ def test_locked_messages_come_as_arrow_too(api: Served) -> None:
 def test_other_calls_are_answered_while_pyarrow_is_imported(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, and only if somebody asks for Arrow."""
     answers: list[int] = []
-    monkeypatch.setattr(arrow, "_import_all", lambda: answers.append(api.call("GET", f"{API}/queues").status))
-    arrow._loading.cache_clear()
+    monkeypatch.setattr(formats, "_import_all", lambda: answers.append(api.call("GET", f"{API}/queues").status))
+    formats._loading.cache_clear()
     try:
         api.call("GET", f"{ORDERS}/messages")
         api.call("GET", f"{API}/queues", headers=ACCEPT)
@@ -98,7 +98,7 @@ def test_other_calls_are_answered_while_pyarrow_is_imported(api: Served, monkeyp
             assert api.call("GET", f"{ORDERS}/messages", headers=ACCEPT).status == 200
             assert answers == [200]
     finally:
-        arrow._loading.cache_clear()
+        formats._loading.cache_clear()
 
 
 def test_without_pyarrow_the_answer_says_what_to_install(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_hostile_submission_is_refused_and_nothing_is_sent(api: Served, name: 
     pytest.importorskip("pyarrow")
     from tests.arrow_samples import HOSTILE, honest
 
-    path, arrow = f"{ORDERS}/submissions/job/1/0?row=0", {"Content-Type": MEDIA_TYPE}
+    path, arrow = f"{ORDERS}/submissions/job/1/0?row=0", {"Content-Type": ARROW_MEDIA_TYPE}
     answer = api.call("POST", path, body=HOSTILE[name](), headers=arrow)
     assert answer.status == 400
     assert answer.json["detail"].startswith("body: must")

@@ -10,8 +10,8 @@ import pytest
 
 import postroad
 from postroad.errors import IllegalIdentifier
-from postroad.values.plain import from_json
-from postroad.values.trace import Trace
+from postroad.reports.plain import from_json
+from postroad.reports.trace import Trace
 from tests.faces import FACES, opened
 from tests.served import API, ORDERS, Served, served
 

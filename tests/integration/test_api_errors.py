@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import postroad.errors
-from postroad.api import schema
+from postroad.api import json_values
+from postroad.api.json_values import MAX_BATCH_MESSAGES, MAX_JSON_BYTES
 from postroad.api.messages import MAX_BATCH_BYTES
 from postroad.api.problems import MAX_DETAIL, STATUSES, status_of
-from postroad.api.schema import MAX_BATCH_MESSAGES, MAX_JSON_BYTES
 from postroad.errors import MessageTooLarge, PostroadError
 from postroad.message import ACK_WORDS
 from postroad.wire.constants import MAX_PACKET_SIZE
@@ -240,9 +240,13 @@ def test_large_json_that_somebody_could_mean_is_read(api: Served) -> None:
 
 
 def test_the_largest_number_of_messages_may_have_every_property() -> None:
-    full = {**dict.fromkeys(schema.MESSAGE_PROPERTIES, ""), "ack": list(ACK_WORDS), schema.TRANSACTIONAL: True}
-    data = json.dumps({"messages": [full] * schema.MAX_BATCH_MESSAGES}).encode()
-    assert list(schema.check_structure(data))
+    full = {
+        **dict.fromkeys(json_values.MESSAGE_PROPERTIES, ""),
+        "ack": list(ACK_WORDS),
+        json_values.TRANSACTIONAL: True,
+    }
+    data = json.dumps({"messages": [full] * json_values.MAX_BATCH_MESSAGES}).encode()
+    assert list(json_values.check_structure(data))
 
 
 @given(
@@ -258,14 +262,14 @@ def test_values_are_counted_however_the_text_is_cut(value: object, step: int) ->
     data = json.dumps(value).encode()
     expected = len(re.findall(rb"[,[{]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "SMALL_JSON", 0)
-        patch.setattr(schema, "_STEP", step)
-        patch.setattr(schema, "MAX_VALUES", expected)
-        for _ in schema.check_structure(data):
+        patch.setattr(json_values, "SMALL_JSON", 0)
+        patch.setattr(json_values, "_STEP", step)
+        patch.setattr(json_values, "MAX_VALUES", expected)
+        for _ in json_values.check_structure(data):
             pass
-        patch.setattr(schema, "MAX_VALUES", expected - 1)
+        patch.setattr(json_values, "MAX_VALUES", expected - 1)
         with pytest.raises(MessageTooLarge):
-            list(schema.check_structure(data))
+            list(json_values.check_structure(data))
 
 
 @pytest.mark.parametrize("properties", [{}, {"body": "x"}])

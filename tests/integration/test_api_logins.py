@@ -17,7 +17,7 @@ from postroad.api import Settings, TlsFiles, build_app
 from postroad.manager import Manager
 from postroad.net import endpoints
 from postroad.net.endpoints import CALLED_FOR
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from postroad.store import MemoryStore
 from tests.certificates import Authority

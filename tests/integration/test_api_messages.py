@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from postroad.api.messages import PAGE_MESSAGES
-from postroad.received import decode_records
-from postroad.values.reading import RECORDS_TYPE as RECORDS
+from postroad.describe.received import decode_records
+from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from tests.served import API, ORDERS, Served, served
 
 OTHER = f"{API}/queues/private$/other"

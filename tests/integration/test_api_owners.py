@@ -12,7 +12,7 @@ import pytest
 
 from postroad.api.formats import ARROW
 from postroad.queues.owners import Held
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from tests.served import API, ORDERS, PASSWORD, Served, basic, served
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroad.values.info import ManagerInfo, QueueInfo
+from postroad.reports.info import ManagerInfo, QueueInfo
 from tests.served import API, ORDERS, Served, served
 
 

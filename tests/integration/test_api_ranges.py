@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from postroad.api.arrow import MEDIA_TYPE
+from postroad.api.formats import ARROW_MEDIA_TYPE
 from postroad.columns import ranges
+from postroad.describe.received import decode_records
 from postroad.message import Message
-from postroad.received import decode_records
+from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from postroad.store import LayeredStore, open_store
-from postroad.values.reading import RECORDS_TYPE as RECORDS
 from tests.served import ORDERS, Served, served
 
-ACCEPT = {"Accept": MEDIA_TYPE}
+ACCEPT = {"Accept": ARROW_MEDIA_TYPE}
 NAME = r"private$\orders"
 
 

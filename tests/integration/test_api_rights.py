@@ -15,12 +15,11 @@ from postroad.api import build_app
 from postroad.api.app import OPERATIONS
 from postroad.api.calls import Needs, Operation, Operations
 from postroad.manager import Manager
-from postroad.queues.access import ACTION_WORDS, Action
+from postroad.queues.permissions import ACTION_WORDS, Action
 from postroad.runtime.logs import level_name
 from postroad.security.access import default_manager_descriptor
-from postroad.security.descriptors import Ace, AceType, Acl, SecurityDescriptor
+from postroad.security.descriptors import Ace, AceType, Acl, SecurityDescriptor, Sid
 from postroad.security.rights import QUEUE_RIGHT_WORDS
-from postroad.security.sid import Sid
 from postroad.security.users import User
 from postroad.store import MemoryStore
 from tests.served import API, ORDERS, PASSWORD, Served, basic, served

@@ -11,8 +11,8 @@ import pytest
 import postroad
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import ManagerNotFound, NoRoute
-from postroad.values.plain import from_json
-from postroad.values.routes import Route, Table, TableRow
+from postroad.reports.enterprise import Route, Table, TableRow
+from postroad.reports.plain import from_json
 from tests.enterprises import client, directory, link, server, site
 from tests.faces import FACES, opened
 from tests.served import API, Served, served

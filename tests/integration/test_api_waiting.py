@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User
 from tests.served import API, ORDERS, PATIENCE_S, Reply, Served, basic, served
 

@@ -31,7 +31,7 @@ from postroad.names import parse_format_name
 from postroad.security.guard import Verdict
 from postroad.security.signatures import sign
 from postroad.server.server import Server
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 from tests.security_vectors import CERTIFICATE, SENDER
 

@@ -17,19 +17,18 @@ import pytest
 import postroad
 from postroad.binary.neighbours import Neighbours, _Origin
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
-from postroad.bounded import BoundedTable, Standing, owner_of
+from postroad.carriers.arrivals import MessageIdHistory
 from postroad.config import load_configuration
 from postroad.console import sessions as console
 from postroad.console.app import Console, Settings
 from postroad.pgm.packet import Tsi
 from postroad.pgm.receiver import Receiver as PgmReceiver
-from postroad.pgm.session import Session as PgmSession
+from postroad.pgm.receiver import Session as PgmSession
 from postroad.rpc.server import RpcServer
+from postroad.runtime.bounded import BoundedTable, Standing, owner_of
 from postroad.security.attempts import FailedLogins
 from postroad.server.server import Server
-from postroad.soap.incoming import INCOMING_STATE, IncomingStreams
-from postroad.soap.streams import IncomingStream
-from postroad.transfer.arrivals import MessageIdHistory
+from postroad.soap.streams import INCOMING_STATE, IncomingStream, IncomingStreams
 
 SOURCE = Path(postroad.__file__).parent
 CONFIGURATION = r"""

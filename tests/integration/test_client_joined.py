@@ -12,9 +12,9 @@ import pytest
 
 import postroad
 from postroad import aio
-from postroad.client import joining
+from postroad.client import payloads
 from postroad.client.sync.backend import CallerThread
-from postroad.client.sync.joined import JoinedSends, _Waiting
+from postroad.client.sync.runtime import JoinedSends, _Waiting
 from postroad.errors import (
     AccessDenied,
     InvalidHandle,
@@ -75,8 +75,8 @@ def test_sends_that_come_meanwhile_go_together_and_in_order(api: Served, monkeyp
 
 def test_one_request_has_a_bound(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(api, monkeypatch)
-    monkeypatch.setattr(joining, "MAX_JOINED", 20)
-    monkeypatch.setattr(joining, "MAX_JOINED_BYTES", 10_000)
+    monkeypatch.setattr(payloads, "MAX_JOINED", 20)
+    monkeypatch.setattr(payloads, "MAX_JOINED_BYTES", 10_000)
 
     async def main() -> None:
         async with aio.connect(api.server.url) as manager:
@@ -324,7 +324,7 @@ def test_an_interrupted_thread_passes_its_turn_on() -> None:
     """Its turn to send for all comes, and it is gone."""
     posted: list[list[bytes]] = []
 
-    async def post(name: str, messages: object) -> list[joining.Outcome]:
+    async def post(name: str, messages: object) -> list[payloads.Outcome]:
         posted.append(list(messages))  # type: ignore[call-overload]
         return [str(each) for each in messages]  # type: ignore[attr-defined]
 

@@ -19,7 +19,7 @@ from postroad.errors import (
     TransactionUsage,
 )
 from postroad.message import Message
-from postroad.values.offsets import Submission
+from postroad.reports.offsets import Submission
 from tests.faces import FACES, opened
 
 QUEUE = r"private$\orders"

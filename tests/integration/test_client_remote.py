@@ -16,7 +16,7 @@ import pytest
 import postroad
 from postroad import aio, errors
 from postroad.api.server import TlsFiles
-from postroad.client import http as http_client
+from postroad.client import http_backend as http_client
 from tests.certificates import Authority
 from tests.faces import served
 from tests.relay import relayed

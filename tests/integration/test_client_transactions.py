@@ -8,7 +8,7 @@ import pytest
 
 import postroad
 from postroad import errors
-from postroad.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage
 from tests.faces import FACES, opened
 
 

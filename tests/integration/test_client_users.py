@@ -17,8 +17,8 @@ import pytest
 import postroad
 from postroad import aio
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError
+from postroad.security.descriptors import Sid
 from postroad.security.rights import QUEUE_RIGHT_WORDS
-from postroad.security.sid import Sid
 from postroad.security.users import User
 from tests.commands import POSTROAD, Outcome
 from tests.commands import postroad as command

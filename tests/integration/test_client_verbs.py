@@ -10,7 +10,7 @@ import pytest
 
 import postroad
 from postroad import errors
-from postroad.client.values import PAGE_MESSAGES
+from postroad.client.payloads import PAGE_MESSAGES
 from postroad.names import MessageId, PathName, parse_format_name
 from tests.commands import pasted
 from tests.faces import FACES, opened

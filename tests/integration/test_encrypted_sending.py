@@ -15,10 +15,10 @@ import pytest
 
 import postroad as client
 from postroad.config import load_configuration
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import NotEncrypted
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.received import ReceivedMessage
 from postroad.security.guard import arrived_encrypted
 from postroad.security.keys import MAX_PREVIOUS
 from postroad.server.server import Server

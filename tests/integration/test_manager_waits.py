@@ -9,10 +9,10 @@ import pytest
 from postroad.errors import NoMessage
 from postroad.manager import Manager
 from postroad.message import Message
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.open_queue import WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 QUEUE = r"private$\orders"
 

@@ -12,8 +12,8 @@ import pytest
 from postroad.errors import StorageError
 from postroad.manager import Manager
 from postroad.message import Message
+from postroad.reports.offsets import Selection, Submission
 from postroad.store import Store, open_store
-from postroad.values.offsets import Selection, Submission
 from tests.served import FailingStore
 
 QUEUE = r"private$\orders"

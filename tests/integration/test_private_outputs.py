@@ -11,7 +11,7 @@ import pytest
 
 from postroad.cli.commands import COMMANDS, LazyGroup, load
 from postroad.runtime.private_files import make_private_directory, write_private
-from postroad.spark.pipeline.files import open_files
+from postroad.spark.pipeline.lake_files import open_files
 from postroad.store import open_store
 from tests.commands import postroad
 from tests.served import served

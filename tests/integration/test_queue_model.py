@@ -16,11 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from postroad.errors import NoMessage, StorageError
 from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.open_queue import Transaction, WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.store.interface import Record
 from postroad.store.layered import LayeredStore
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 from tests.model.queues import Model, ModelMessage, ModelQueue, ModelTransaction
 

@@ -13,9 +13,15 @@ import postroad
 from postroad.cli.commands import load
 from postroad.config import ConfiguredQueue, load_configuration
 from postroad.errors import InvalidArgument, UnsupportedFormatNameOperation
-from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes, QueuePrivacy, QueueProperty
 from postroad.queues.properties import QueueProperties
-from postroad.values.info import QueueInfo
+from postroad.reports.info import QueueInfo
+from postroad.validation.queue_properties import (
+    CHANGEABLE,
+    QUEUE_PROPERTIES,
+    QueueAttributes,
+    QueuePrivacy,
+    QueueProperty,
+)
 from tests.served import API, ORDERS, Served, served
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"

@@ -34,10 +34,10 @@ from postroad.errors import (
 )
 from postroad.message import Message
 from postroad.remote_read.values import Ack, DesiredAccess
+from postroad.reports.info import LockInfo
 from postroad.rpc.ndr import Format
 from postroad.store import MemoryStore, open_store
 from postroad.store.interface import Batch
-from postroad.values.info import LockInfo
 from tests.remote.station import HOST, ORDERS, OTHER, PASSWORD, PATIENCE_S, USER, Station, station
 from tests.served import FailingStore
 
@@ -571,8 +571,7 @@ def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
 
 
 def test_readers_are_shown_by_api_and_metrics(running: Station) -> None:
-    from postroad.api.metrics import metrics_text
-    from postroad.api.queue_series import QueueSeries
+    from postroad.api.monitoring import QueueSeries, metrics_text
 
     running.send("one", "two")
     with postroad.remote(HOST, port=running.address[1]) as manager:

@@ -28,9 +28,9 @@ from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity, RemoteReadClient
 from postroad.remote_read.structures import GetVersionOut, Result
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, Ack, Action
+from postroad.reports.operations import SeekAction
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.ndr import NULL_HANDLE, Handle
-from postroad.values.reading import SeekAction
 from tests.remote.station import DIRECT, HOST, ORDERS, OTHER, Station, station
 from tests.remote.tracing import Trace, new_client
 

@@ -19,9 +19,8 @@ from postroad.names import DirectName, QueueFormat
 from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.handlers import READ_KIND, SESSION_KIND
 from postroad.remote_read.qm2qm import QM2QM
-from postroad.remote_read.qmcomm import QMCOMM
+from postroad.remote_read.qmcomm import QMCOMM, TransferBuffer
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
-from postroad.remote_read.transfer_buffer import TransferBuffer
 from postroad.remote_read.values import Ack, Action, DesiredAccess
 from postroad.rpc.client import connect
 from postroad.rpc.constants import AuthLevel, AuthType
@@ -29,7 +28,7 @@ from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Nothing, Operation
 from postroad.rpc.ndr import Handle
 from postroad.rpc.ntlm import NtlmProvider
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from tests.remote.station import DIRECT, HOST, ORDERS, OTHER, OTHER_USER, PASSWORD, USER, Station, station
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroad.errors import RpcFault, RpcUnavailable
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Caller
 from postroad.rpc.calls import Call, Later, Limits
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import FaultStatus

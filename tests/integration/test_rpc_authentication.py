@@ -10,9 +10,8 @@ from postroad.errors import RpcFault, RpcUnavailable
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.client_connection import ClientConnection
 from postroad.rpc.constants import AuthLevel, AuthType, FaultStatus
-from postroad.rpc.gss import initiator, kerberos_available
+from postroad.rpc.gss import initiator, kerberos_available, providers
 from postroad.rpc.ndr import Format
-from postroad.rpc.providers import providers
 from postroad.rpc.security import SecurityContext
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, Counter, counter

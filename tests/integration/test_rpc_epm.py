@@ -17,11 +17,11 @@ from postroad.rpc import epm
 from postroad.rpc import epm_interface as ept
 from postroad.rpc.client import connect
 from postroad.rpc.epm import Registration
+from postroad.rpc.epm_interface import Tower
+from postroad.rpc.gss import providers
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE
 from postroad.rpc.pdu import SyntaxId
-from postroad.rpc.providers import providers
-from postroad.rpc.tower import Tower
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, counter
 from tests.unit.rpc.parcels import PARCELS

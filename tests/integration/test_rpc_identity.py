@@ -13,9 +13,8 @@ from postroad.rpc import pdu as pdus
 from postroad.rpc.calls import Limits
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import WHOLE, AuthLevel, AuthType, FaultStatus
-from postroad.rpc.gss import initiator
+from postroad.rpc.gss import initiator, providers
 from postroad.rpc.ndr import Handle
-from postroad.rpc.providers import providers
 from postroad.rpc.security import SecurityContext
 from postroad.security.attempts import FREE_FAILURES, MAX_DELAY_S
 from tests.unit.rpc import parcels

@@ -15,10 +15,10 @@ from impacket.dcerpc.v5.rpcrt import (
 )
 from impacket.uuid import bin_to_string, uuidtup_to_bin
 
+from postroad.rpc.gss import providers
 from postroad.rpc.mgmt import INQ_PRINC_NAME, MGMT, UNKNOWN_AUTHN_SERVICE, PrincipalName, PrincipalNameReply
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import NDR64
-from postroad.rpc.providers import providers
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, Counter
 from tests.unit.rpc.parcels import PARCELS, Colour, Parcel

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from postroad.config import load_configuration
 from postroad.errors import PostroadError
-from postroad.server.run import check_only
+from postroad.server.process import check_only
 from postroad.server.server import Server
 from postroad.store.database import APPLICATION_ID, DATABASE_NAME, MIGRATIONS
 from tests.certificates import Authority

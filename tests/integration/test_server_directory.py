@@ -20,9 +20,8 @@ from postroad.manager import Manager
 from postroad.message import Message
 from postroad.server.server import Server
 from postroad.wire import ConnectionParameters
-from postroad.wire.framer import Framer
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.packets import decode_packet
+from postroad.wire.framer import Framer, decode_packet
+from postroad.wire.octets import NULL_GUID
 
 T = TypeVar("T")
 PATIENCE_S = 20

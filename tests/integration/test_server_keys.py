@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from postroad.config import load_configuration
 from postroad.errors import ConfigurationError, StorageError
 from postroad.manager import Manager
-from postroad.manager.key_file import KEY_FILE
+from postroad.manager.keys import KEY_FILE
 from postroad.security.access import Token
+from postroad.security.descriptors import Sid
 from postroad.security.keys import KeyRing, make_private_key
-from postroad.security.sid import Sid
 from postroad.security.users import derive_sid
 from postroad.server.server import Server
 from tests.security_vectors import ADVANCED, BASE, CERTIFICATE, certificate_of

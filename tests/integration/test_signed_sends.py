@@ -14,7 +14,7 @@ import postroad
 from postroad import Message, Signer
 from postroad.errors import CannotSign, InvalidArgument, NotAuthenticated, QueueNotFound
 from postroad.names import parse_name
-from postroad.security.protection import Protection
+from postroad.security.guard import Protection
 from postroad.security.signatures import PROFILES, Profile, Verified, verify
 from postroad.wire.view import MessageView
 from tests.faces import FACES, opened

@@ -13,8 +13,9 @@ import pytest
 
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
-from postroad.queues.access import Access
+from postroad.carriers.arrivals import MessageIdHistory
 from postroad.queues.commits import Done
+from postroad.queues.permissions import Access
 from postroad.queues.queue import Queue
 from postroad.security.guard import Guard
 from postroad.security.keys import KeyRing
@@ -27,7 +28,6 @@ from postroad.simulation.verdict import SECURITY_CLASSES, judge
 from postroad.simulation.world import World
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
-from postroad.transfer.arrivals import MessageIdHistory
 from postroad.wire.ordering import OrderAck
 from tests.torture.simulation import run, run_seed
 
@@ -209,7 +209,7 @@ def failing_seeds(first: int) -> Iterator[int]:
 def test_a_failing_seed_prints_itself() -> None:
     broken = (
         "import runpy, sys\n"
-        "from postroad.transfer.arrivals import MessageIdHistory\n"
+        "from postroad.carriers.arrivals import MessageIdHistory\n"
         "MessageIdHistory.__contains__ = lambda history, identifier: True\n"
         "sys.argv = ['simulation', '--seed', '1']\n"
         "runpy.run_module('postroad.simulation', run_name='__main__')\n"

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from postroad.config import load_configuration
-from postroad.queues.carriers import Watcher
+from postroad.queues.outgoing_queues import Watcher
 from postroad.runtime import supervision
 from postroad.server.server import Server
 from postroad.soap.transport import SoapTransport

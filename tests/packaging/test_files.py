@@ -189,7 +189,7 @@ def test_every_install_for_production_has_the_console_and_logins() -> None:
 
 
 def test_the_chart_installs_the_version_of_the_project() -> None:
-    from postroad.version import RELEASE
+    from postroad.runtime.version import RELEASE
 
     assert f'appVersion: "{RELEASE}"' in (CHART / "Chart.yaml").read_text()
 

@@ -24,7 +24,7 @@ dynamic = ["version"]
 [tool.setuptools.packages.find]
 where = ["src"]
 """
-COMMIT_FILE = "postroad/version/commit.py"
+COMMIT_FILE = "postroad/runtime/commit.py"
 
 
 def run(directory: Path, *command: str) -> str:
@@ -67,7 +67,7 @@ def build(root: Path, kind: str) -> Path:
 
 def version_of(directory: Path) -> str:
     """What the package in this directory says of itself."""
-    return run(directory, sys.executable, "-c", "from postroad.version import __version__; print(__version__)")
+    return run(directory, sys.executable, "-c", "from postroad.runtime.version import __version__; print(__version__)")
 
 
 def version_in(wheel: Path, target: Path) -> str:

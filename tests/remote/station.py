@@ -13,7 +13,7 @@ from postroad.manager import Manager
 from postroad.message import Message
 from postroad.remote_read.server import RemoteReadServer
 from postroad.rpc.constants import AuthLevel
-from postroad.rpc.providers import providers
+from postroad.rpc.gss import providers
 from postroad.store import MemoryStore, Store
 
 T = TypeVar("T")

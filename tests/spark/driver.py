@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from postroad.spark.data_source import MessageSource
 from postroad.spark.reading import Range
-from postroad.spark.remote_reading import RemoteStreamReader
-from postroad.spark.source import MessageSource
+from postroad.spark.remote import RemoteStreamReader
 from postroad.spark.streaming import StreamReader
 from tests.served import Served
 

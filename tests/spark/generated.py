@@ -19,9 +19,9 @@ from postroad.message import Composer, Message
 from postroad.names import MessageId, parse_name
 from postroad.spark.pipeline import silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
-from postroad.spark.pipeline.depths import DEPTHS as DEPTH_COLUMNS
 from postroad.spark.pipeline.lake import BRONZE, DEPTHS, Lake
 from postroad.spark.pipeline.run import run
+from postroad.spark.pipeline.summaries import DEPTHS as DEPTH_COLUMNS
 from postroad.wire.constants import MessageClass, class_name
 from tests.spark.packets import LONDON, NAMES, ROME
 

@@ -12,8 +12,8 @@ from postroad.message import Composer, Message
 from postroad.names import PublicName, parse_name
 from postroad.spark.pipeline.bronze import BRONZE
 from postroad.wire.constants import MessageClass
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.patch import stamp_transaction
-from postroad.wire.transaction_header import TxSequenceId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from postroad.columns.schema import MESSAGE
 from postroad.errors import AccessDenied, InvalidArgument, ManagerUnavailable, QueueNotFound
+from postroad.spark.data_source import MessageSource
 from postroad.spark.reading import BatchReader
-from postroad.spark.source import MessageSource
 from tests.served import ORDERS, PATIENCE_S, Served, served
 from tests.spark.driver import options
 

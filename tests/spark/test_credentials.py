@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from postroad.errors import AccessDenied, InvalidArgument
-from postroad.spark.manager import ManagerApi
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import read_options, write_options
 from postroad.spark.reading import BatchReader
 from postroad.spark.schema import spark_schema

@@ -13,10 +13,10 @@ from pyspark.sql import functions as f
 from postroad.names import MessageId
 from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.conversations import chains
-from postroad.spark.pipeline.delivery import delivery
-from postroad.spark.pipeline.depths import floor_rows
-from postroad.spark.pipeline.latency import latency, spans
+from postroad.spark.pipeline.fates import delivery
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
+from postroad.spark.pipeline.service_levels import latency, spans
+from postroad.spark.pipeline.summaries import floor_rows
 from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 from postroad.wire.constants import MessageClass

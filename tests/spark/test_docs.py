@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from postroad.spark.options import READ, WRITE
 from postroad.spark.schema import MESSAGE
-from postroad.spark.sending import COLUMNS
+from postroad.spark.writing import COLUMNS
 from tests.remote.station import Station, station
 from tests.served import ORDERS, Served
 from tests.spark.test_packet_files import packet

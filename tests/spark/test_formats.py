@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from postroad.spark.pipeline.files import LocalFiles
+from postroad.spark.pipeline.lake_files import LocalFiles
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from tests.spark.test_tables import rows
 

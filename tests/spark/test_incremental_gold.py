@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.names import MessageId
-from postroad.spark.pipeline import depths, silver
 from postroad.spark.pipeline import run as running
-from postroad.spark.pipeline.files import LocalFiles
+from postroad.spark.pipeline import silver, summaries
 from postroad.spark.pipeline.gold import update_gold
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
@@ -35,9 +34,10 @@ from postroad.spark.pipeline.lake import (
     STATES,
     UNDECODABLE,
     Lake,
+    keep,
 )
+from postroad.spark.pipeline.lake_files import LocalFiles
 from postroad.spark.pipeline.run import compact, retain
-from postroad.spark.pipeline.sent_again import keep
 from postroad.wire.constants import MessageClass
 from tests.enterprises import client, directory, link, server, site
 from tests.spark.packets import (
@@ -131,7 +131,7 @@ def look(lake: Lake, floor: int) -> None:
     noon = datetime.fromtimestamp(NOON_S + number * DAY_S, UTC)
     counts = (7, 700, 1, noon - timedelta(minutes=number), False, None)
     row = (number, noon, "rome", str(ROME), QUEUE, rf"rome: {QUEUE}", silver.QUEUED, *counts, noon.date())
-    frame = lake.session.createDataFrame([row], depths.DEPTHS)
+    frame = lake.session.createDataFrame([row], summaries.DEPTHS)
     lake.table(DEPTHS).append(frame, number, {"floors": {f"{ROME}|{QUEUE}": floor}})
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from postroad.client.opening import connect
 from postroad.errors import PipelineError
-from postroad.spark.pipeline import hadoop
+from postroad.spark.pipeline import lake_files
 from postroad.spark.pipeline.facts import gather
-from postroad.spark.pipeline.files import open_files
-from postroad.spark.pipeline.hadoop import HadoopFiles
 from postroad.spark.pipeline.lake import BRONZE, DELIVERY, Lake
+from postroad.spark.pipeline.lake_files import HadoopFiles, open_files
 from postroad.spark.pipeline.run import compact, run
 from postroad.spark.pipeline.service_levels import ServiceLevel, attained
 from postroad.spark.pipeline.sources import sources
@@ -46,7 +45,7 @@ def test_a_run_on_an_address_of_hadoops(
     spark: SparkSession, filled: Served, mounted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
+    monkeypatch.setattr(lake_files, "SETTLE_S", 0.0)
     lake = Lake(spark, f"{mounted}/one")
     assert run(lake, sources(address(filled))).packets == 7
     assert states(lake) == {"one": "received", "two": "reached"}
@@ -83,7 +82,7 @@ def test_a_part_without_its_last_file_does_not_count(spark: SparkSession, mounte
 def test_one_run_at_a_time_and_a_killed_one_gives_way(
     spark: SparkSession, mounted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
+    monkeypatch.setattr(lake_files, "SETTLE_S", 0.0)
     one, other = (open_files(f"{mounted}/three", spark) for _ in range(2))
     assert isinstance(one, HadoopFiles)
     with one.lock(), pytest.raises(PipelineError, match="another run of the pipeline uses"), other.lock():
@@ -101,8 +100,8 @@ def test_one_run_at_a_time_and_a_killed_one_gives_way(
 def test_a_run_that_has_lost_its_lease_publishes_nothing(
     spark: SparkSession, mounted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
-    monkeypatch.setattr(hadoop, "RENEW_S", 0.05)
+    monkeypatch.setattr(lake_files, "SETTLE_S", 0.0)
+    monkeypatch.setattr(lake_files, "RENEW_S", 0.05)
     files = open_files(f"{mounted}/four", spark)
     assert isinstance(files, HadoopFiles)
     table = ParquetTable(spark, files, BRONZE)
@@ -120,8 +119,8 @@ def test_a_run_that_has_lost_its_lease_publishes_nothing(
 def test_a_lease_survives_a_fault_and_is_lost_by_faults_that_last(
     spark: SparkSession, mounted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hadoop, "SETTLE_S", 0.0)
-    monkeypatch.setattr(hadoop, "RENEW_S", 0.01)
+    monkeypatch.setattr(lake_files, "SETTLE_S", 0.0)
+    monkeypatch.setattr(lake_files, "RENEW_S", 0.01)
     files = open_files(f"{mounted}/leased", spark)
     assert isinstance(files, HadoopFiles)
     renewals, faults, faulty = [0], [0], Event()
@@ -150,7 +149,7 @@ def test_a_lease_survives_a_fault_and_is_lost_by_faults_that_last(
         before = renewals[0]
         wait_for(lambda: renewals[0] > before)
         assert not files._lease_is_lost
-        monkeypatch.setattr(hadoop, "LEASE_S", 0.0)
+        monkeypatch.setattr(lake_files, "LEASE_S", 0.0)
         faulty.set()
         wait_for(lambda: files._lease_is_lost)
 

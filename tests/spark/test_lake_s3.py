@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import postroad as client
-from postroad.spark.pipeline.hadoop import LEASE_S
+from postroad.spark.pipeline.lake_files import LEASE_S
 from tests.commands import POSTROAD, Outcome
 from tests.spark.cluster import HOST, PATIENCE_S, cluster, environment
 from tests.spark.test_cluster import Manager, send

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from postroad.errors import AccessDenied, ManagerUnavailable, RemoteProtocolError, SharingViolation
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.users import User
-from postroad.spark.manager import ManagerApi
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import Place
 from tests.relay import relayed
 from tests.served import PASSWORD, Served, served

@@ -7,8 +7,8 @@ from hypothesis import given
 
 from postroad.directory.snapshot import Directory
 from postroad.routing import SiteGraph, build_table
-from postroad.routing.roles import is_site_gate
-from postroad.spark.pipeline.network import NONE, Network, chunks, gate_origin
+from postroad.routing.table import is_site_gate
+from postroad.spark.pipeline.routes import NONE, Network, chunks, gate_origin
 from tests.enterprises import Graph, enterprises, gated, graphs
 
 Routes = dict[tuple[str, str], tuple[str, int, int]]  # (from, to): (next site, cost, cost of the first link)

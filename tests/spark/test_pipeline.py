@@ -15,8 +15,8 @@ from postroad.spark.pipeline import gold
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
-from postroad.spark.pipeline.files import LocalFiles
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DELIVERY, DEPTHS, TABLES, Lake
+from postroad.spark.pipeline.lake_files import LocalFiles
 from postroad.spark.pipeline.replay import replay
 from postroad.spark.pipeline.run import run
 from postroad.spark.pipeline.silver import DEAD, QUEUED, RECEIVED, SENT

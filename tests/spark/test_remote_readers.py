@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import postroad
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
     InvalidArgument,
     MessagesGone,
@@ -18,13 +19,18 @@ from postroad.errors import (
     RpcUnavailable,
     SharingViolation,
 )
-from postroad.received import ReceivedMessage
 from postroad.remote_read.server import RemoteReadServer
+from postroad.spark.data_source import MessageSource
 from postroad.spark.options import read_options
-from postroad.spark.remote import RemoteQueue
-from postroad.spark.remote_offsets import RemoteOffset, Seen, shared
-from postroad.spark.remote_reading import RemoteBatchReader, RemoteStreamReader, SeenMessages
-from postroad.spark.source import MessageSource
+from postroad.spark.remote import (
+    RemoteBatchReader,
+    RemoteOffset,
+    RemoteQueue,
+    RemoteStreamReader,
+    Seen,
+    SeenMessages,
+    shared,
+)
 from tests.remote.station import ORDERS, PASSWORD, USER, Station, station
 from tests.spark.driver import Query, words
 
@@ -93,7 +99,7 @@ def test_an_empty_queue_has_no_rows(alpha: Station) -> None:
 
 
 def test_parts_cover_every_priority_without_gap_or_overlap(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.remote_reading.LEAST_MESSAGES", 1)
+    monkeypatch.setattr("postroad.spark.remote.LEAST_MESSAGES", 1)
     for number in range(64):
         alpha.send(str(number), priority=number % 8)
     reader = batch_reader(options(alpha, partitions=6))
@@ -104,7 +110,7 @@ def test_parts_cover_every_priority_without_gap_or_overlap(alpha: Station, monke
 
 
 def test_parts_of_one_priority_are_nearly_equal(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.remote_reading.LEAST_MESSAGES", 1)
+    monkeypatch.setattr("postroad.spark.remote.LEAST_MESSAGES", 1)
     alpha.send(*numbered(40))
     reader = batch_reader(options(alpha, partitions=4))
     assert [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()] == [10, 10, 10, 10]
@@ -122,7 +128,7 @@ def test_parts_where_each_priority_came_at_a_time_of_its_own(alpha: Station) -> 
 def test_a_part_whose_first_message_was_taken_has_all_the_others(
     alpha: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroad.spark.remote_reading.LEAST_MESSAGES", 1)
+    monkeypatch.setattr("postroad.spark.remote.LEAST_MESSAGES", 1)
     alpha.send(*numbered(10))
     reader = batch_reader(options(alpha, partitions=2))
     parts = reader.partitions()
@@ -168,7 +174,7 @@ def test_a_walk_finds_every_message_where_ids_are_dense_and_where_they_are_not(
 
 
 def test_large_messages_come_in_batches_of_bounded_size(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.rows.BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("postroad.spark.reading.BATCH_BYTES", 1 << 20)
     alpha.send(*numbered(6), extension=b"x" * 400_000)
     reader = batch_reader(options(alpha, packet=True))
     sizes = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
@@ -195,7 +201,7 @@ def test_what_comes_is_read_once_and_removed_when_its_batch_is_done(alpha: Stati
 
 
 def test_batches_are_cut_where_they_are_told_and_shared_out(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.spark.remote_reading.LEAST_MESSAGES", 2)
+    monkeypatch.setattr("postroad.spark.remote.LEAST_MESSAGES", 2)
     alpha.send(*numbered(200))
     stream = query(alpha, maxMessagesPerBatch=150, partitions=3)
     assert stream.construct()

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from postroad.spark.pipeline.advice import advice
-from postroad.spark.pipeline.anomalies import Anomaly
 from postroad.spark.pipeline.charts import MOST_NAMES, MOST_SLOTS, OTHERS, over_time
 from postroad.spark.pipeline.facts import Facts
 from postroad.spark.pipeline.report import MOST_ROWS, render, summary
 from postroad.spark.pipeline.service_levels import Attainment
 from postroad.spark.pipeline.summaries import BINS_S
+from postroad.spark.pipeline.trends import Anomaly
 from postroad.spark.pipeline.words import seconds
 from postroad.wire.constants import MessageClass, class_name
 from tests.commands import pasted

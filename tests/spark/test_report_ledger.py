@@ -18,9 +18,8 @@ import pytest
 from postroad.spark.pipeline.advice import Advice, advice, reason_words
 from postroad.spark.pipeline.facts import Facts, gather
 from postroad.spark.pipeline.lake import CONVERSATIONS, HOURS, Lake
-from postroad.spark.pipeline.latency import PERCENTILES, WIDTH
 from postroad.spark.pipeline.report import render
-from postroad.spark.pipeline.service_levels import service_level
+from postroad.spark.pipeline.service_levels import PERCENTILES, WIDTH, service_level
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.spark.pipeline.words import moment, seconds, size
 from tests.spark.generated import BURST_HOUR, END_S, NUMBERS, START_S, Sent, called, depth, history, made_lake

@@ -10,8 +10,7 @@ import pytest
 
 from postroad.directory.what_if import Change, changed, parse_cost, parse_down
 from postroad.errors import InvalidArgument
-from postroad.spark.pipeline.network import CHUNK
-from postroad.spark.pipeline.routes import first_links, link_loads, moved, routes, unserved
+from postroad.spark.pipeline.routes import CHUNK, first_links, link_loads, moved, routes, unserved
 from postroad.spark.pipeline.traffic import pair_links
 from tests.enterprises import Graph, directory, gated, link, server, site, table_of
 from tests.spark.test_network import by_tables

@@ -10,12 +10,11 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from postroad.columns.sending import COLUMNS as READ
 from postroad.errors import InvalidArgument, InvalidMessage, TransactionSequence
-from postroad.spark import sending
-from postroad.spark.manager import ManagerApi
+from postroad.spark import writing
+from postroad.spark.data_source import MessageSource
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import WriteOptions, write_options
-from postroad.spark.sending import check_schema, requests
-from postroad.spark.source import MessageSource
-from postroad.spark.writing import Sent, Task
+from postroad.spark.writing import Sent, Task, check_schema, requests
 from tests.served import ORDERS, Served
 from tests.spark.driver import options
 
@@ -68,7 +67,7 @@ def test_a_schema_that_does_not_fit_is_refused_before_anything_is_sent(schema: S
 
 
 def test_the_columns_are_those_that_a_manager_reads() -> None:
-    assert set(sending.COLUMNS) == set(READ)
+    assert set(writing.COLUMNS) == set(READ)
 
 
 def test_a_schema_that_fits() -> None:
@@ -188,8 +187,8 @@ def test_an_old_run_that_still_sends_is_refused(alpha: Served) -> None:
 
 
 def test_requests_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "MOST_ROWS", 3)
-    monkeypatch.setattr(sending, "MOST_BYTES", 3000)
+    monkeypatch.setattr(writing, "MOST_ROWS", 3)
+    monkeypatch.setattr(writing, "MOST_BYTES", 3000)
     sizes = [each.batch.num_rows for each in requests(rows(body=["x"] * 7))]
     assert sizes == [3, 3, 1]
     assert [each.batch.num_rows for each in requests(rows(body=["x" * 1500, "x" * 1500, "x", "y" * 9000, "z"]))] == [

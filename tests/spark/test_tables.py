@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.files import File, LocalFiles, open_files
+from postroad.spark.pipeline.lake_files import File, LocalFiles, open_files
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from postroad.spark.pipeline.tables import ParquetTable, Table
 

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given
 
 from postroad.cli import main
-from postroad.cli.pipeline_what_if import parse_outage
+from postroad.cli.pipeline_routes import parse_outage
 from postroad.directory.snapshot import Directory
 from postroad.directory.what_if import Change, changed
 from postroad.errors import InvalidArgument
-from postroad.spark.pipeline.network import CHUNK
-from postroad.spark.pipeline.route_changes import Demand, Load, Route, compare
+from postroad.spark.pipeline.routes import CHUNK, Demand, Load, Route, compare
 from tests.commands import Outcome
 from tests.enterprises import Graph, directory, gated, graphs, link, server, site
 from tests.spark.test_network import by_tables

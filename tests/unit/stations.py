@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from postroad.errors import StorageError
 from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import OutgoingInfo
+from postroad.queues.open_queue import WaitingRead
+from postroad.queues.outgoing_queues import OutgoingInfo
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.queues.waiting import WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 
 STARTED = 1_700_000_000.0

@@ -16,33 +16,33 @@ from uuid import UUID, uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.api.arrow import ArrowWriter
+from postroad.api.formats import ArrowWriter
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received
-from postroad.binary.tracing import send_report
-from postroad.capture.items import DecodedPacket, Origin
-from postroad.cli.packet_text import TextPrinter
+from postroad.binary.trace_reports import send_report
+from postroad.cli.decode import TextPrinter
 from postroad.describe import message_json, packet_json
+from postroad.describe.capture.items import DecodedPacket, Origin
+from postroad.describe.received import ReceivedMessage, decode_records, encode_records
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError
+from postroad.manager.outlook import Outlook
+from postroad.manager.trace import Search
 from postroad.message import Message
 from postroad.names import FormatName, MessageId, PublicName, parse_format_name
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.open_queue import WaitingRead
 from postroad.queues.queue import Queue
-from postroad.queues.waiting import WaitingRead
-from postroad.received import ReceivedMessage, decode_records, encode_records
-from postroad.remote_read.answers import message_of
+from postroad.remote_read.client import message_of
+from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.security.guard import Verdict
 from postroad.security.refusals import Reason, Refused
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
-from postroad.status.report import Outlook
-from postroad.status.search import Search
 from postroad.store.interface import NEVER, Record
 from postroad.store.memory import MemoryStore
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.wire import FinalAck, MessageView, OrderAck, QueueField, decode_packet
 from postroad.wire.constants import MessageClass, QueueCode
 from postroad.wire.patch import as_stored, renumber_transaction

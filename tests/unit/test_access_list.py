@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.values.access_list import Entry, read_entries
+from postroad.reports.access_list import Entry, read_entries
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.deadlines import Agenda
+from postroad.runtime.deadlines import Agenda
 
 times = st.none() | st.integers(0, 20).map(float)
 

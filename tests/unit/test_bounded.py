@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.bounded import BoundedTable, Standing, owner_of
+from postroad.runtime.bounded import BoundedTable, Standing, owner_of
 
 FLOOD = 500
 

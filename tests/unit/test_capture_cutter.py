@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.capture import cutter as cutter_module
-from postroad.capture.cutter import Cutter
-from postroad.capture.items import DamagedPacket, DecodedPacket, Item, Origin, Skipped
+from postroad.describe.capture import cutter as cutter_module
+from postroad.describe.capture.cutter import Cutter
+from postroad.describe.capture.items import (
+    DamagedPacket,
+    DecodedPacket,
+    Item,
+    Origin,
+    Skipped,
+)
 from postroad.wire import MessageView, Ping, SessionAck
 from postroad.wire.constants import MAX_PACKET_SIZE
 from tests.frames import FRAME_1, FRAME_3, FRAME_5, ORDER_ACK

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.capture import CaptureFile, DamagedPacket, DecodedPacket, FileKind, Item, Ports, Skipped
-from postroad.capture.files import HEAD_SIZE, recognise
 from postroad.describe import describe_headers, packet_json
+from postroad.describe.capture import (
+    CaptureFile,
+    DamagedPacket,
+    DecodedPacket,
+    FileKind,
+    Item,
+    Ports,
+    Skipped,
+)
+from postroad.describe.capture.files import HEAD_SIZE, recognise
 from tests.captures import (
     RAW,
     SERVER,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.capture import hex_text
-from postroad.capture.hex_text import Break, Piece, read_hex
+from postroad.describe.capture import hex_text
+from postroad.describe.capture.hex_text import Break, Piece, read_hex
 from tests.vectors import FRAME_7, FRAME_8, V1
 
 # Text that looks like hex beside the bytes, a bar and a hash among the characters, rows that are all alike.

@@ -6,7 +6,14 @@ from struct import pack
 
 import pytest
 
-from postroad.capture.internet import Datagram, Ports, Segment, Unusable, is_known_link, read_frame
+from postroad.describe.capture.pcap import (
+    Datagram,
+    Ports,
+    Segment,
+    Unusable,
+    is_known_link,
+    read_frame,
+)
 from tests.captures import (
     CLIENT,
     ETHERNET,

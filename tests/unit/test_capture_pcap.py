@@ -7,8 +7,8 @@ from struct import pack
 
 import pytest
 
-from postroad.capture.items import Skipped
-from postroad.capture.pcap import MAX_FRAME_SIZE, Frame, read_pcap, read_pcapng
+from postroad.describe.capture.items import Skipped
+from postroad.describe.capture.pcap import MAX_FRAME_SIZE, Frame, read_pcap, read_pcapng
 from tests.captures import (
     ETHERNET,
     RAW,

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.capture import streams
-from postroad.capture.internet import Endpoints, Segment
-from postroad.capture.items import DamagedPacket, DecodedPacket, Item, Origin, Skipped
-from postroad.capture.streams import Streams
+from postroad.describe.capture import files
+from postroad.describe.capture.files import Streams
+from postroad.describe.capture.items import (
+    DamagedPacket,
+    DecodedPacket,
+    Item,
+    Origin,
+    Skipped,
+)
+from postroad.describe.capture.pcap import Endpoints, Segment
 from tests.vectors import FRAME_7, FRAME_8, V1, V2
 
 PACKETS = [FRAME_8, V1, V2, FRAME_7, FRAME_8, V1]
@@ -174,7 +180,7 @@ def test_several_lost_segments() -> None:
 
 
 def test_a_gap_is_given_up_when_too_much_waits_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_WAITING", 1000)
+    monkeypatch.setattr(files, "MAX_WAITING", 1000)
     followed = Streams()
     followed.feed(Segment(THERE, FIRST - 1, True, b""), Origin())
     items: list[Item] = []
@@ -187,7 +193,7 @@ def test_a_gap_is_given_up_when_too_much_waits_behind_it(monkeypatch: pytest.Mon
 
 
 def test_so_it_is_when_too_many_segments_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_WAITING_SEGMENTS", 5)
+    monkeypatch.setattr(files, "MAX_WAITING_SEGMENTS", 5)
     followed = Streams()
     followed.feed(Segment(THERE, FIRST - 1, True, b""), Origin())
     items = [
@@ -226,7 +232,7 @@ def test_a_new_connection_whose_start_was_not_captured() -> None:
 
 
 def test_the_direction_silent_for_longest_is_closed_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_DIRECTIONS", 2)
+    monkeypatch.setattr(files, "MAX_DIRECTIONS", 2)
     followed = Streams()
     ends = [Endpoints(bytes([10, 0, 0, number]), 1, bytes(4), 1801) for number in range(3)]
     assert followed.feed(Segment(ends[0], 0, False, V1[:50]), Origin()) == []
@@ -239,7 +245,7 @@ def test_the_direction_silent_for_longest_is_closed_when_there_are_too_many(monk
 
 
 def test_so_it_is_when_they_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_HELD", 1000)
+    monkeypatch.setattr(files, "MAX_HELD", 1000)
     followed = Streams()
     for number in range(100):
         ends = Endpoints(bytes([10, 0, 0, number]), 1, bytes(4), 1801)

@@ -10,10 +10,9 @@ from io import StringIO
 import pytest
 
 from postroad.cli import main
-from postroad.cli.outcome import ExitCode
-from postroad.cli.output import print_table
+from postroad.cli.output import ExitCode, print_table
 from postroad.cli.queue import print_queues
-from postroad.values.info import QueueInfo
+from postroad.reports.info import QueueInfo
 
 
 def printed(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()) -> list[str]:

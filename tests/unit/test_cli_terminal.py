@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from postroad.cli.terminal import FAINT, FAULT, PLAIN, block_writer, shown
+from postroad.cli.output import FAINT, FAULT, PLAIN, block_writer, shown
 
 LINES = [[("1  ", FAINT), ("[bold]:smile:[/bold]", FAULT)], [("   field ", FAINT), ("value", PLAIN), ("  ", PLAIN)]]
 

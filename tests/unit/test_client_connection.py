@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from postroad.client.aio.connection import Connection
-from postroad.client.replies import MAX_HEAD, BadAnswer
+from postroad.client.aio.transport import Connection
+from postroad.client.exchange import MAX_HEAD, BadAnswer
 
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n2;x\r\nbc\r\n0\r\nTrailer: 1\r\n\r\n"

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from postroad import errors
 from postroad.api import problems
+from postroad.api.json_values import read_sending
 from postroad.api.paths import API, canonical_path
-from postroad.api.schema import read_sending
 from postroad.client.payloads import message_json, queue_path
 from postroad.client.sync.backend import CallerThread
 from postroad.message import Message
 from postroad.names import MessageId, parse_format_name
-from postroad.values.offsets import HoldInfo
-from postroad.values.plain import from_json, to_json
-from postroad.values.routes import Table, TableRow
+from postroad.reports.enterprise import Table, TableRow
+from postroad.reports.offsets import HoldInfo
+from postroad.reports.plain import from_json, to_json
 
 GUIDS = st.uuids()
 NAMES = st.sampled_from([None, r"private$\replies", r"DIRECT=OS:beta\private$\q", "PUBLIC=" + str(UUID(int=7))])

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from postroad.client.replies import BadAnswer, read_head
+from postroad.client.exchange import BadAnswer, read_head
 from postroad.client.sync.transport import Connection
 
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Type: Application/JSON; charset=utf-8\r\nContent-Length: 5\r\n\r\nhello"

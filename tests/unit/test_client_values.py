@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.client.values import MAX_PAGE_MESSAGES, next_page
-from postroad.received import ReceivedMessage
+from postroad.client.payloads import MAX_PAGE_MESSAGES, next_page
+from postroad.describe.received import ReceivedMessage
 
 
 @pytest.mark.parametrize(

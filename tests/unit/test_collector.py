@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from postroad.runtime.collector import YOUNG, relax_collector
+from postroad.runtime.supervision import YOUNG, relax_collector
 
 
 def test_the_collector_leaves_alone_what_is_loaded_and_waits_longer() -> None:

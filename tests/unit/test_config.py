@@ -10,7 +10,7 @@ import pytest
 from postroad.config import Configuration, default_configuration, load_configuration
 from postroad.directory.file import Enterprise, derived_site_id, load_enterprise
 from postroad.errors import ConfigurationError
-from postroad.fields.queue import QueuePrivacy
+from postroad.validation.queue_properties import QueuePrivacy
 
 GUID = "8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10"
 OTHER_GUID = "0d9bdcd6-1b1c-4b6a-8a7e-6f6f3a0f6b11"

@@ -9,7 +9,7 @@ import pytest
 from postroad.config import Configuration, SenderIds, load_configuration
 from postroad.errors import ConfigurationError
 from postroad.security.algorithms import CIPHERS
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 
 ANN = "S-1-5-21-1-2-3-1001"
 MANAGER = '[manager]\nname = "alpha"\n'

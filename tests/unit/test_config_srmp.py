@@ -9,7 +9,7 @@ import pytest
 from postroad.config import StandardPort, load_configuration
 from postroad.errors import ConfigurationError
 from postroad.server.server import soap_settings
-from postroad.soap.redirection import Redirection
+from postroad.soap.addresses import Redirection
 from postroad.soap.settings import SoapSettings
 from postroad.wire.constants import RESEND_TABLE_S
 

@@ -7,7 +7,7 @@ from weakref import ref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.deadlines import Deadlines
+from postroad.runtime.deadlines import Deadlines
 
 CHANGES = st.lists(
     st.one_of(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from postroad.describe import message_json, rfc3339, rfc3339_ns
-from postroad.describe.message import cipher_word, hash_word
+from postroad.describe.packets import cipher_word, hash_word
 from postroad.security.algorithms import CIPHERS, HASHES
 from postroad.wire import MessageView, UserMessage
 from postroad.wire.constants import EncryptionAlgorithm, HashAlgorithm

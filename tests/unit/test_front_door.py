@@ -51,7 +51,7 @@ print(json.dumps(sorted(sys.modules)))
 """
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     brought = json.loads(run.stdout)
-    assert "postroad.client.http" in brought
+    assert "postroad.client.http_backend" in brought
     assert sorted(foreign & set(brought)) == []
 
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.files import LocalFiles, open_files, scheme_of
 from postroad.spark.pipeline.gold import _changed
+from postroad.spark.pipeline.lake_files import LocalFiles, open_files, scheme_of
 from postroad.spark.pipeline.tables import Commit, ParquetTable
 
 SCHEMA = StructType().add("number", "long").add("day", "date")

@@ -13,9 +13,9 @@ import pytest
 
 from postroad.manager import Manager
 from postroad.message import Message
+from postroad.reports.trace import class_words
 from postroad.runtime.logs import RateLimitedLog, start_logging
 from postroad.store.memory import MemoryStore
-from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass
 
 log = logging.getLogger("postroad.test")

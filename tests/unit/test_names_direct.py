@@ -15,7 +15,7 @@ from postroad.names import (
     QueueSuffixType,
     parse_format_name,
 )
-from postroad.wire.layout import Writer
+from postroad.wire.octets import Writer
 from postroad.wire.queue_names import destination_field
 
 

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from functools import cache
 
-from postroad.api.queue_series import OTHERS, QueueSeries
+from postroad.api.monitoring import OTHERS, QueueSeries
 from postroad.manager import Manager
+from postroad.reports.info import QueueInfo
 from postroad.store import MemoryStore
-from postroad.values.info import QueueInfo
 
 
 @cache

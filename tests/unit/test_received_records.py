@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.describe.received import (
+    _RECORD,
+    ReceivedMessage,
+    decode_records,
+    encode_records,
+)
 from postroad.errors import RemoteProtocolError
-from postroad.received import _RECORD, ReceivedMessage, decode_records, encode_records
-from postroad.values.reading import RECORDS_TYPE
+from postroad.reports.operations import RECORDS_TYPE
 
 messages = st.builds(
     ReceivedMessage,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroad.spark.pipeline.anomalies import FEWEST_HOURS, HOUR, Anomaly, anomalies
+from postroad.spark.pipeline.trends import FEWEST_HOURS, HOUR, Anomaly, anomalies
 
 START = datetime(2024, 5, 17, tzinfo=UTC)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from postroad.config import TracingSettings, default_configuration
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import ConfigurationError, QueueNotFound
 from postroad.manager import Manager
 from postroad.message import Message, Signature
-from postroad.received import ReceivedMessage
 from postroad.server.tracing import manager_class
 from postroad.store import MemoryStore
-from postroad.tracing.carried import Carried, carried_by, carrying
+from postroad.telemetry.trace_context import Carried, carried_by, carrying
 from postroad.wire.constants import MAX_LABEL_UNITS
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -79,8 +79,8 @@ def test_the_spans_of_a_manager() -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from postroad.tracing import context_of, with_context
-    from postroad.tracing.manager import TracedManager, Tracing
+    from postroad.telemetry import context_of, with_context
+    from postroad.telemetry.traced_manager import TracedManager, Tracing
 
     exporter = InMemorySpanExporter()
     tracing = Tracing("service", exporter)

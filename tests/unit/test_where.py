@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.describe.received import ReceivedMessage
 from postroad.describe.where import FIELDS, parse_where
 from postroad.errors import IllegalExpression
-from postroad.received import ReceivedMessage
 from tests.vectors import FRAME_7, V1
 
 MESSAGE: dict[str, object] = {

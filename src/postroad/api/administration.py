@@ -5,31 +5,171 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.api.schema import QUEUE
+from postroad.api.json_values import QUEUE
 from postroad.config import LogLevel
-from postroad.errors import AccessDenied
-from postroad.fields.kinds import choice
-from postroad.fields.tables import Property, read_object
+from postroad.errors import AccessDenied, InvalidArgument
+from postroad.manager.access_lists import EDITS
 from postroad.manager.backup import Backup
 from postroad.manager.manager import DESCRIBED_AT_ONCE
 from postroad.net.endpoints import is_loopback
-from postroad.queues.access import Action
+from postroad.queues.permissions import Action
+from postroad.reports.info import CallerInfo, UserInfo
 from postroad.runtime.logs import level_name, set_level
-from postroad.values.info import CallerInfo, UserInfo
+from postroad.security.audit import MAX_RECENT
+from postroad.security.rights import QUEUE_RIGHT_WORDS
+from postroad.validation.fields import Properties, Property, read_object
+from postroad.validation.kinds import FieldFault, Kind, choice, items, line, nullable, text, whole
+
+# Calls about access lists: show one, replace it, and grant, deny or revoke rights.
+
+
+MAX_SDDL = 65_535
+_SET = {
+    "sddl": Property(
+        "sddl", "sddl", nullable(text(MAX_SDDL)), "the security descriptor; null for the default one", required=True
+    )
+}
+_RIGHTS = {
+    "who": Property("who", "who", line(256), "everyone, anonymous, the name of a user or a SID", required=True),
+    "rights": Property(
+        "rights", "rights", items(line(32), least=1, most=len(QUEUE_RIGHT_WORDS)), "words of rights", required=True
+    ),
+}
+
+
+def _entry(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    try:
+        return read_object(value, _RIGHTS)
+    except InvalidArgument as fault:
+        raise FieldFault(str(fault)) from None
+
+
+_ENTRY = Kind(
+    "an object with who and rights",
+    {
+        "type": "object",
+        "properties": {
+            "who": {"type": "string"},
+            "rights": {"type": "array", "items": {"type": "string", "enum": list(QUEUE_RIGHT_WORDS)}},
+        },
+        "required": ["who", "rights"],
+    },
+    _entry,
+)
+_EDIT: Properties = {word: Property(word, word, _ENTRY, f"the rights to {word}, and whose") for word in EDITS}
+_ACL = Answer(description="the access list", content={JSON: "Acl"})
+_NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+
+OPERATIONS = Operations()
+
+
+@OPERATIONS.add(
+    "GET /queues/{queue}/acl",
+    "Show the access list of a queue",
+    _ACL,
+    errors=_NOT_FOUND,
+    needs=Action.GET_PERMISSIONS,
+)
+async def show_acl(call: Call) -> Response:
+    return json_answer({"sddl": call.manager.acl(call.queue)})
+
+
+@OPERATIONS.add(
+    "PATCH /queues/{queue}/acl",
+    "Replace the access list of a queue",
+    _ACL,
+    body=Body({JSON: "AclChange"}),
+    errors=_NOT_FOUND,
+    audited="change access",
+    needs=Action.SET_PERMISSIONS,
+)
+async def set_acl(call: Call) -> Response:
+    values = read_object(await call.json_object(), _SET)
+    sddl = await call.manager.set_acl(call.queue, values["sddl"], call.token)
+    call.facts["sddl"] = sddl
+    return json_answer({"sddl": sddl})
+
+
+@OPERATIONS.add(
+    "POST /queues/{queue}/acl",
+    "Grant, deny or revoke rights on a queue",
+    _ACL,
+    body=Body({JSON: "AclEdit"}),
+    errors=_NOT_FOUND,
+    audited="change access",
+    needs=Action.SET_PERMISSIONS,
+)
+async def edit_acl(call: Call) -> Response:
+    values = read_object(await call.json_object(), _EDIT)
+    if len(values) != 1:
+        raise InvalidArgument(f"body: must have one of {', '.join(EDITS)}, got {', '.join(values) or 'none'}")
+    ((edit, entry),) = values.items()
+    call.facts |= {edit: entry["who"], "rights": " ".join(entry["rights"])}
+    sddl = await call.manager.edit_acl(call.queue, edit, entry["who"], entry["rights"])
+    call.facts["sddl"] = sddl
+    return json_answer({"sddl": sddl})
+
+
+_ACL_SCHEMAS = {"AclChange": _SET, "AclEdit": _EDIT}
+
+
+# Calls about the manager's own keys, for administrators. Private keys never leave the manager.
+
+
+@OPERATIONS.add(
+    "GET /keys",
+    "Show the public keys that other managers encrypt messages with",
+    Answer(description="the keys to publish in the directory", content={JSON: "Keys"}),
+    needs=Needs.MONITOR,
+)
+async def show_keys(call: Call) -> Response:
+    return json_answer(call.manager.keys.describe())
+
+
+@OPERATIONS.add(
+    "POST /keys/rotate",
+    "Make new keys; the previous ones still decrypt messages on their way",
+    Answer(description="the new keys, which are on disk and in use", content={JSON: "Keys"}),
+    errors=(HTTPStatus.BAD_REQUEST,),
+    audited="rotate keys",
+    needs=Needs.ADMINISTRATOR,
+)
+async def rotate_keys(call: Call) -> Response:
+    keys = await call.manager.keys.rotate()
+    call.facts["fingerprints"] = ",".join(each.fingerprint for each in keys.keys)
+    return json_answer(keys)
+
+
+# The call for what people have changed.
+
+
+@OPERATIONS.add(
+    "GET /audit",
+    "List changes by people, and what was refused, the newest first",
+    Answer(description="the last events since the start, and the file that has all of them", content={JSON: "Audit"}),
+    parameters=(Parameter("limit", whole(1, MAX_RECENT), "how many at most", 100),),
+    needs=Needs.MONITOR,
+)
+async def list_audit(call: Call) -> Response:
+    audit = call.manager.audit
+    events = audit.latest(call.query["limit"])
+    return json_answer({"file": None if audit.file is None else str(audit.file), "events": events})
+
 
 BACKUP = "application/vnd.postroad.backup"
 
 LOG_LEVEL = {
     "level": Property("level", "level", choice(LogLevel), "the least urgent events that are logged", required=True)
 }
-
-OPERATIONS = Operations()
 
 
 @OPERATIONS.add(

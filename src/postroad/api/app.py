@@ -11,32 +11,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from postroad.api import (
-    acl,
     administration,
-    arrow,
-    audit,
     connections,
-    handles,
-    keys,
-    leases,
+    formats,
+    holdings,
     messages,
     offsets,
     queues,
-    routes,
-    transactions,
 )
-from postroad.api.access import Gate
 from postroad.api.application import Application, Endpoint, ErrorHandler
 from postroad.api.calls import Call, Operation, json_answer, query_reader
-from postroad.api.health import live, ready
-from postroad.api.identity import CALLER
-from postroad.api.metrics import MEDIA_TYPE as METRICS
-from postroad.api.metrics import metrics_text
-from postroad.api.openapi import document
-from postroad.api.pages import front_page, reference_page
+from postroad.api.gate import CALLER, Gate
+from postroad.api.monitoring import MEDIA_TYPE as METRICS
+from postroad.api.monitoring import QueueSeries, live, metrics_text, ready
+from postroad.api.openapi import document, front_page, reference_page
 from postroad.api.paths import API
 from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
-from postroad.api.queue_series import QueueSeries
 from postroad.api.waits import ClientLeft, Waits
 from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
@@ -44,17 +34,17 @@ from postroad.security.audit import ACCESS_REFUSED, DONE
 
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first, because the router searches from the top and these are called most
-    *transactions.OPERATIONS,
-    *leases.OPERATIONS,
+    *holdings.OPERATIONS,
+    *holdings.OPERATIONS,
     *offsets.OPERATIONS,
-    *handles.OPERATIONS,
+    *holdings.OPERATIONS,
     *queues.OPERATIONS,
-    *acl.OPERATIONS,
-    *routes.OPERATIONS,
-    *connections.OPERATIONS,
-    *keys.OPERATIONS,
     *administration.OPERATIONS,
-    *audit.OPERATIONS,
+    *connections.OPERATIONS,
+    *connections.OPERATIONS,
+    *administration.OPERATIONS,
+    *administration.OPERATIONS,
+    *administration.OPERATIONS,
 )
 
 
@@ -129,7 +119,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
 
 def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
     readers = {each.method: query_reader(each.parameters) for each in by_method.values()}
-    speaks_arrow = {each.method for each in by_method.values() if each.speaks(arrow.MEDIA_TYPE)}
+    speaks_arrow = {each.method for each in by_method.values() if each.speaks(formats.ARROW_MEDIA_TYPE)}
 
     async def endpoint(request: Request) -> Response:
         operation = by_method["GET" if request.method == "HEAD" else request.method]
@@ -138,8 +128,8 @@ def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits
             return await _audited(operation, operation.audited, call)
         try:
             call.authorize()
-            if operation.method in speaks_arrow and call.names(arrow.MEDIA_TYPE):
-                await arrow.load()
+            if operation.method in speaks_arrow and call.names(formats.ARROW_MEDIA_TYPE):
+                await formats.load()
                 call.authorize()
             return await operation.handler(call)
         except AccessDenied as error:

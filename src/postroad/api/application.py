@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from postroad.api.access import Gate
+from postroad.api.gate import Gate
 from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
 from postroad.errors import PostroadError

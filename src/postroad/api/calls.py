@@ -19,21 +19,26 @@ from uuid import UUID
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from postroad.api.identity import CALLER, HEADERS, Caller
+from postroad.api.gate import CALLER, HEADERS, Caller
+from postroad.api.json_values import (
+    MAX_JSON_BYTES,
+    check_structure,
+    json_object,
+    queue_name,
+)
 from postroad.api.paths import KNOWN_PATHS
-from postroad.api.schema import MAX_JSON_BYTES, check_structure, json_object, queue_name
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
-from postroad.fields.kinds import LOOKUP_ID, Kind, suggestion
-from postroad.fields.tables import read_text
 from postroad.manager import Manager
-from postroad.queues.access import Action
 from postroad.queues.leases import Holder
 from postroad.queues.owners import SOMEBODY_ELSE, Held, name_in, owned_name, owner_in
-from postroad.queues.transacting import unknown_transaction
+from postroad.queues.permissions import Action
+from postroad.queues.transactions import unknown_transaction
+from postroad.reports.info import QueueInfo
+from postroad.reports.plain import to_json
 from postroad.security.access import Token
-from postroad.values.info import QueueInfo
-from postroad.values.plain import to_json
+from postroad.validation.fields import read_text
+from postroad.validation.kinds import LOOKUP_ID, Kind, suggestion
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
 MAX_PARAMETERS = 64

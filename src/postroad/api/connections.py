@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from starlette.responses import Response
 
-from postroad.api.calls import Answer, Call, Needs, Operations, json_answer
+from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
+from postroad.directory.review import describe_directory
+from postroad.directory.what_if import changed, parse_down
+from postroad.errors import InvalidArgument
+from postroad.routing import Routes
+from postroad.validation.kinds import TEXT
 
 OPERATIONS = Operations()
 
@@ -48,3 +55,55 @@ async def list_exposure(call: Call) -> Response:
 )
 async def trace_message(call: Call) -> Response:
     return json_answer(await call.manager.trace(call.segment("message_id")))
+
+
+# Calls about the enterprise: its directory, the next hop of a message and why, and routing tables.
+
+
+_FROM = Parameter("from", TEXT, "the name of the queue manager to start at; this one if absent")
+
+
+@OPERATIONS.add(
+    "GET /route",
+    "Show the next hop of a message for a queue manager, its whole route, and why",
+    Answer(description="the route", content={JSON: "Route"}),
+    parameters=(
+        Parameter("to", TEXT, "the name of the destination queue manager"),
+        _FROM,
+        Parameter("without", TEXT, "what if: links that count as closed, each as A-B, separated by commas"),
+    ),
+    errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.MANAGER,
+)
+async def show_route(call: Call) -> Response:
+    if call.query["to"] is None:
+        raise InvalidArgument("to: is missing; set it to the name of the destination queue manager")
+    source = call.query["from"] or call.manager.name
+    routes = call.manager.router.routes
+    if call.query["without"] is not None:
+        closed = [parse_down(each, routes.directory) for each in call.query["without"].split(",")]
+        routes = Routes(changed(routes.directory, closed))
+    return json_answer(routes.route(source, call.query["to"]))
+
+
+@OPERATIONS.add(
+    "GET /route/table",
+    "Show the routing table of a queue manager",
+    Answer(description="the table; empty unless the manager is a site gate", content={JSON: "RouteTable"}),
+    parameters=(_FROM,),
+    errors=(HTTPStatus.NOT_FOUND,),
+    needs=Needs.MANAGER,
+)
+async def show_table(call: Call) -> Response:
+    source = call.query["from"] or call.manager.name
+    return json_answer(call.manager.router.routes.table(source))
+
+
+@OPERATIONS.add(
+    "GET /directory",
+    "Show the sites, routing links and queue managers of the directory",
+    Answer(description="the directory, by name; empty without one", content={JSON: "Directory"}),
+    needs=Needs.MANAGER,
+)
+async def show_directory(call: Call) -> Response:
+    return json_answer(describe_directory(call.manager.router.directory, call.manager.name))

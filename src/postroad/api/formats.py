@@ -2,23 +2,105 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, lru_cache
 from http import HTTPStatus
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
 
 from starlette.responses import Response, StreamingResponse
 
-from postroad.api import arrow
+from postroad.api.calls import Call, Parameter
 from postroad.api.problems import HttpFault
+from postroad.describe.received import ReceivedMessage, encode_records
 from postroad.errors import InvalidArgument
-from postroad.received import ReceivedMessage, encode_records
-from postroad.values.reading import RECORDS_TYPE
+from postroad.message import MAX_PRIORITY
+from postroad.reports.offsets import Selection
+from postroad.reports.operations import RECORDS_TYPE
+from postroad.store.interface import ARRIVAL_MASK
+from postroad.validation.kinds import TEXT, FieldFault, Kind, whole
+
+# Messages as Arrow: record batches in the IPC stream format. The columns are those of postroad/columns.
+
+
+ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+
+
+async def load() -> None:
+    """Imports pyarrow and all that needs it, which takes a second or more, and lets other calls go on meanwhile.
+    Without pyarrow nothing happens."""
+    await asyncio.shield(asyncio.wrap_future(_loading()))
+
+
+@cache
+def _loading() -> Future[None]:
+    """One for all callers, in a thread of its own: none of them keeps another thread waiting."""
+    threads = ThreadPoolExecutor(1, "postroad-arrow")
+    loading = threads.submit(_import_all)
+    threads.shutdown(wait=False)
+    return loading
+
+
+def _import_all() -> None:
+    with suppress(ImportError):
+        for module in ("batches", "sending", "ranges"):
+            import_module(f"postroad.columns.{module}")
+
+
+def columns_room() -> Any:
+    """The module that writes messages; HttpFault, 406, if pyarrow or numpy is missing."""
+    return _room("batches", HTTPStatus.NOT_ACCEPTABLE, "Accept: the server cannot write Arrow")
+
+
+def sending_room() -> Any:
+    """The module that reads messages to send; HttpFault, 415, if pyarrow or numpy is missing."""
+    return _room("sending", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type: the server cannot read Arrow")
+
+
+def _room(module: str, status: HTTPStatus, fault: str) -> Any:
+    try:
+        import pyarrow  # noqa: F401
+
+        return import_module(f"postroad.columns.{module}")
+    except ImportError:
+        remedy = "run pip install postroad[arrow] there and restart it"
+        raise HttpFault(status, InvalidArgument(f"{fault}; {remedy}")) from None
+
+
+class ArrowWriter:
+    """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, if pyarrow is missing."""
+
+    def __init__(self, *, packet: bool = False) -> None:
+        self._columns = columns_room()
+        self._schema = self._columns.schema_of(self._columns.listed(packet=packet))
+
+    def start(self) -> bytes:
+        return bytes(self._schema.serialize())
+
+    def batch(self, messages: Sequence[ReceivedMessage]) -> bytes:
+        """One record batch; nothing for no messages."""
+        if not messages:
+            return b""
+        rows = self._columns.Rows.of(
+            [message.lookup_id for message in messages],
+            [message.arrived_ms for message in messages],
+            [message.aborts for message in messages],
+            [message.reason for message in messages],
+            [message.packet for message in messages],
+        )
+        return bytes(rows.batch(self._schema).serialize())
+
+    def end(self) -> bytes:
+        return bytes(self._columns.END_OF_STREAM)
+
 
 JSON = "application/json"
 RECORDS = RECORDS_TYPE
-ARROW = arrow.MEDIA_TYPE
+ARROW = ARROW_MEDIA_TYPE
 SUPPORTED = (JSON, RECORDS, ARROW)
 KNOWN_HEADERS = 64  # values of Accept that are kept as they were read
 _ANY = frozenset({"*/*", "application/*"})
@@ -83,7 +165,7 @@ class _Arrow:
     media_type = ARROW
 
     def __init__(self, *, packet: bool) -> None:
-        self._writer = arrow.ArrowWriter(packet=packet)
+        self._writer = ArrowWriter(packet=packet)
         self.start = self._writer.start
         self.page = self._writer.batch
         self.end = self._writer.end
@@ -158,3 +240,70 @@ async def streamed(pieces: AsyncIterator[bytes | memoryview], media_type: str) -
             yield piece
 
     return StreamingResponse(all_pieces(), media_type=media_type)
+
+
+# Messages of a range in order of arrival, streamed. The caller chooses rows by filters, and columns by name.
+
+
+T = TypeVar("T")
+_ARRIVAL = whole(0, ARRIVAL_MASK)
+
+
+def _columns(value: object) -> tuple[str, ...]:
+    names = tuple(TEXT.check(value).split(","))
+    if len(set(names)) != len(names):
+        raise FieldFault("must not name a column twice")
+    return names
+
+
+RANGE = (
+    Parameter("from", _ARRIVAL, "the first arrival number; the answer is then in order of arrival"),
+    Parameter("to", _ARRIVAL, "the arrival number after the last; if absent, all that has arrived"),
+    Parameter("hold", TEXT, "the name of a hold; the answer then includes the messages it holds"),
+    Parameter(
+        "columns",
+        Kind("names of columns, separated by commas", {"type": "string"}, _columns),
+        "the columns of an Arrow answer; all if absent",
+    ),
+    Parameter("priority", whole(0, MAX_PRIORITY), "only messages of this priority"),
+    Parameter("class", whole(0, 0xFFFF), "only messages of this class"),
+    Parameter("label", TEXT, "only messages with this label"),
+)
+
+
+def is_range(call: Call) -> bool:
+    return any(call.query[each.name] is not None for each in RANGE)
+
+
+async def answer_range(call: Call, limit: int | None) -> Response:
+    """A stream in order of arrival, with the columns that were asked for and the rows that pass the filters."""
+    query = call.query
+    if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
+        raise InvalidArgument(f"to: must be at least {query['from']}, the start of the range, got {query['to']}")
+    media_type = negotiate(call.header(b"accept"))
+    columns = query["columns"]
+    if media_type == ARROW:
+        columns = columns or columns_room().listed(packet=bool(query["packet"]))
+    elif columns is not None:
+        raise InvalidArgument(f"columns: needs Accept: {ARROW}")
+    selection = Selection(
+        query["from"] or 0,
+        query["to"],
+        None if query["hold"] is None else call.owned(query["hold"]),
+        limit,
+        columns,
+        query["priority"],
+        query["class"],
+        query["label"],
+    )
+    if media_type == ARROW:
+        return await streamed(_permitted(call, call.manager.offsets.arrow(call.queue, selection)), ARROW)
+    form = choose(call.header(b"accept"))
+    return await streamed_answer(form, _permitted(call, call.manager.offsets.pages(call.queue, selection)))
+
+
+async def _permitted(call: Call, pages: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Each page only if the caller may still read: meanwhile the right may be gone, or another queue have the name."""
+    async for page in pages:
+        call.authorize()
+        yield page

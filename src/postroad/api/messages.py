@@ -10,10 +10,19 @@ from uuid import UUID
 from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer, no_content
-from postroad.api.formats import ARROW, JSON, RECORDS, Format, choose, streamed_answer, whole_answer
-from postroad.api.problems import members
-from postroad.api.ranges import RANGE, answer_range, is_range
-from postroad.api.schema import (
+from postroad.api.formats import (
+    ARROW,
+    JSON,
+    RANGE,
+    RECORDS,
+    Format,
+    answer_range,
+    choose,
+    is_range,
+    streamed_answer,
+    whole_answer,
+)
+from postroad.api.json_values import (
     MAX_BATCH_MESSAGES,
     MESSAGE_PROPERTIES,
     QUESTION,
@@ -27,19 +36,30 @@ from postroad.api.schema import (
     read_each,
     read_sending,
 )
+from postroad.api.problems import members
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
-from postroad.fields.kinds import GUID, LOOKUP_ID, MAX_LOOKUP_ID, SWITCH, TEXT, choice, items, number, whole
-from postroad.fields.tables import Property, read_object
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
 from postroad.net.http import has_left
-from postroad.queues.access import Action
+from postroad.queues.permissions import Action
 from postroad.queues.queue import START
-from postroad.received import ReceivedMessage
-from postroad.values.reading import SeekAction
+from postroad.reports.operations import SeekAction
+from postroad.validation.fields import Property, read_object
+from postroad.validation.kinds import (
+    GUID,
+    LOOKUP_ID,
+    MAX_LOOKUP_ID,
+    SWITCH,
+    TEXT,
+    choice,
+    items,
+    number,
+    whole,
+)
 from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
-from postroad.wire.local_part import without_local_part
+from postroad.wire.view import without_local_part
 
 MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets; an answer has about as many
 MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # of one message: its body in JSON

@@ -7,17 +7,24 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.api.arrow import sending_room
 from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer, no_content
-from postroad.api.formats import ARROW, JSON
+from postroad.api.formats import ARROW, JSON, sending_room
+from postroad.api.json_values import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
-from postroad.api.schema import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import SWITCH, TEXT, FieldFault, nullable, parsed, quoted, whole
-from postroad.fields.tables import Property, read_object, read_text
-from postroad.queues.access import Action
+from postroad.queues.permissions import Action
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
+from postroad.validation.fields import Property, read_object, read_text
+from postroad.validation.kinds import (
+    SWITCH,
+    TEXT,
+    FieldFault,
+    nullable,
+    parsed,
+    quoted,
+    whole,
+)
 
 
 def _word(text: str) -> str:

@@ -6,19 +6,20 @@ import types
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from postroad.api import acl, administration, handles, leases, messages, offsets, queues
+from starlette.responses import HTMLResponse, Response
+
+from postroad.api import administration, holdings, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
+from postroad.api.json_values import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
-from postroad.api.schema import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
-from postroad.fields.kinds import LOOKUP_ID
-from postroad.fields.tables import Properties
-from postroad.queues.access import Action
-from postroad.values.directory import DirectoryInfo
-from postroad.values.info import (
+from postroad.queues.permissions import Action
+from postroad.reports.enterprise import DirectoryInfo, Route, Table
+from postroad.reports.info import (
     CallerInfo,
     KeyInfo,
     KeysInfo,
@@ -31,16 +32,17 @@ from postroad.values.info import (
     TransactionInfo,
     UserInfo,
 )
-from postroad.values.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
-from postroad.values.plain import key_of
-from postroad.values.resending import Resent
-from postroad.values.resolution import Resolution
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Finding, Trace, TraceHop
-from postroad.version import __version__
+from postroad.reports.offsets import HoldInfo, Mark, Part, Plan, Submission, SubmissionState
+from postroad.reports.operations import Resent, Resolution
+from postroad.reports.plain import key_of
+from postroad.reports.trace import Finding, Trace, TraceHop
+from postroad.runtime.version import __version__
+from postroad.validation.fields import Properties
+from postroad.validation.kinds import LOOKUP_ID
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
 
 Json = dict[str, Any]
 
@@ -260,7 +262,7 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
-    rooms = (queues, acl, messages, leases, offsets, handles, administration)
+    rooms = (queues, administration, messages, holdings, offsets, holdings, administration)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)
@@ -353,3 +355,61 @@ def _of_type(hint: Any) -> Json:
     if isinstance(hint, type) and is_dataclass(hint):
         return _of_dataclass(hint)
     return {"type": _TYPES[origin or hint]}
+
+
+# Two plain pages for browsers: the start page at `/`, and every call at `/docs`. No scripts.
+
+
+_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "X-Frame-Options": "DENY"}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+code {{ font-family: ui-monospace, monospace; overflow-wrap: anywhere }}
+td, th {{ text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0 }}
+</style></head>
+<body>
+<h1>{title}</h1>
+{content}
+</body>
+</html>
+"""
+_LINKS = (
+    ("/docs", "every call of the HTTP API"),
+    (f"{API}/openapi.json", "the same for programs, as OpenAPI"),
+    (f"{API}/status", "the manager, its queues and what needs attention"),
+    ("/metrics", "metrics for Prometheus"),
+    ("/healthz", "whether the process answers"),
+    ("/readyz", "whether the store takes writes and every background task runs"),
+)
+
+
+def _page(title: str, content: str) -> Response:
+    return HTMLResponse(_PAGE.format(title=escape(title), content=content), headers=_HEADERS)
+
+
+def front_page(name: str | None, console: ListenerInfo | None = None) -> Response:
+    """Leaves out the name and version if strangers can see the page but not call the API."""
+    links = "\n".join(f'<li><a href="{path}"><code>{path}</code></a>: {what}</li>' for path, what in _LINKS)
+    if console is not None:
+        url = escape(f"http{'s' if console.encryption == 'tls' else ''}://{console.address}/")
+        links = f'<li><a href="{url}"><code>{url}</code></a>: the web console</li>\n{links}'
+    if name is None:
+        return _page("A Postroad queue manager", f"<ul>\n{links}\n</ul>")
+    return _page(f"{name}, a Postroad queue manager", f"<p>Version {__version__}.</p>\n<ul>\n{links}\n</ul>")
+
+
+def reference_page(operations: Iterable[Operation]) -> Response:
+    rows = "\n".join(
+        f"<tr><td><code>{each.method}</code></td><td><code>{escape(API + each.path)}</code></td>"
+        f"<td>{escape(each.summary)}</td><td>{_parameters(each)}</td></tr>"
+        for each in operations
+    )
+    head = "<tr><th>method</th><th>path</th><th>does</th><th>query</th></tr>"
+    return _page("Postroad HTTP API", f'<p><a href="/">back</a></p>\n<table>\n{head}\n{rows}\n</table>')
+
+
+def _parameters(operation: Operation) -> str:
+    return ", ".join(f"<code>{escape(each.name)}</code>" for each in operation.parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.api.identity import NamingProtocol
+from postroad.api.gate import NamingProtocol
 from postroad.net.http import MAX_HEADERS
 
 

@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer, no_content
 from postroad.api.formats import JSON
-from postroad.api.schema import NEW_QUEUE
+from postroad.api.json_values import NEW_QUEUE
 from postroad.errors import InvalidArgument
-from postroad.fields.queue import QUEUE_CHANGES
-from postroad.fields.tables import read_object
-from postroad.queues.access import Action
-from postroad.queues.multicast import OFF
-from postroad.values.attention import attention
+from postroad.queues.delivery import OFF
+from postroad.queues.permissions import Action
+from postroad.reports.info import attention
+from postroad.validation.fields import read_object
+from postroad.validation.queue_properties import QUEUE_CHANGES
 
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 _QUEUE = Answer(description="the queue", content={JSON: "Queue"})

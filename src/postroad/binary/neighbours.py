@@ -13,12 +13,12 @@ from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.session import Session
-from postroad.bounded import BoundedTable, Standing, owner_of
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.net.endpoints import is_address
 from postroad.queues.local import LocalQueueManager
-from postroad.wire.layout import NULL_GUID
+from postroad.runtime.bounded import BoundedTable, Standing, owner_of
+from postroad.wire.octets import NULL_GUID
 
 ADDRESS_STATE = "address/"  # and a manager's GUID: the address that its messages come from
 REACHED_STATE = "reached/"  # and a host's name: the addresses that our own connections to it had

@@ -13,7 +13,7 @@ from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName
-from postroad.names.direct import Protocol
+from postroad.names.format import Protocol
 from postroad.routing import Router
 
 

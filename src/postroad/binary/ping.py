@@ -1,6 +1,6 @@
 """Pings, [MS-MQQB] 3.1.7.6 to 3.1.7.9: whether a queue manager is there and would take a session. No socket, no clock.
 
-The packet itself is in wire/ping.py; who sends and receives the datagrams is in client/ping.py and ping_transport.py.
+The packet itself is in wire/internal.py; who sends and receives the datagrams is in client/ping.py and ping_transport.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import PingFlags
-from postroad.wire.ping import Ping
+from postroad.wire.internal import Ping
 
 PING_RESPONSE_S = 1.0  # Ping Response Timer, 3.1.2.9
 _COOKIES = 1 << 32

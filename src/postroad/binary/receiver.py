@@ -16,23 +16,8 @@ from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Event, Received, ReceivedRun
-from postroad.binary.tracing import send_report
-from postroad.bounded import Standing, owner_of
-from postroad.deadlines import Deadlines, earliest
-from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
-from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
-from postroad.names.internal import ORDER_QUEUE_NUMBER
-from postroad.queues.access import NOBODY, Credentials, sender_of
-from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
-from postroad.queues.local import LocalQueueManager
-from postroad.queues.queue import Queue
-from postroad.security.access import ANONYMOUS
-from postroad.security.guard import Opened, Verdict, is_secured
-from postroad.security.refusals import CLOSED, EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
-from postroad.security.sid import Sid
-from postroad.security.signatures import is_signed
-from postroad.store.interface import NEVER, Record, keys
-from postroad.transfer.arrivals import (
+from postroad.binary.trace_reports import send_report
+from postroad.carriers.arrivals import (
     REMOVALS,
     Destinations,
     MessageIdHistory,
@@ -42,17 +27,30 @@ from postroad.transfer.arrivals import (
     overflow,
     refusal,
 )
-from postroad.transfer.outgoing import withdraw
-from postroad.transfer.watching import TransferWatcher
+from postroad.carriers.flights import TransferWatcher, withdraw
+from postroad.errors import IllegalName, ManagerFull, PostroadError, QuotaExceeded
+from postroad.names import DirectName, FormatName, MulticastName, PrivateName, parse_format_name
+from postroad.names.format import ORDER_QUEUE_NUMBER
+from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.permissions import NOBODY, Credentials, sender_of
+from postroad.queues.queue import Queue
+from postroad.runtime.bounded import Standing, owner_of
+from postroad.runtime.deadlines import Deadlines, earliest
+from postroad.security.access import ANONYMOUS
+from postroad.security.descriptors import Sid
+from postroad.security.guard import Opened, Verdict, is_secured
+from postroad.security.refusals import CLOSED, EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
+from postroad.security.signatures import is_signed
+from postroad.store.interface import NEVER, Record, keys
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.local_part import with_sender
+from postroad.wire.headers import TxSequenceId
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
 from postroad.wire.patch import as_stored, with_hop_count
 from postroad.wire.queue_names import destination_name
 from postroad.wire.runs import Run
-from postroad.wire.transaction_header import TxSequenceId
-from postroad.wire.view import MessageView, has_expired
+from postroad.wire.view import MessageView, has_expired, with_sender
 
 _NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
 NO_ROOM = "more managers send than [limits] remote_managers allows"

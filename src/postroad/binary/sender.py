@@ -11,27 +11,32 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from postroad.binary.awaiting import AwaitingFinalAcks
+from postroad.binary.sequences import AwaitingFinalAcks
 from postroad.binary.session import MAX_UNWRITTEN, Session
 from postroad.binary.settings import BinarySettings
-from postroad.binary.tracing import send_report
-from postroad.deadlines import Deadlines
+from postroad.binary.trace_reports import send_report
+from postroad.carriers import flights as transfer
 from postroad.names import FormatName
-from postroad.names.internal import leads_to_internal
-from postroad.queues.carriers import NextHop
+from postroad.names.format import leads_to_internal
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing_queues import NextHop
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
+from postroad.reports.trace import TraceState
+from postroad.runtime.deadlines import Deadlines
 from postroad.store.interface import Record
-from postroad.transfer import outgoing as transfer
-from postroad.values.trace import TraceState
-from postroad.wire.fields import is_recoverable, is_traced, is_transactional, message_id_of, wants_copy
-from postroad.wire.local_part import without_local_part
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.ordering import FinalAck, OrderAck
-from postroad.wire.patch import with_previous_number
+from postroad.wire.patch import (
+    is_recoverable,
+    is_traced,
+    is_transactional,
+    message_id_of,
+    wants_copy,
+    with_previous_number,
+)
 from postroad.wire.queue_names import destination_name
-from postroad.wire.transaction_header import TxSequenceId
-from postroad.wire.view import MessageView
+from postroad.wire.view import MessageView, without_local_part
 
 
 @dataclass(slots=True, eq=False)

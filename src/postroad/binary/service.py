@@ -14,26 +14,38 @@ from postroad.binary.neighbours import DirectoryView, Neighbours, NoDirectory, p
 from postroad.binary.neighbours import Hop as Hop
 from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
-from postroad.binary.report import progress, report, session_info
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
+from postroad.binary.session_reports import progress, report, session_info
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, ReceivedRun, SessionState, singly
-from postroad.deadlines import Deadlines, earliest
+from postroad.carriers.flights import (
+    PeerQueues,
+    TransferWatcher,
+    attempt,
+    may_send,
+    sendable,
+    waiting_for,
+)
 from postroad.errors import IllegalName, NoRoute
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
-from postroad.names.direct import Protocol as Transport
+from postroad.names.format import Protocol as Transport
 from postroad.net.endpoints import is_address
-from postroad.queues.carriers import CarrierReport, NextHop, Progress
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus, OutgoingEvent, OutgoingState
+from postroad.queues.outgoing_queues import (
+    CarrierReport,
+    ConnectionStatus,
+    NextHop,
+    OutgoingEvent,
+    OutgoingState,
+    Progress,
+)
 from postroad.queues.queue import Queue
+from postroad.reports.info import SessionInfo
+from postroad.runtime.deadlines import Deadlines, earliest
 from postroad.security.guard import Verdict
 from postroad.store.interface import Record
-from postroad.transfer.outgoing import PeerQueues, attempt, may_send, sendable, waiting_for
-from postroad.transfer.watching import TransferWatcher
-from postroad.values.info import SessionInfo
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView

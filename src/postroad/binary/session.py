@@ -6,11 +6,13 @@ message means is not its business: see sender.py and receiver.py.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import itemgetter
 from uuid import UUID
 
-from postroad.binary.received import MAX_RECOVERABLE_ACKS, ReceivedMessages
-from postroad.binary.sent import SentMessages
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import (
     TRANSITIONS,
@@ -24,12 +26,12 @@ from postroad.binary.states import (
     ReceivedRun,
     SessionState,
 )
-from postroad.deadlines import earliest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
+from postroad.runtime.deadlines import earliest
 from postroad.wire.constants import OperatingSystemFlags
-from postroad.wire.fields import is_recoverable
-from postroad.wire.framer import Framer
+from postroad.wire.framer import Framer, Packet, decode_packet
+from postroad.wire.headers import SessionHeader
 from postroad.wire.internal import (
     ACK_TIMEOUT_RANGE_MS,
     RECOVERABLE_ACK_TIMEOUT_RANGE_MS,
@@ -37,13 +39,178 @@ from postroad.wire.internal import (
     EstablishConnection,
     SessionAck,
 )
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
-from postroad.wire.packets import Packet, decode_packet
-from postroad.wire.patch import with_session_header
+from postroad.wire.patch import is_recoverable, with_session_header
 from postroad.wire.runs import is_plain, plain_run
-from postroad.wire.session_header import SessionHeader
 from postroad.wire.view import MessageView
+
+# What a session has received, [MS-MQQB] 3.1.1.3.1: the counts, and how much of it is acknowledged. No packets here.
+
+
+MAX_RECOVERABLE_ACKS = 32  # bits of RecoverableMsgAckFlags
+
+
+@dataclass(slots=True)
+class ReceivedMessages:
+    """MessageReceivedCount, RecoverableMessageReceivedCount, and what of it is to be acknowledged.
+
+    Recoverable messages are stored in the order they came, so that three numbers say it all.
+    """
+
+    count: int = 0
+    recoverable_count: int = 0
+    _stored: int = 0
+    _last_acked: int = 0  # LastAckedRecoverableMsgSeqNumber
+    _express_unacked: int = 0
+
+    def add(self, count: int = 1, *, recoverable: bool) -> int:
+        """3.1.5.8.2. The number of the last one among the recoverable ones, or 0."""
+        self.count += count
+        if not recoverable:
+            self._express_unacked += count
+            return 0
+        self.recoverable_count += count
+        return self.recoverable_count
+
+    def store(self, number: int) -> None:
+        """Recoverable messages up to `number` may be acknowledged."""
+        if number > self.recoverable_count:
+            raise LocalProtocolError(f"recoverable message {number} has not come")
+        self._stored = max(self._stored, number)
+
+    @property
+    def unacked(self) -> int:
+        """UnackedReceivedMsgCount: not covered by a SessionHeader of ours, not stored ones included."""
+        return self._express_unacked + self.recoverable_unacked
+
+    @property
+    def recoverable_unacked(self) -> int:
+        return self.recoverable_count - self._last_acked
+
+    @property
+    def stored_unacked(self) -> int:
+        """How many bits RecoverableMsgAckFlags would have set."""
+        return self._stored - self._last_acked
+
+    @property
+    def ready(self) -> int:
+        """How many messages a SessionHeader can acknowledge now, in every respect."""
+        return self._express_unacked + self.stored_unacked
+
+    def header(self, sent: SentMessages, window: int) -> SessionHeader:
+        """3.1.6.4: filled in once, as it is written; what it acknowledges is acknowledged from then on."""
+        covered = min(self.stored_unacked, MAX_RECOVERABLE_ACKS)
+        base = (self._last_acked + 1) & WRAP if covered else 0
+        self._last_acked += covered
+        self._express_unacked = 0
+        return SessionHeader(
+            ack_sequence_number=self.count & WRAP,
+            recoverable_msg_ack_seq_number=base,
+            recoverable_msg_ack_flags=(1 << covered) - 1,
+            user_msg_sequence_number=sent.count & WRAP,
+            recoverable_msg_seq_number=sent.recoverable_count & WRAP,
+            window_size=window,
+        )
+
+    def disagreement(self, header: SessionHeader) -> str | None:
+        """3.1.5.5.5: how the peer's counts of what it has sent differ from ours of what has come."""
+        for what, sent, received in (
+            ("messages", header.user_msg_sequence_number, self.count & WRAP),
+            ("recoverable messages", header.recoverable_msg_seq_number, self.recoverable_count & WRAP),
+        ):
+            if sent != received:
+                return f"the peer has sent {sent} {what} and {received} have come"
+        return None
+
+
+# The messages that a session has sent and its peer has not acknowledged, [MS-MQQB] 3.1.5.5.
+
+
+WRAP = 0xFFFF  # the fields of a SessionHeader have 16 bits; the counts here do not wrap
+
+
+def unwrapped(value: int, newest: int) -> int:
+    """The count that a 16-bit field stands for: the latest one that is not above `newest`."""
+    return newest - ((newest - value) & WRAP)
+
+
+# SequenceNumber and RecoverableSequenceNumber of a message (3.1.1.3.1.2), and its token.
+_Sent = tuple[int, int, object]
+
+
+@dataclass(slots=True)
+class SentMessages:
+    """MessageSentCount, RecoverableMessageSentCount and the messages that the peer has not acknowledged."""
+
+    count: int = 0
+    recoverable_count: int = 0
+    _acked: int = 0
+    _express: deque[_Sent] = field(default_factory=deque)
+    _recoverable: deque[_Sent] = field(default_factory=deque)
+
+    def add(self, tokens: Sequence[object], *, recoverable: bool) -> None:
+        """3.1.7.1.3"""
+        numbers = range(self.count + 1, self.count + len(tokens) + 1)
+        self.count += len(tokens)
+        if recoverable:
+            places = range(self.recoverable_count + 1, self.recoverable_count + len(tokens) + 1)
+            self.recoverable_count += len(tokens)
+            self._recoverable.extend(zip(numbers, places, tokens, strict=True))
+        else:
+            self._express.extend(zip(numbers, repeat(0), tokens, strict=False))
+
+    @property
+    def unacknowledged(self) -> int:
+        """UnAckedMessageCount: sent, and not read by the peer. A backlog that was never sent is not in it."""
+        return self.count - self._acked
+
+    @property
+    def awaiting_ack(self) -> bool:
+        """Whether the peer still owes anything: that it has read a message, or stored a recoverable one."""
+        return bool(self.unacknowledged or self._recoverable)
+
+    @property
+    def in_flight(self) -> list[object]:
+        """The tokens of messages that are not acknowledged, in the order they were sent."""
+        sent = sorted((*self._express, *self._recoverable), key=itemgetter(0))
+        return [token for _, _, token in sent]
+
+    def acknowledge(self, header: SessionHeader) -> list[object]:
+        """The tokens that a SessionHeader of the peer releases: each comes once."""
+        return [*self._acknowledge_all(header), *self._acknowledge_recoverable(header)]
+
+    def _acknowledge_all(self, header: SessionHeader) -> list[object]:
+        """3.1.5.5.1 and 3.1.5.5.2. A number that was never sent is taken for one long past: it releases nothing."""
+        self._acked = acked = max(self._acked, unwrapped(header.ack_sequence_number, self.count))
+        done: list[object] = []
+        express = self._express
+        while express and express[0][0] <= acked:
+            done.append(express.popleft()[2])
+        return done
+
+    def _acknowledge_recoverable(self, header: SessionHeader) -> list[object]:
+        """3.1.5.5.3: everything up to the number, and above it what the bits say."""
+        flags = header.recoverable_msg_ack_flags
+        if not (header.recoverable_msg_ack_seq_number or flags):
+            return []
+        base = unwrapped(header.recoverable_msg_ack_seq_number, self.recoverable_count)
+        done: list[object] = []
+        waiting = self._recoverable
+        bits = flags.bit_length()
+        covered = base if flags != (1 << bits) - 1 else base + max(bits - 1, 0)  # most peers leave no gaps
+        while waiting and waiting[0][1] <= covered:
+            done.append(waiting.popleft()[2])
+        kept: list[_Sent] = []
+        while waiting and (place := waiting[0][1] - base) < bits:
+            sent = waiting.popleft()
+            if flags >> place & 1:
+                done.append(sent[2])
+            else:
+                kept.append(sent)
+        waiting.extendleft(reversed(kept))
+        return done
+
 
 PIGGY_BACK_AFTER = 0.75  # of the ack timer, 3.1.7.11
 RECOVERABLE_TIMEOUT_FACTOR = 8  # round trips, 3.1.5.3.2

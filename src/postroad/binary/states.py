@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.runs import Run
 from postroad.wire.view import MessageView

@@ -17,21 +17,20 @@ from uuid import UUID
 from postroad.binary.ping_udp import PingClient
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
-from postroad.describe.message import destination_text
+from postroad.carriers.flights import TransferWatcher
+from postroad.describe.packets import destination_text
 from postroad.names import FormatName, MessageId
 from postroad.net.endpoints import endpoint
 from postroad.net.limits import Admission, Limits, Standing
 from postroad.net.listening import Acceptor, ReadWatch, bind
-from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
+from postroad.reports.trace import class_words
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.runtime.supervision import RETRY_S, Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.guard import Verdict
 from postroad.security.refusals import Refused
-from postroad.transfer.watching import TransferWatcher
-from postroad.values.trace import class_words
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)

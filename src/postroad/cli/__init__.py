@@ -15,9 +15,9 @@ import typer
 
 from postroad.cli.commands import MARKUP, Commands
 from postroad.cli.context import DEFAULT_API, Api, AsJson, Token, User
-from postroad.cli.outcome import ExitCode, report
+from postroad.cli.output import ExitCode, report
 from postroad.errors import ConfigurationError, IllegalName, InvalidArgument, InvalidMessage, PostroadError
-from postroad.version import __version__
+from postroad.runtime.version import __version__
 
 app = typer.Typer(
     name="postroad",

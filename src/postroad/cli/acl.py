@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.context import Context
-from postroad.cli.options import QueueName
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json, print_line, print_table
+from postroad.cli.context import Context, QueueName
+from postroad.cli.output import ExitCode, fail, print_json, print_line, print_table
 from postroad.errors import AccessDenied
 
 app = typer.Typer(help="Show and change the access list of a queue: who may do what with it.")
@@ -78,7 +76,7 @@ def revoke(context: Context, queue: QueueName, who: Who, rights: Rights) -> None
 
 
 def _print(context: Context, sddl: str, *, in_words: bool = True) -> None:
-    from postroad.values.access_list import read_entries, read_owner
+    from postroad.reports.access_list import read_entries, read_owner
 
     names = _users(context)
     entries, owner = read_entries(sddl, names), read_owner(sddl, names)

@@ -12,9 +12,7 @@ from uuid import uuid4
 import typer
 
 from postroad.cli.context import AsJson, Context
-from postroad.cli.outcome import ExitCode, fail, report
-from postroad.cli.output import count_text, print_json, print_line, size_text
-from postroad.cli.progress import Bar
+from postroad.cli.output import Bar, ExitCode, count_text, fail, print_json, print_line, report, size_text
 
 if TYPE_CHECKING:
     from postroad.store.backup import Contents

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from postroad.cli.context import with_context
-from postroad.cli.options import OptionalValues
-from postroad.cli.outcome import ExitCode
-from postroad.cli.property_options import with_attributes
+from postroad.cli.context import OptionalValues, with_context
+from postroad.cli.output import ExitCode
+from postroad.cli.queue_options import with_attributes
 
 MARKUP: Final = None  # plain text: Rich and Markdown take twice the time of everything else that a help does
 

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from postroad.cli.context import DEFAULT_API, read_token
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_line
+from postroad.cli.output import ExitCode, fail, print_line
 
 DEFAULT_PORT = 8181
 

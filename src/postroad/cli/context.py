@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json, print_line
-from postroad.cli.signatures import with_options
+from postroad.cli.output import ExitCode, fail, print_json, print_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from postroad import QueueManager
+
 
 DEFAULT_API = "http://127.0.0.1:8180"
 
@@ -212,3 +211,85 @@ def with_context(command: Callable[..., None]) -> Callable[..., None]:
         Parameter("user", Parameter.KEYWORD_ONLY, default=None, annotation=User),
     ]
     return with_options(command, "context", options, lambda given: Context(**given))
+
+
+# Commands whose options are made from a table: Typer reads them from a function's signature.
+
+
+def with_options(
+    command: Callable[..., None], name: str, options: Sequence[Parameter], gather: Callable[[dict[str, Any]], object]
+) -> Callable[..., None]:
+    """The command with these options instead of the parameter `name`, which gets what `gather` makes of their values.
+
+    The options come last.
+    """
+    found = signature(command, eval_str=True)
+    kept = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in found.parameters.values() if each.name != name]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        gathered = gather({each.name: given.pop(each.name) for each in options})
+        command(**given, **{name: gathered})
+
+    parameters = [*kept, *options]
+    run.__signature__ = found.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    del run.__wrapped__  # its annotations are not those of the options
+    return run
+
+
+# Arguments and options that several commands share; those of all commands are in cli/context.py.
+
+
+Function = TypeVar("Function", bound=Callable[..., None])
+MAX_LOOKUP_ID = (1 << 63) - 1
+
+QueueName = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE", help=r"A path such as private$\orders, a format name, or ;journal, ;deadletter, ;deadxact."
+    ),
+]
+
+
+class OptionalValues:
+    """Options of a command that stand alone or with a value, which is empty where they stand alone.
+
+    Each has a test that says whether the word behind it is its value: `--encrypt aes128`, but `--encrypt QUEUE`.
+    """
+
+    def __init__(self, **takes: Callable[[str], bool]) -> None:
+        self._takes = {f"--{name}": test for name, test in takes.items()}
+
+    def __call__(self, command: Function) -> Function:
+        """A decorator of the command's function."""
+        command.optional_values = self  # type: ignore[attr-defined]
+        return command
+
+    def spelled_out(self, words: Sequence[str], valued: Collection[str]) -> list[str]:
+        """The words of a command line with `--option=value` for these options. `valued` are all with a value."""
+        rest = list(words)
+        found: list[str] = []
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                return [*found, word, *rest]
+            if word in self._takes:
+                value = rest.pop(0) if rest and self._takes[word](rest[0]) else ""
+                found.append(f"{word}={value}")
+                continue
+            found.append(word)
+            if word in valued and rest:
+                found.append(rest.pop(0))
+        return found
+
+
+def predicate(expression: str | None) -> Callable[[Mapping[str, object]], bool] | None:
+    """The test of a message that `--where` asks for; a mistake in it is one of usage."""
+    from postroad.describe.where import parse_where
+    from postroad.errors import IllegalExpression
+
+    try:
+        return None if expression is None else parse_where(expression)
+    except IllegalExpression as fault:
+        fail(f"--where: {fault}", ExitCode.USAGE)

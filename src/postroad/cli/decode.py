@@ -2,23 +2,225 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol, TextIO
 
 import typer
 
-from postroad.cli.context import AsJson
-from postroad.cli.options import OptionalValues
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import count_text
+from postroad.cli.context import AsJson, OptionalValues
+from postroad.cli.output import (
+    FAINT,
+    FAULT,
+    HEADING,
+    HEX_WIDTH,
+    PLAIN,
+    TITLE,
+    ExitCode,
+    Line,
+    Span,
+    block_writer,
+    count_text,
+    fail,
+    hex_lines,
+    shown,
+)
+from postroad.describe import (
+    Section,
+    describe_headers,
+    describe_ping,
+    packet_json,
+    packet_kind,
+    rfc3339_ns,
+    sections_json,
+)
+from postroad.describe.capture import DamagedPacket, DecodedPacket, Item, Origin, Skipped
+from postroad.names import MessageId
 from postroad.net import ports
+from postroad.wire import FinalAck, MessageView, OrderAck, Ping, body_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from postroad.capture import CaptureFile, Item, Skipped
-    from postroad.describe.verification import Verifier
+    from postroad.describe.capture import CaptureFile
+    from postroad.describe.packets import Verifier
+
+
+# Packets as text for people: a title, the headers field by field, the body.
+
+
+MAX_BODY_LINES = 12  # enough to recognise a message; --json has all of it
+BODY_WIDTH = 96
+_INDENT = "   "
+_NAME_WIDTH = 32  # the longest field name and two spaces
+
+
+class TextPrinter:
+    """One block for each item; packets, damaged ones too, are numbered from 1."""
+
+    def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
+        self._write = block_writer(output)
+        self._verifier = verifier
+        self._number = 0
+
+    def print(self, item: Item) -> None:
+        if not isinstance(item, Skipped):
+            self._number += 1
+        self._write(self._block(item))
+
+    def _block(self, item: Item) -> Iterator[Line]:
+        yield from _block(item, self._number)
+        if self._verifier is not None and isinstance(item, DecodedPacket) and isinstance(item.packet, MessageView):
+            verdict = self._verifier.check(item.packet)
+            yield [(f"{_INDENT}Verification", HEADING)]
+            for name, text in {"not verified": verdict}.items() if isinstance(verdict, str) else verdict.items():
+                yield _field(name, str(text))
+
+
+def _block(item: Item, number: int) -> Iterator[Line]:
+    if isinstance(item, DecodedPacket):
+        yield [(f"{number}  ", FAINT), (packet_kind(item.packet), TITLE), *_facts(item.origin, len(item.data))]
+        yield from _packet(item)
+    elif isinstance(item, DamagedPacket):
+        yield [(f"{number}  ", FAINT), ("damaged packet", FAULT), *_facts(item.origin, len(item.data))]
+        for section in describe_headers(item.data, item.fault):
+            yield from _section(section)
+        place = "" if item.fault.offset is None else f"at offset {item.origin.offset + item.fault.offset}: "
+        yield [(f"{_INDENT}{place}{item.fault.fault}", FAULT)]
+    else:
+        size = f"{item.size} bytes skipped" if item.size else "skipped"
+        yield [("-  ", FAINT), (size, FAULT), *_facts(item.origin, 0)]
+        yield [(f"{_INDENT}{shown(item.reason)}", FAULT)]
+
+
+def _facts(origin: Origin, size: int) -> Iterator[Span]:
+    """The rest of a title line: size, addresses, time, place."""
+    if size:
+        yield f"  {size} bytes", PLAIN
+    if origin.source is not None:
+        yield f"  {origin.source} -> {origin.destination}", PLAIN
+    if origin.time_ns is not None and (time := rfc3339_ns(origin.time_ns)) is not None:
+        yield f"  {time}", PLAIN
+    for what, where in (("frame", origin.frame), ("line", origin.line), ("offset", origin.offset)):
+        if where is not None:
+            yield f"  {what} {where}", FAINT
+
+
+def _packet(item: DecodedPacket) -> Iterator[Line]:
+    packet = item.packet
+    for section in describe_ping(packet) if isinstance(packet, Ping) else describe_headers(item.data):
+        yield from _section(section)
+    if isinstance(packet, MessageView):
+        yield from _body(packet)
+    elif isinstance(packet, OrderAck | FinalAck):
+        yield [(f"{_INDENT}Body", HEADING)]
+        for name, text in _ordering(packet):
+            yield _field(name, text)
+
+
+def _section(section: Section) -> Iterator[Line]:
+    yield [(f"{_INDENT}{section.name}", HEADING), (f"  at {section.offset}", FAINT)]
+    for field in section.fields:
+        if not field.quiet:
+            yield _field(field.name, field.text)
+
+
+def _field(name: str, text: str) -> Line:
+    return [(f"{_INDENT}  {name:<{_NAME_WIDTH}}", FAINT), (shown(text), PLAIN)]
+
+
+def _ordering(ack: OrderAck | FinalAck) -> Iterator[tuple[str, str]]:
+    yield "sequence_id", f"ordinal {ack.sequence_id.ordinal}, time stamp {ack.sequence_id.time_stamp}"
+    yield "sequence_number", str(ack.sequence_number)
+    yield "previous_sequence_number", str(ack.previous_sequence_number)
+    if isinstance(ack, FinalAck):
+        yield "acknowledged_message", str(MessageId(ack.source_guid, ack.acknowledged_message_id))
+
+
+def _body(view: MessageView) -> Iterator[Line]:
+    body = view.body
+    if not body:
+        return
+    text = None if view.encrypted else body_text(body, view.body_type)
+    kind = ", encrypted" if view.encrypted else "" if text is None else ", text"
+    yield [(f"{_INDENT}Body", HEADING), (f"  {len(body)} bytes{kind}", FAINT)]
+    lines, rest = _hex_lines(body) if text is None else _text_lines(text)
+    for line in lines:
+        yield [(f"{_INDENT}  {line}", PLAIN)]
+    if rest:
+        yield [(f"{_INDENT}  ... {rest} in all; --json prints them", FAINT)]
+
+
+def _text_lines(text: str) -> tuple[list[str], str]:
+    """The first lines, and how much there is if that was not all."""
+    head = text[: MAX_BODY_LINES * BODY_WIDTH]
+    lines = [
+        shown(line[start : start + BODY_WIDTH])
+        for line in head.replace("\r\n", "\n").split("\n")
+        for start in range(0, max(len(line), 1), BODY_WIDTH)
+    ]
+    cut = len(head) < len(text) or len(lines) > MAX_BODY_LINES
+    return lines[:MAX_BODY_LINES], f"{len(text)} characters" if cut else ""
+
+
+def _hex_lines(body: bytes) -> tuple[list[str], str]:
+    """The same in hex."""
+    lines = hex_lines(body[: MAX_BODY_LINES * HEX_WIDTH])
+    return lines, f"{len(body)} bytes" if len(body) > len(lines) * HEX_WIDTH else ""
+
+
+# Packets as JSON lines: one object for each packet, damaged packet or place without one.
+
+
+class JsonPrinter:
+    """An object has `packet` (its kind) or `error`, never both; packets, damaged ones too, are numbered from 1."""
+
+    def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
+        self._output = output
+        self._verifier = verifier
+        self._number = 0
+
+    def print(self, item: Item) -> None:
+        self._output.write(json.dumps(self.described(item)) + "\n")
+
+    def described(self, item: Item) -> dict[str, object]:
+        place = origin_json(item.origin)
+        if isinstance(item, DecodedPacket):
+            self._number += 1
+            described = {"number": self._number, "size": len(item.data), **place}
+            described |= packet_json(item.data, item.packet)
+            if self._verifier is not None and isinstance(item.packet, MessageView):
+                verdict = self._verifier.check(item.packet)
+                described["verified"] = None if isinstance(verdict, str) else verdict
+            return described
+        if isinstance(item, DamagedPacket):
+            self._number += 1
+            return {
+                "number": self._number,
+                "error": item.fault.fault,
+                "size": len(item.data),
+                **place,
+                "offset": item.origin.offset + (item.fault.offset or 0),
+                "packet_offset": item.origin.offset,
+                "headers": sections_json(describe_headers(item.data, item.fault)),
+            }
+        return {"error": item.reason, "size": item.size, **place}
+
+
+def origin_json(origin: Origin) -> dict[str, object]:
+    """Where it was found: what is not known has no key."""
+    place = {
+        "offset": origin.offset,
+        "line": origin.line,
+        "frame": origin.frame,
+        "time": None if origin.time_ns is None else rfc3339_ns(origin.time_ns),
+        "from": origin.source,
+        "to": origin.destination,
+    }
+    return {key: value for key, value in place.items() if value is not None}
+
 
 STANDARD_INPUT = "-"
 
@@ -75,7 +277,7 @@ def decode(
     if not file:
         fail("Missing argument 'FILE'.", ExitCode.USAGE)
     verifier = None if verify is None else _verifier(verify)
-    from postroad.capture import STANDARD_PORTS, CaptureFile, Ports
+    from postroad.describe.capture import STANDARD_PORTS, CaptureFile, Ports
 
     ports = Ports(STANDARD_PORTS.sessions | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ()))
     with _open(file) as stream:
@@ -92,7 +294,7 @@ def decode(
 
 
 def _verifier(certificate: str) -> Verifier:
-    from postroad.describe.verification import Verifier, read_certificate
+    from postroad.describe.packets import Verifier, read_certificate
     from postroad.errors import InvalidArgument
 
     if not certificate:
@@ -116,16 +318,13 @@ def _open(file: str) -> AbstractContextManager[BinaryIO]:
 
 def _printer(as_json: bool, verifier: Verifier | None) -> _Printer:
     if as_json:
-        from postroad.cli.packet_lines import JsonPrinter
-
         return JsonPrinter(sys.stdout, verifier)
-    from postroad.cli.packet_text import TextPrinter
 
     return TextPrinter(sys.stdout, verifier)
 
 
 def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
-    from postroad.capture import DecodedPacket, Skipped
+    from postroad.describe.capture import DecodedPacket, Skipped
 
     whole = faults = 0
     alone: Skipped | None = None  # the first fault waits: if it is all there is, one sentence says it

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroad.cli.context import Context
-from postroad.cli.outcome import ExitCode, fail, report
-from postroad.cli.output import count_text, print_json, print_line
+from postroad.cli.output import ExitCode, count_text, fail, print_json, print_line, report
 from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
     from postroad import QueueManager
     from postroad.config import ConfiguredQueue
     from postroad.names import QueueTail
+    from postroad.reports.info import ManagerInfo, QueueInfo, UserInfo
     from postroad.server.definitions import DefinedUser
-    from postroad.values.info import ManagerInfo, QueueInfo, UserInfo
 
 app = typer.Typer(help="Write the queues and users of a manager to a file, and create queues from such a file.")
 
@@ -82,9 +81,9 @@ def import_definitions(
     first change. No queue is deleted. A second import changes nothing. Users and their
     passwords are in the manager's configuration: the command says on stderr what to add and change there.
     """
+    from postroad.reports.info import UserInfo
+    from postroad.reports.plain import from_json
     from postroad.server.definitions import read_definitions
-    from postroad.values.info import UserInfo
-    from postroad.values.plain import from_json
 
     definitions = read_definitions(file)
     with context.connect() as manager, context.calls() as api:
@@ -123,7 +122,7 @@ def _queues(manager: QueueManager, *, internal: bool = False) -> dict[QueueTail,
 
 
 def _defined(manager: QueueManager, info: QueueInfo) -> dict[str, object]:
-    from postroad.fields.queue import QUEUE_PROPERTIES
+    from postroad.validation.queue_properties import QUEUE_PROPERTIES
 
     row: dict[str, object] = {"path": info.path}
     for name, each in QUEUE_PROPERTIES.items():
@@ -140,9 +139,14 @@ def _change(
     faults: list[str],
 ) -> Change | None:
     """What has to be done for a queue; None if nothing. What cannot be done is added to `faults`."""
-    from postroad.fields.queue import CHANGEABLE, NO_BASE_PRIORITY, QUEUE_PROPERTIES, settings_of
     from postroad.names import QueueKind
     from postroad.server.definitions import acl_of, comparable, path_on, same_acl
+    from postroad.validation.queue_properties import (
+        CHANGEABLE,
+        NO_BASE_PRIORITY,
+        QUEUE_PROPERTIES,
+        settings_of,
+    )
 
     path, acl = path_on(here.name, wanted), acl_of(wanted)
     info = existing.get(wanted.path.tail)

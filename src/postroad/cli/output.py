@@ -5,15 +5,22 @@ Text from a message never reaches a terminal unchanged: characters that are not 
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-from postroad.cli.terminal import hex_lines, shown
+import typer
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from postroad import ReceivedMessage
+
 
 MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
 MAX_NAME = 60  # characters of a queue's name in a table
@@ -25,7 +32,7 @@ def print_json(value: object) -> None:
     """Dataclasses are objects."""
     import json
 
-    from postroad.values.plain import to_json
+    from postroad.reports.plain import to_json
 
     sys.stdout.write(json.dumps(value, default=to_json) + "\n")
 
@@ -146,3 +153,133 @@ def _hex_lines(body: bytes) -> list[str]:
     if len(body) > MAX_HEX_BYTES:
         lines.append(f"... {len(body)} bytes; --json or --raw print all")
     return lines
+
+
+# Lines for people: coloured on a terminal, plain anywhere else, and never raw text from a stranger.
+#
+# What the lines say is for the commands to decide.
+
+
+Span = tuple[str, str]  # text and its style, "" for none
+Line = list[Span]
+
+HEX_WIDTH = 16
+TITLE, HEADING, FAINT, FAULT, PLAIN = "bold cyan", "bold", "dim", "bold red", ""
+
+
+def shown(text: str) -> str:
+    r"""The text with everything that is not printable as \x1b, \u202e and so on: no terminal obeys it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def hex_lines(data: bytes) -> list[str]:
+    """Sixteen bytes a line, with the characters beside them."""
+    lines = []
+    for start in range(0, len(data), HEX_WIDTH):
+        row = data[start : start + HEX_WIDTH]
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{start:04x}  {row.hex(' '):<{3 * HEX_WIDTH}} {characters}")
+    return lines
+
+
+def block_writer(output: TextIO) -> Callable[[Iterable[Line]], None]:
+    """Writes some lines and an empty one a call. `rich` is loaded only where its colours will be seen."""
+    if output.isatty() or os.environ.get("FORCE_COLOR"):
+        return _rich_writer(output)
+
+    def write(lines: Iterable[Line]) -> None:
+        for line in lines:
+            output.write("".join(text for text, _ in line).rstrip() + "\n")
+        output.write("\n")
+
+    return write
+
+
+def _rich_writer(output: TextIO) -> Callable[[Iterable[Line]], None]:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=output, highlight=False, soft_wrap=True)
+
+    def write(lines: Iterable[Line]) -> None:
+        block = Text()
+        for line in lines:
+            for text, style in line:
+                block.append(text, style)
+            block.append("\n")
+        console.print(block)
+
+    return write
+
+
+# How a command ends: exit codes, and one line on stderr that says why.
+
+
+class ExitCode(IntEnum):
+    """What scripts can rely on."""
+
+    DONE = 0
+    FAILED = 1  # the operation failed, or did only a part
+    USAGE = 2  # the command line or the configuration is at fault
+    TIMEOUT = 3  # no message came in time
+
+
+def report(sentence: str) -> None:
+    """One line on stderr."""
+    print(f"postroad: {shown(' '.join(sentence.split()))}", file=sys.stderr)
+
+
+def fail(sentence: str, code: ExitCode) -> NoReturn:
+    report(sentence)
+    raise typer.Exit(code)
+
+
+# A progress bar on stderr, only on a terminal, and only when something takes longer than a second.
+
+
+PATIENCE_S = 1.0
+
+
+class Bar:
+    """`with Bar("moving", total) as bar: ... bar.advance(n)`; a total of None is not known."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self.done = 0
+        self._what = what
+        self.total = total
+        self._started = time.monotonic()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        if self._progress is None and time.monotonic() - self._started > PATIENCE_S and sys.stderr.isatty():
+            self._show()
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=self.done)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(file=sys.stderr),
+            transient=True,
+        )
+        self._task = self._progress.add_task(self._what, total=self.total)
+        self._progress.start()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.cli.output import ExitCode, count_text, fail, print_json, print_line, print_table, size_text
 from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
@@ -141,8 +140,8 @@ def run(
     A run that was killed is finished by the next one; no packet is in the tables twice.
     """
     _require_spark()
-    from postroad.spark.pipeline.files import scheme_of
     from postroad.spark.pipeline.lake import Lake, check_format, kept_packets
+    from postroad.spark.pipeline.lake_files import scheme_of
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
 
@@ -334,12 +333,17 @@ def what_if(
     Spark starts only for a lake that is not local.
     """
     _require_spark()
-    from postroad.cli.pipeline_routes import changed_by
-    from postroad.cli.pipeline_what_if import day_capacity, parse_outage, show_capacity, show_comparison
+    from postroad.cli.pipeline_routes import (
+        changed_by,
+        day_capacity,
+        parse_outage,
+        show_capacity,
+        show_comparison,
+    )
     from postroad.directory.file import load_enterprise, read_directory
     from postroad.simulation.capacity import CapacityPlan
-    from postroad.spark.pipeline.lake_traffic import busiest_day, by_pair
-    from postroad.spark.pipeline.route_changes import Demand, compare
+    from postroad.spark.pipeline.routes import Demand, compare
+    from postroad.spark.pipeline.traffic import busiest_day, by_pair
 
     if changed is not None and (down or cost):
         fail("CHANGED: must not be given together with --down or --cost", ExitCode.USAGE)
@@ -485,7 +489,7 @@ def _quiet() -> list[str]:
 
 def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:
     """The lake, with a session if its address needs one, or if the command `start` does."""
-    from postroad.spark.pipeline.files import scheme_of
+    from postroad.spark.pipeline.lake_files import scheme_of
 
     _check_local(path)
     if start is None and scheme_of(path) in (None, "file"):
@@ -495,7 +499,7 @@ def _opened(path: str, *, master: str | None = None, conf: list[str] | None = No
 
 def _check_local(path: str) -> None:
     """A local directory without tables is refused before Spark starts."""
-    from postroad.spark.pipeline.files import scheme_of
+    from postroad.spark.pipeline.lake_files import scheme_of
 
     if scheme_of(path) in (None, "file"):
         _existing(path, None)

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from postroad.cli.acl import app as acl
-from postroad.cli.context import Context
-from postroad.cli.lock import report_locked
-from postroad.cli.options import QueueName
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import count_text, print_line, print_table, size_text
+from postroad.cli.administration import report_locked
+from postroad.cli.context import Context, QueueName
+from postroad.cli.output import ExitCode, count_text, fail, print_line, print_table, size_text
 
 if TYPE_CHECKING:
-    from postroad.fields.queue import QueueAttributes
-    from postroad.values.info import QueueInfo
+    from postroad.reports.info import QueueInfo
+    from postroad.validation.queue_properties import QueueAttributes
 
 app = typer.Typer(help="Create, list, show, change, purge, pause, release and delete queues, and set who may use them.")
 app.add_typer(acl, name="acl")

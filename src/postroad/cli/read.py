@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.context import Context
-from postroad.cli.lock import report_locked
-from postroad.cli.options import MAX_LOOKUP_ID, QueueName, predicate
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import MessagePrinter, print_line, print_table
+from postroad.cli.administration import report_locked
+from postroad.cli.context import MAX_LOOKUP_ID, Context, QueueName, predicate
+from postroad.cli.output import ExitCode, MessagePrinter, fail, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from postroad import Queue, QueueManager, ReceivedMessage, Transaction
-    from postroad.client.values import Place
+    from postroad.client.payloads import Place
 
 DEFAULT_TIMEOUT_S = 5.0
 BATCH_MESSAGES = 100

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import AsJson
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json, print_line
+from postroad.cli.output import ExitCode, fail, print_json, print_line
 from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, reading, take
 from postroad.net import ports
 

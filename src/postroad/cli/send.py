@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.context import Context
-from postroad.cli.options import OptionalValues
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json, print_line
-from postroad.cli.progress import Bar
+from postroad.cli.context import Context, OptionalValues
+from postroad.cli.output import Bar, ExitCode, fail, print_json, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +149,7 @@ def send(
     if acknowledgments and admin_queue is None:
         fail("--ack: needs --admin-queue NAME, where the acknowledgments go", ExitCode.USAGE)
     from postroad import Message
-    from postroad.describe.message import algorithm_words
+    from postroad.describe.packets import algorithm_words
     from postroad.names import MessageId, parse_name
     from postroad.wire.constants import EncryptionAlgorithm
 

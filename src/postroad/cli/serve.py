@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.outcome import ExitCode, fail
-from postroad.cli.output import print_json, print_line
+from postroad.cli.output import ExitCode, fail, print_json, print_line
 
 
 class LogLevel(Enum):
@@ -55,9 +54,9 @@ def serve(
 
     from postroad.config import default_configuration, load_configuration
     from postroad.errors import ConfigurationError, PostroadError
-    from postroad.runtime.collector import relax_collector
     from postroad.runtime.logs import start_logging
-    from postroad.server.run import check_only, run
+    from postroad.runtime.supervision import relax_collector
+    from postroad.server.process import check_only, run
 
     level = None if log_level is None else logging.getLevelNamesMapping()[log_level.value.upper()]
     start_logging(as_json=log_json, level=level or (logging.WARNING if check else logging.INFO))

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import AsJson
-from postroad.cli.outcome import ExitCode
-from postroad.cli.output import count_text, print_json, print_line, print_table
+from postroad.cli.output import ExitCode, count_text, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from postroad.simulation.report import FlowReport, Report
+    from postroad.simulation.verdict import FlowReport, Report
 
 
 def simulate(
@@ -29,8 +28,8 @@ def simulate(
     """
     from dataclasses import replace
 
-    from postroad.simulation.report import report
-    from postroad.simulation.topology import load_scenario
+    from postroad.simulation.scenario import load_scenario
+    from postroad.simulation.verdict import report
     from postroad.simulation.world import World
 
     scenario = load_scenario(file)

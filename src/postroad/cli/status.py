@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroad.cli.administration import print_locks, print_transactions
 from postroad.cli.context import Context
-from postroad.cli.lock import print_locks, print_transactions
 from postroad.cli.output import count_text, print_json, print_line, print_table, shortened, size_text
 from postroad.cli.queue import is_of_interest, print_queues
-from postroad.values.attention import attention
+from postroad.reports.info import attention
 
 if TYPE_CHECKING:
-    from postroad.values.info import ListenerInfo, LockInfo, ManagerInfo, QueueInfo, ReaderInfo, SessionInfo
+    from postroad.reports.info import (
+        ListenerInfo,
+        LockInfo,
+        ManagerInfo,
+        QueueInfo,
+        ReaderInfo,
+        SessionInfo,
+    )
 
 LARGEST = 10  # queues without --all
 MOST_OUTGOING = 20  # outgoing queues that are shown; strangers can cause thousands

@@ -10,16 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
-from postroad.client.values import MAX_SUBMISSION, as_name
+from postroad.client.payloads import MAX_SUBMISSION, as_name
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import IllegalName, InvalidArgument, MessageAlreadyReceived, MessageNotFound, NoMessage
-from postroad.fields.queue import NEW_QUEUE, QueueAttributes
-from postroad.fields.tables import read_object
 from postroad.manager import NAME_STATE, Manager
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
-from postroad.received import ReceivedMessage
-from postroad.store import Store, open_store
-from postroad.values.info import (
+from postroad.reports.enterprise import Route, Table
+from postroad.reports.info import (
     KeysInfo,
     ListenerInfo,
     LockInfo,
@@ -29,11 +27,12 @@ from postroad.values.info import (
     SessionInfo,
     TransactionInfo,
 )
-from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-from postroad.values.resolution import Resolution
-from postroad.values.routes import Route, Table
-from postroad.values.trace import Trace
+from postroad.reports.offsets import HoldInfo, Mark, Selection, Submission
+from postroad.reports.operations import QueueAccess, ReadCall, Resolution, SeekAction, ShareMode
+from postroad.reports.trace import Trace
+from postroad.store import Store, open_store
+from postroad.validation.fields import read_object
+from postroad.validation.queue_properties import NEW_QUEUE, QueueAttributes
 
 log = logging.getLogger(__name__)
 

@@ -9,20 +9,18 @@ import json
 import os
 import re
 import socket
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlencode, urlsplit
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError, rebuild_error
-from postroad.values.reading import RECORDS_TYPE
-from postroad.version import __version__
-
-if TYPE_CHECKING:
-    import ssl
+from postroad.reports.operations import RECORDS_TYPE
+from postroad.runtime.version import __version__
 
 API = "/api/v1"
 JSON = "application/json"
@@ -90,8 +88,6 @@ class Address:
         self.tls: ssl.SSLContext | None = None
         self._has_certificate = False
         if parts.scheme == "https":
-            from postroad.client.tls import client_context, default_context
-
             own = client_context(certificate, key)
             self._has_certificate = own is not None
             self.tls = own or default_context()
@@ -309,3 +305,114 @@ def _own_name() -> str:
         user = str(os.getuid())
     name = f"{user}@{socket.gethostname()} (pid {os.getpid()})"
     return name.encode("ascii", "replace").decode()
+
+
+# The heads of HTTP answers, and how their bodies end ([RFC 9112]). No I/O: sync/transport.py reads the bytes.
+
+
+MAX_HEAD = 0x10000  # bytes
+END = b"\r\n\r\n"
+
+
+class BadAnswer(ConnectionError):
+    """The answer is not HTTP, or it ends too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The names of headers are in lower case. `length` is None for a body that says by itself where it ends: in chunks,
+    or with the connection."""
+
+    status: int
+    headers: dict[str, str]
+    length: int | None
+    chunked: bool
+    keep_alive: bool
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def read_head(data: bytes) -> Head:
+    """The head of an answer, without the empty line at its end."""
+    try:
+        first, *lines = data.decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        status = int(rest[:3])
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise ValueError
+            headers[name.lower()] = value.strip()
+        if not version.startswith("HTTP/1."):
+            raise ValueError
+        chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
+        length: int | None = None
+        if status in (204, 304) or status < 200:
+            length, chunked = 0, False
+        elif not chunked and "content-length" in headers:
+            length = _size(headers["content-length"], 10)
+    except ValueError:
+        raise BadAnswer("the answer is not HTTP") from None
+    closes = "close" in headers.get("connection", "").lower() or version == "HTTP/1.0"
+    return Head(status, headers, length, chunked, not closes and (chunked or length is not None))
+
+
+def chunk_size(line: bytes) -> int:
+    """Of a line such as `1f4;extension`."""
+    try:
+        return _size(line.decode("latin-1").partition(";")[0].strip(), 16)
+    except ValueError:
+        raise BadAnswer("the size of a chunk must be hexadecimal") from None
+
+
+def _size(text: str, base: int) -> int:
+    if not text.isalnum():  # `int` also takes signs and underscores
+        raise ValueError
+    return int(text, base)
+
+
+# The certificate that a client proves itself with: files that its caller names, or the environment.
+
+
+CERTIFICATE, KEY = "POSTROAD_CLIENT_CERT", "POSTROAD_CLIENT_KEY"
+
+
+def client_context(certificate: str | Path | None = None, key: str | Path | None = None) -> ssl.SSLContext | None:
+    """TLS with the client's certificate, from PEM files; the key may stand in the certificate's file. None where
+    neither the caller nor the environment names one. InvalidArgument if it cannot be used."""
+    name = "client_certificate"
+    if certificate is None:
+        name, certificate, key = CERTIFICATE, os.environ.get(CERTIFICATE), os.environ.get(KEY)
+    if not certificate:
+        return None
+    context = ssl.create_default_context()
+    try:
+        context.load_cert_chain(certificate, key or None, password=_no_password)
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "reason", None) or getattr(fault, "strerror", None) or str(fault)
+        files = (
+            f"{certificate} with {key}" if key else f"{certificate}, which must hold the key too where none is named,"
+        )
+        raise InvalidArgument(f"{name}: {files} cannot be used: {reason}") from None
+    return context
+
+
+def pinned_context(certificate: str) -> ssl.SSLContext:
+    """TLS with the one server that has this certificate (PEM), whatever its issuer and the names in it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # its issuer need not be known
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
+def default_context() -> ssl.SSLContext:
+    """TLS without a client's certificate: the server's must be one that the system trusts."""
+    return ssl.create_default_context()
+
+
+def _no_password() -> str:
+    raise ValueError("its key is encrypted; decrypt it, as in `openssl pkey -in KEY -out PLAIN`")

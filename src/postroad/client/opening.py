@@ -42,8 +42,8 @@ def connect(
     environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
     """
     from postroad.client.exchange import Address
-    from postroad.client.http import HttpBackend
-    from postroad.client.sync.joined import JoinedSends
+    from postroad.client.http_backend import HttpBackend
+    from postroad.client.sync.runtime import JoinedSends
     from postroad.client.sync.transport import Transport
 
     address = Address(url, token, client_certificate, client_key, user, password)

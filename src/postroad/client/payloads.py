@@ -2,24 +2,113 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
-from postroad.client.values import KNOWN_NAMES, as_name
 from postroad.errors import InvalidArgument, RemoteProtocolError
-from postroad.values.plain import from_json
+from postroad.reports.operations import SeekAction
+from postroad.reports.plain import from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from postroad.describe.received import ReceivedMessage
     from postroad.message import Message, Signature
-    from postroad.received import ReceivedMessage
-    from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+    from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
+
+
+# The plain values that clients give: names, messages in their short forms, attributes of queues, words for places.
+#
+# Both faces use these; nothing here waits or speaks to a queue manager.
+
+
+if TYPE_CHECKING:
+    from postroad.describe.received import ReceivedMessage
+    from postroad.message import Message
+    from postroad.names import FormatName, PathName
+
+    Name: TypeAlias = str | FormatName | PathName
+    Sendable: TypeAlias = Message | bytes | str | dict[str, Any]
+    Place: TypeAlias = Literal["current", "next", "previous", "first", "last"]
+
+PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
+MAX_PAGE_MESSAGES = 5000
+PAGE_BYTES = 4 << 20  # about what a later step brings
+MOVE_MESSAGES = 1000  # messages that one commit of a move takes
+MAX_SUBMISSION = 10_000  # rows of one submission
+KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
+
+_PLACES = {action.name.lower(): action for action in SeekAction}
+
+
+# A program uses a few names over and over, and reading one costs more than sending a small message.
+@lru_cache(KNOWN_NAMES)
+def as_name(text: str) -> FormatName | PathName:
+    from postroad.names import parse_name
+
+    return parse_name(text)
+
+
+def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:
+    """The messages, and whether it was one alone. Bytes and text are the body of a message without properties, and a
+    dict is sent as JSON."""
+    from postroad.message import Message  # and with it everything about packets, which only some calls need
+
+    def message(each: object) -> Message:
+        if isinstance(each, Message):
+            return each
+        if isinstance(each, str | bytes):
+            return Message(each)
+        if isinstance(each, bytearray | memoryview):
+            return Message(bytes(each))
+        if isinstance(each, dict):
+            return Message(json=each)
+        raise InvalidArgument(f"message: must be a Message, bytes, text or a dict, got {_kind(each)}")
+
+    if isinstance(given, Message | bytes | bytearray | memoryview | str | dict):
+        return [message(given)], True
+    if isinstance(given, Iterable):
+        return [message(each) for each in given], False
+    raise InvalidArgument(f"message: must be a Message, bytes, text, a dict or a sequence of these, got {_kind(given)}")
+
+
+def _kind(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
+def as_action(place: Place) -> SeekAction:
+    try:
+        return _PLACES[place]
+    except KeyError:
+        raise InvalidArgument(f"place: must be one of {', '.join(_PLACES)}, got {place!r}") from None
+
+
+def as_lookup_id(given: int | str) -> int:
+    """A number, or its digits as text."""
+    if isinstance(given, int):
+        return given
+    if not given.isdecimal() or not given.isascii():
+        raise InvalidArgument(f"lookup_id: must be a whole number, got {given!r}")
+    return int(given)
+
+
+def as_lookup_ids(messages: Iterable[ReceivedMessage | int | str]) -> list[int]:
+    return [as_lookup_id(each) if isinstance(each, int | str) else each.lookup_id for each in messages]
+
+
+def next_page(page: Sequence[ReceivedMessage]) -> int:
+    """How many messages the next step of an iteration asks for: many small ones, or few large ones."""
+    mean = sum(len(message.packet) for message in page) // len(page)
+    return max(1, min(MAX_PAGE_MESSAGES, PAGE_BYTES // max(1, mean)))
+
 
 INCOMPLETE = "the answer lacks members: it is not from a queue manager, or from another version of one"
 
@@ -68,7 +157,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def read_messages(answer: bytes) -> list[ReceivedMessage]:
-    from postroad.received import decode_records
+    from postroad.describe.received import decode_records
 
     return decode_records(answer)
 
@@ -180,3 +269,57 @@ _AS_JSON: Mapping[str, Callable[[object], object]] = {
     "correlation_id": _identifier,
     "trace": _trace,
 }
+
+
+# Sends that go together: while one request to a queue is under way, single messages for it gather for the next one.
+#
+# How callers wait is the business of aio/joined.py and sync/joined.py.
+
+
+MAX_JOINED = 1000  # messages of one request
+MAX_JOINED_BYTES = 4 << 20  # and bytes, but for a message that is larger by itself
+
+# Posts messages, each as JSON, to a queue: the id or the error of each.
+Outcome = str | Exception
+Post = Callable[[str, Sequence[bytes]], Coroutine[Any, Any, list[Outcome]]]
+
+
+class JoinedSends(Protocol):
+    """Sends single messages. Those of one caller keep their order, and each caller gets its own id or error."""
+
+    async def send(self, name: str, message: bytes) -> str: ...
+
+
+class Sized(Protocol):
+    @property
+    def message(self) -> bytes: ...
+
+
+Sent = TypeVar("T", bound=Sized)
+
+
+@dataclass(slots=True)
+class Lane(Generic[Sent]):
+    """The sends to one queue: `busy` while a request is under way, and who waits for the next one, the first first."""
+
+    busy: bool = False
+    waiting: deque[Sent] = field(default_factory=deque)
+
+    def next_batch(self) -> list[Sent]:
+        """As many as one request takes."""
+        batch: list[Sent] = []
+        size = 0
+        while self.waiting and len(batch) < MAX_JOINED:
+            size += len(self.waiting[0].message)
+            if batch and size > MAX_JOINED_BYTES:
+                break
+            batch.append(self.waiting.popleft())
+        return batch
+
+
+def encode_message(message: dict[str, object]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def encode_messages(messages: Sequence[bytes]) -> bytes:
+    return b'{"messages":[' + b",".join(messages) + b"]}"

@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
-from postroad.client.payloads import check_timeout
-from postroad.client.values import as_name
+from postroad.client.payloads import as_name, check_timeout
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
     BindRefused,
     InvalidArgument,
@@ -28,7 +28,6 @@ from postroad.errors import (
 )
 from postroad.names import FormatName, parse_format_name
 from postroad.net import ports
-from postroad.received import ReceivedMessage
 from postroad.remote_read.client import Identity, Received, RemoteOpenQueueEntry, RemoteReadClient
 from postroad.remote_read.values import (
     INFINITE_MS,
@@ -38,12 +37,12 @@ from postroad.remote_read.values import (
     DesiredAccess,
     DesiredShare,
 )
+from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.epm import resolve
 from postroad.rpc.gss import initiator
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 
 LAYOUTS = (Format.NDR, Format.NDR64)
 # What a person can do about a first contact that failed.

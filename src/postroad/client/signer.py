@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from postroad.errors import CannotSign, IllegalName, InvalidArgument
 from postroad.message import Signature
 from postroad.security.algorithms import DEFAULT_HASH, HASHES, MIN_RSA_BITS
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.security.signatures import PROFILES, VERSIONS, hash_input, signature_of
 from postroad.wire.view import MessageView
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from postroad.client.values import as_name
+from postroad.client.payloads import as_name
 from postroad.message import Composer, Message, MessageSigner, multi_queue_header
 from postroad.names import FormatName, PathName
-from postroad.values.resolution import Resolution
+from postroad.reports.operations import Resolution
 
 MAX_KNOWN = 1024  # answers that one connection keeps
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from postroad.columns.buffers import Ints
 from postroad.columns.decoding import decode
 from postroad.columns.schema import ERROR, KNOWN, MESSAGE, PACKET, PROPERTIES, arrow_type
+from postroad.columns.texts import Ints
 from postroad.errors import InvalidArgument
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the Arrow format's own mark: a message of no length

@@ -1,4 +1,4 @@
-"""Packets decoded to columns: plain messages all at once, others one by one, with the rules of describe/message.py."""
+"""Packets decoded to columns: plain messages all at once, others one by one, with the rules of describe/packets.py."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.columns.buffers import Ints, Mask, binary, fixed, slices
 from postroad.columns.layout import FIXED_SIZE, Layout, lay_out
 from postroad.columns.schema import ERROR, PROPERTIES, arrow_type
-from postroad.columns.texts import body_texts, guid_rows, identifiers, utf16_text
-from postroad.describe.message import admin_text, destination_text, message_json, response_text
-from postroad.describe.values import whole_text
+from postroad.columns.texts import Ints, Mask, binary, body_texts, fixed, guid_rows, identifiers, slices, utf16_text
+from postroad.describe.packets import (
+    admin_text,
+    destination_text,
+    message_json,
+    response_text,
+)
+from postroad.describe.sections import whole_text
 from postroad.errors import RemoteProtocolError
 from postroad.wire.bodies import body_text
 from postroad.wire.constants import (

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from postroad.columns.buffers import Bytes, Ints, Mask, bytes_of, count_per_row, matrix, offsets_of, slices
+from postroad.columns.texts import (
+    Bytes,
+    Ints,
+    Mask,
+    bytes_of,
+    count_per_row,
+    matrix,
+    offsets_of,
+    slices,
+)
 from postroad.wire.constants import (
     ADMIN_CODES,
     DESTINATION_CODES,

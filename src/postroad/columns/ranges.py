@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from postroad.columns.batches import END_OF_STREAM as END_OF_STREAM
 from postroad.columns.batches import Rows, schema_of
-from postroad.columns.buffers import Ints, Mask, binary, offsets_of
 from postroad.columns.schema import MESSAGE as MESSAGE
+from postroad.columns.texts import Ints, Mask, binary, offsets_of
 
 ARRIVAL_MASK = (1 << 56) - 1
 BATCH_BYTES = 2 << 20  # of packets in a batch, about: fits a reader's memory and a processor's cache

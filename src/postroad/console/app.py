@@ -18,11 +18,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroad.console.client import Credentials, LoginNeeded
-from postroad.console.guard import HEADERS, Guard, Networks, client_address, same
+from postroad.console.history import Watch
+from postroad.console.manager_client import Credentials, LoginNeeded
 from postroad.console.pages import (
     dead_letters,
-    files,
     jobs,
     login,
     messages,
@@ -34,9 +33,8 @@ from postroad.console.pages import (
     send,
 )
 from postroad.console.rendering import templates
-from postroad.console.sessions import COOKIE, VISITOR, Session, Sessions
+from postroad.console.sessions import COOKIE, HEADERS, VISITOR, Guard, Networks, Session, Sessions, client_address, same
 from postroad.console.visit import BadRequest, Form, PageNotFound, TooLarge, Visit, local_path
-from postroad.console.watch import Watch
 from postroad.errors import (
     AccessDenied,
     InvalidArgument,
@@ -78,8 +76,8 @@ PAGES: dict[str, Page] = {
     "/{m:int}/network": network.show,
     "/{m:int}/trace": network.show_trace,
     "/{m:int}/security": security.show,
-    "/{m:int}/export": files.export,
-    "/{m:int}/body": files.body,
+    "/{m:int}/export": messages.export,
+    "/{m:int}/body": messages.body,
 }
 # POST of forms.
 ACTIONS: dict[str, Action] = {
@@ -197,7 +195,7 @@ class Console:
 
         async def page(visit: Visit) -> Response:
             self._check_csrf(visit.session, request.headers.get(CSRF, ""))
-            return await files.import_packets(visit)
+            return await messages.import_packets(visit)
 
         return await self._answer(request, page)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from postroad.version import __version__
+from postroad.runtime.version import __version__
 
 MIDDLE = "…"
 

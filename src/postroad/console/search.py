@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from postroad.client.values import next_page
-from postroad.console.client import ManagerClient
+from postroad.client.payloads import next_page
+from postroad.console.history import COST
 from postroad.console.jobs import Job
-from postroad.console.watch import COST
+from postroad.console.manager_client import ManagerClient
+from postroad.describe.received import ReceivedMessage
 from postroad.describe.where import parse_where
 from postroad.errors import PostroadError
-from postroad.received import ReceivedMessage
 
 FIRST_PAGE = 500
 AT_ONCE = 200  # messages between two turns of the event loop: other pages must not wait

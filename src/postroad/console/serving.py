@@ -16,8 +16,8 @@ from pathlib import Path
 import uvicorn
 
 from postroad.console.app import Console, Settings
-from postroad.console.client import NO_CREDENTIALS, Credentials
-from postroad.console.guard import Networks
+from postroad.console.manager_client import NO_CREDENTIALS, Credentials
+from postroad.console.sessions import Networks
 from postroad.errors import ConfigurationError, PostroadError
 from postroad.net.endpoints import endpoint
 from postroad.net.http import KEEP_ALIVE_S, AcceptingServer, BoundedHttpProtocol, server_tls

@@ -14,12 +14,12 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from postroad.console.client import ANY_QUEUE, ManagerClient
+from postroad.console.history import Watch
+from postroad.console.manager_client import ANY_QUEUE, ManagerClient
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
-from postroad.console.watch import Watch
 from postroad.errors import PostroadError
-from postroad.values.info import CallerInfo, QueueInfo
+from postroad.reports.info import CallerInfo, QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
 MAX_LOGIN_BYTES = 16 << 10

@@ -3,10 +3,14 @@
 Reads what `wire` decodes. Commands and the HTTP API print and serve it.
 """
 
-from postroad.describe.message import message_json
-from postroad.describe.packet import ordering_json, packet_json, packet_kind, sections_json
-from postroad.describe.sections import Field, Section, describe_headers, describe_ping
-from postroad.describe.values import rfc3339, rfc3339_ns
+from postroad.describe.packets import (
+    message_json,
+    ordering_json,
+    packet_json,
+    packet_kind,
+    sections_json,
+)
+from postroad.describe.sections import Field, Section, describe_headers, describe_ping, rfc3339, rfc3339_ns
 
 __all__ = [
     "Field",

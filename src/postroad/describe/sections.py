@@ -6,29 +6,21 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import IntEnum, IntFlag
 from uuid import UUID
 
-from postroad.describe.values import (
-    base64_text,
-    code_word,
-    direct_format_name,
-    duration,
-    flag_words,
-    identifier_text,
-    rfc3339,
-    sender_text,
-    whole_text,
-)
-from postroad.errors import RemoteProtocolError
-from postroad.wire.base_header import LAYOUT as BASE
-from postroad.wire.base_header import BaseHeader
+from postroad.errors import IllegalFormatName, RemoteProtocolError
+from postroad.names import MessageId
+from postroad.security.descriptors import Sid
 from postroad.wire.constants import (
     ADMIN_SHIFT,
     DELIVERY_SHIFT,
     DESTINATION_SHIFT,
+    INFINITE,
     INTERNAL_HEADER_SIZE,
     RESPONSE_SHIFT,
     SESSION_HEADER_SIZE,
@@ -50,18 +42,24 @@ from postroad.wire.constants import (
     UserFlags,
     class_name,
 )
-from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader
-from postroad.wire.layout import Reader
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
-from postroad.wire.ping import Ping
-from postroad.wire.properties_header import LAYOUT as PROPERTIES
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.session_header import SessionHeader
-from postroad.wire.soap_header import SoapHeader
-from postroad.wire.trace_header import DebugHeader
-from postroad.wire.transaction_header import TransactionHeader
-from postroad.wire.user_header import LAYOUT as USER
-from postroad.wire.user_header import QueueField
+from postroad.wire.headers import BASE_LAYOUT as BASE
+from postroad.wire.headers import PROPERTIES_LAYOUT as PROPERTIES
+from postroad.wire.headers import USER_LAYOUT as USER
+from postroad.wire.headers import (
+    AddressHeader,
+    BaseHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    QueueField,
+    SecurityHeader,
+    SessionHeader,
+    SoapHeader,
+    TransactionHeader,
+)
+from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader, Ping
+from postroad.wire.octets import Reader
+from postroad.wire.queue_names import written_name
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _PRIVATE_OF = {
@@ -387,3 +385,91 @@ def _element_text(element: FormatNameElement) -> str:
     kinds = {FormatType.PUBLIC: "PUBLIC", FormatType.PRIVATE: "PRIVATE", FormatType.DISTRIBUTION_LIST: "DL"}
     number = "" if element.number is None else f"\\{element.number:x}"
     return f"{kinds[element.format_type]}={element.guid}{number}"
+
+
+# Single values as JSON and as text: times, flags, codes, identifiers, strings. No packet is known here.
+
+
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
+_NS = 1_000_000_000
+
+
+def rfc3339(seconds: int, nanoseconds: int | None = None) -> str | None:
+    """`2024-05-17T09:30:00Z`, with six or nine digits if there is a fraction; None outside the years 1 to 9999."""
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+    if nanoseconds is None:
+        return f"{moment}Z"
+    fraction = f"{nanoseconds:09d}"
+    return f"{moment}.{fraction.removesuffix('000')}Z"
+
+
+def rfc3339_ns(time_ns: int) -> str | None:
+    """The same for nanoseconds since 1970."""
+    return rfc3339(*divmod(time_ns, _NS))
+
+
+def duration(seconds: int) -> str:
+    """Seconds in words: `345600 s (4 days)`, `for ever` for the value that means it."""
+    if seconds == INFINITE:
+        return "for ever"
+    for size, unit in _UNITS:
+        count, rest = divmod(seconds, size)
+        if count and not rest:
+            return f"{seconds} s ({count} {unit}{'s' if count > 1 else ''})"
+    return f"{seconds} s"
+
+
+def word(member: IntEnum | IntFlag) -> str:
+    """A constant's name in lower case with hyphens."""
+    return (member.name or str(member.value)).lower().replace("_", "-")
+
+
+def code_word(kind: type[IntEnum], value: int) -> str | None:
+    """The word for a code, None for an unknown one."""
+    try:
+        return word(kind(value))
+    except ValueError:
+        return None
+
+
+def flag_words(kind: type[IntFlag], value: int) -> list[str]:
+    """The words of the single bits that are set; fields of several bits and reserved bits have none."""
+    return [word(flag) for flag in kind if flag.value.bit_count() == 1 and value & flag.value]
+
+
+def whole_text(text: str) -> str:
+    """Text for every encoder: half a surrogate pair, which a string on the wire may have, becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def base64_text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def identifier_text(data: bytes) -> str | None:
+    r"""The 20 bytes of a message identifier as `{guid}\ordinal`; None if they are all zero."""
+    return str(MessageId.from_bytes(data)) if any(data) else None
+
+
+def direct_format_name(text: str) -> str:
+    """The format name of a direct string; an invalid one is shown as it is."""
+    try:
+        return whole_text(str(written_name(text)))
+    except IllegalFormatName:
+        return f"DIRECT={whole_text(text)}"
+
+
+def sender_text(security: SecurityHeader | None) -> str | None:
+    """The sender as a SID or a queue manager's GUID, [MS-MQMQ] 2.2.20.6 ST; bytes that are no SID as hex."""
+    if security is None or not security.security_id:
+        return None
+    raw = security.security_id
+    if security.sender_id_type is SenderIdType.QUEUE_MANAGER:
+        return str(UUID(bytes_le=raw))
+    try:
+        return str(Sid.decode(raw))
+    except RemoteProtocolError:
+        return raw.hex()

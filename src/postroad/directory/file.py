@@ -14,11 +14,12 @@ from typing import TypeVar
 from uuid import UUID, uuid5
 
 from postroad.directory import objects
-from postroad.directory.objects import MAX_COST, MIN_COST
-from postroad.directory.reading import ObjectSource
+from postroad.directory.objects import MAX_COST, MIN_COST, ObjectSource
 from postroad.directory.snapshot import Directory
 from postroad.errors import RemoteProtocolError
-from postroad.fields.kinds import (
+from postroad.names import PathName, QueueKind
+from postroad.validation.fields import required, setting, tables
+from postroad.validation.kinds import (
     GUID,
     HOST,
     MANAGER_NAME,
@@ -31,10 +32,8 @@ from postroad.fields.kinds import (
     suggestion,
     whole,
 )
-from postroad.fields.queue import BASE_PRIORITY
-from postroad.fields.tables import required, setting, tables
-from postroad.fields.toml import Place, load, refuse_duplicates
-from postroad.names import PathName, QueueKind
+from postroad.validation.queue_properties import BASE_PRIORITY
+from postroad.validation.toml import Place, load, refuse_duplicates
 from postroad.wire.records import decode_public_keys
 
 T = TypeVar("T")

@@ -5,7 +5,12 @@ They refer to each other by identifier. Directory resolves these references.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from postroad.errors import DirectoryError
@@ -71,3 +76,151 @@ class Queue(DirectoryObject):
     pathname: PathName
     queue_manager_identifier: UUID
     base_priority: int = 0
+
+
+# Reading a directory, [MS-MQDMPR] 3.1.7.1.20 to 23: filters, the events of a query, and a source in memory.
+#
+# A source can be anything that answers the three events. The meaning of the objects is not known here.
+
+
+ObjectT = TypeVar("ObjectT", bound=DirectoryObject)
+
+_TYPES: dict[str, type[DirectoryObject]] = {kind.__name__: kind for kind in (QueueManager, Site, RoutingLink, Queue)}
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class DirectoryOperationResult(Enum):
+    """[MS-MQDMPR] 3.1.1.17"""
+
+    SUCCESS = "Success"
+    GENERIC_ERROR = "GenericError"
+    DIRECTORY_NOT_CONNECTED = "DirectoryNotConnected"
+    OBJECT_NOT_FOUND = "ObjectNotFound"
+    ATTRIBUTE_NOT_FOUND = "AttributeNotFound"
+    END_OF_DATA = "EndOfData"
+    OBJECT_ALREADY_EXISTS = "ObjectAlreadyExists"
+
+
+class Comparison(Enum):
+    """The operators of an attribute-filter expression."""
+
+    EQUALS = "EQUALS"
+    NOT_EQUALS = "NOT-EQUALS"
+    LESS_THAN = "LESS-THAN"
+    GREATER_THAN = "GREATER-THAN"
+    LESS_THAN_OR_EQUAL = "LESS-THAN-OR-EQUAL"
+    GREATER_THAN_OR_EQUAL = "GREATER-THAN-OR-EQUAL"
+
+
+_OPERATORS: dict[Comparison, Callable[[Any, Any], bool]] = {
+    Comparison.EQUALS: operator.eq,
+    Comparison.NOT_EQUALS: operator.ne,
+    Comparison.LESS_THAN: operator.lt,
+    Comparison.GREATER_THAN: operator.gt,
+    Comparison.LESS_THAN_OR_EQUAL: operator.le,
+    Comparison.GREATER_THAN_OR_EQUAL: operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeFilter:
+    """`"ActualCost" LESS-THAN 5`: the attribute on the left, by the specification's name. GUIDs may be text."""
+
+    attribute: str
+    comparison: Comparison
+    value: object
+
+    @property
+    def field(self) -> str:
+        """The attribute's name in our objects."""
+        return _WORD.sub("_", self.attribute).lower()
+
+    def admits(self, candidate: DirectoryObject) -> bool:
+        held = getattr(candidate, self.field)
+        value = UUID(self.value) if isinstance(held, UUID) and isinstance(self.value, str) else self.value
+        return _OPERATORS[self.comparison](held, value)
+
+
+Handle = object
+
+
+class DirectorySource(Protocol):
+    """A source of objects. Only the source that gave a handle can use it."""
+
+    def read_begin(
+        self, object_type: str, filters: Sequence[AttributeFilter]
+    ) -> tuple[DirectoryOperationResult, Handle]:
+        """3.1.7.1.21: a query for all objects of the type that satisfy every filter; without filters, for all."""
+
+    def read_next(self, handle: Handle) -> tuple[DirectoryOperationResult, DirectoryObject | None]:
+        """3.1.7.1.22: the next object; EndOfData after the last one."""
+
+    def read_end(self, handle: Handle) -> DirectoryOperationResult:
+        """3.1.7.1.23: ends the query; its handle is then invalid."""
+
+
+class ObjectSource:
+    """Objects in memory, found in their given order."""
+
+    def __init__(self, objects: Iterable[DirectoryObject]) -> None:
+        self._objects: dict[type[DirectoryObject], list[DirectoryObject]] = {kind: [] for kind in _TYPES.values()}
+        for each in objects:
+            self._objects[type(each)].append(each)
+        self._queries: dict[int, Iterator[DirectoryObject]] = {}
+        self._last_handle = 0
+
+    def read_begin(
+        self, object_type: str, filters: Sequence[AttributeFilter]
+    ) -> tuple[DirectoryOperationResult, Handle]:
+        kind = _TYPES.get(object_type)
+        if kind is None:
+            return DirectoryOperationResult.GENERIC_ERROR, None
+        attributes = {each.name for each in fields(kind)}
+        if not all(each.field in attributes for each in filters):
+            return DirectoryOperationResult.ATTRIBUTE_NOT_FOUND, None
+        self._last_handle += 1
+        self._queries[self._last_handle] = (
+            each for each in self._objects[kind] if all(expression.admits(each) for expression in filters)
+        )
+        return DirectoryOperationResult.SUCCESS, self._last_handle
+
+    def read_next(self, handle: Handle) -> tuple[DirectoryOperationResult, DirectoryObject | None]:
+        query = self._queries.get(handle) if isinstance(handle, int) else None
+        if query is None:
+            return DirectoryOperationResult.GENERIC_ERROR, None
+        found = next(query, None)
+        result = DirectoryOperationResult.END_OF_DATA if found is None else DirectoryOperationResult.SUCCESS
+        return result, found
+
+    def read_end(self, handle: Handle) -> DirectoryOperationResult:
+        if not isinstance(handle, int) or self._queries.pop(handle, None) is None:
+            return DirectoryOperationResult.GENERIC_ERROR
+        return DirectoryOperationResult.SUCCESS
+
+
+def get_directory_data(
+    source: DirectorySource, kind: type[ObjectT], filters: Sequence[AttributeFilter] = ()
+) -> tuple[ObjectT, ...]:
+    """[MS-MQBR] 3.1.5.9: every object of the kind that satisfies all filters, in the source's order.
+
+    A read that fails, at its start or later, raises DirectoryError and returns nothing. The specification returns
+    Nothing both then and if no object matches, so a caller could mistake a directory that is out of reach for an
+    empty one.
+    """
+    result, handle = source.read_begin(kind.__name__, filters)
+    if result is not DirectoryOperationResult.SUCCESS:
+        raise DirectoryError(f"the directory cannot be read: {result.value}")
+    found: list[ObjectT] = []
+    try:
+        while True:
+            result, candidate = source.read_next(handle)
+            if result is not DirectoryOperationResult.SUCCESS:
+                break
+            if not isinstance(candidate, kind):
+                raise DirectoryError(f"the directory must return a {kind.__name__}, got a {type(candidate).__name__}")
+            found.append(candidate)
+    finally:
+        source.read_end(handle)
+    if result is not DirectoryOperationResult.END_OF_DATA:
+        raise DirectoryError(f"the directory stopped in the middle of a read: {result.value}")
+    return tuple(found)

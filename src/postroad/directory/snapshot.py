@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.directory.objects import Queue, QueueManager, RoutingLink, Site
-from postroad.directory.reading import DirectorySource, get_directory_data
+from postroad.directory.objects import DirectorySource, Queue, QueueManager, RoutingLink, Site, get_directory_data
 from postroad.errors import DirectoryError
 
 K = TypeVar("K")

@@ -15,7 +15,7 @@ from postroad.directory.file import Enterprise, load_enterprise, read_directory
 from postroad.directory.review import review
 from postroad.directory.snapshot import Directory
 from postroad.errors import ConfigurationError, PostroadError
-from postroad.fields.toml import read_file
+from postroad.validation.toml import read_file
 
 log = logging.getLogger(__name__)
 

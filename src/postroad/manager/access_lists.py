@@ -9,15 +9,14 @@ from types import MappingProxyType
 from postroad.errors import AccessDenied, UnsupportedFormatNameOperation
 from postroad.manager.durable import DurableCore
 from postroad.manager.reads import Name
-from postroad.queues.access import descriptor_of
 from postroad.queues.local import TRUSTED
+from postroad.queues.permissions import descriptor_of
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.security.access import Token, allowed, deny, grant, revoke
-from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.descriptors import SecurityDescriptor, Sid
 from postroad.security.rights import QUEUE_MAPPING, QueueRight, parse_queue_rights
 from postroad.security.sddl import format_sddl, parse_sddl
-from postroad.security.sid import Sid
 
 EDITS: Mapping[str, Callable[[SecurityDescriptor, Sid, int], SecurityDescriptor]] = MappingProxyType(
     {"grant": grant, "deny": deny, "revoke": revoke}

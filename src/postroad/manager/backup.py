@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from postroad.errors import SharingViolation, StorageError
-from postroad.manager.key_file import KEY_FILE
+from postroad.manager.keys import KEY_FILE
+from postroad.runtime.version import __version__
 from postroad.store.backup import failure, write_backup
 from postroad.store.interface import Snapshot
-from postroad.version import __version__
 
 if TYPE_CHECKING:
     from postroad.manager.manager import Manager

@@ -18,7 +18,7 @@ from postroad.manager.troubles import Troubles
 from postroad.queues.commits import Commits, Done
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.transaction import Transaction
+from postroad.queues.open_queue import Transaction
 from postroad.store.interface import Batch, Store
 from postroad.store.writer import Writer
 

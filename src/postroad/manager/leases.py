@@ -13,11 +13,11 @@ from uuid import UUID
 from postroad.names import FormatName, PathName
 from postroad.queues.leases import Holder, Leases, LeaseTimes, TakenBack, locked_messages
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.open_queue import Transaction
 from postroad.queues.queue import Queue
-from postroad.queues.transaction import Transaction
+from postroad.reports.info import LockInfo, TransactionInfo
 from postroad.runtime.logs import RateLimitedLog
 from postroad.store.interface import Record
-from postroad.values.info import LockInfo, TransactionInfo
 
 Name = FormatName | PathName | str
 

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from postroad.describe.message import destination_text
+from postroad.describe.packets import destination_text
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
@@ -27,42 +27,41 @@ from postroad.errors import (
     StorageError,
     UnsupportedFormatNameOperation,
 )
-from postroad.fields.queue import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.manager.access_lists import AccessLists
 from postroad.manager.backup import Backups
 from postroad.manager.keys import Keys
 from postroad.manager.offsets import Offsets
+from postroad.manager.outlook import Outlook, describe_manager
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
+from postroad.manager.trace import Search
 from postroad.message import Message
 from postroad.names import FormatName, MessageId, PathName, PublicName, QueueKind, parse_name
 from postroad.net.limits import Limits
-from postroad.queues.carriers import Watcher
-from postroad.queues.info import describe_manager
+from postroad.queues.expiry import Retention
 from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
 from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
+from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.owners import Held
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.queues.retention import Retention
-from postroad.queues.transacting import MOST_APART
+from postroad.queues.transactions import MOST_APART
 from postroad.remote_read.readers import RemoteReaders
+from postroad.reports.info import ListenerInfo, ManagerInfo, QueueInfo
+from postroad.reports.operations import Destination, Resolution
+from postroad.reports.trace import Trace, class_words
 from postroad.routing import Router
 from postroad.runtime.logs import RateLimitedLog, place_of
 from postroad.runtime.supervision import Running, Supervisor
 from postroad.security.access import Token, default_queue_descriptor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
-from postroad.security.protection import Protection
+from postroad.security.descriptors import Sid
+from postroad.security.guard import Protection
 from postroad.security.sddl import format_sddl
-from postroad.security.sid import Sid
-from postroad.status.report import Outlook
-from postroad.status.search import Search
 from postroad.store.interface import Store
 from postroad.store.memory import MemoryStore
-from postroad.values.info import ListenerInfo, ManagerInfo, QueueInfo
-from postroad.values.resolution import Destination, Resolution
-from postroad.values.trace import Trace, class_words
+from postroad.validation.queue_properties import MAX_QUOTA_KB, NO_BASE_PRIORITY
 from postroad.wire.view import MessageView
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import uuid4
 
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied
 from postroad.manager.ranges import (
     arrival_behind,
@@ -22,17 +23,23 @@ from postroad.manager.ranges import (
 from postroad.manager.reads import received
 from postroad.message import Message
 from postroad.names import FormatName, PathName, parse_name
-from postroad.queues.descriptor import check_sharing
 from postroad.queues.holds import COMMIT_BATCH, Hold
 from postroad.queues.local import TRUSTED, LocalQueueManager
+from postroad.queues.open_queue import check_sharing
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.submissions import Part, Sender
-from postroad.received import ReceivedMessage
+from postroad.reports.offsets import (
+    HoldInfo,
+    Mark,
+    Plan,
+    Selection,
+    Submission,
+    SubmissionState,
+)
+from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.security.access import Token
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.offsets import HoldInfo, Mark, Plan, Selection, Submission, SubmissionState
-from postroad.values.reading import QueueAccess, ShareMode
 
 Name = FormatName | PathName | str
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)  # the kinds of queue that applications make and delete

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from postroad.errors import InvalidArgument
 from postroad.queues.queue import Queue
+from postroad.reports.offsets import Part, Selection
 from postroad.store.interface import ARRIVAL_MASK, NUMBERS, Columns, Record, Store
-from postroad.values.offsets import Part, Selection
 
 PAGE_IDS = 100_000  # lookup ids that one step reads
 PAGE_SIZES = 5000  # messages whose sizes one step reads

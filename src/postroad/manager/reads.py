@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
     IllegalName,
     InvalidArgument,
@@ -23,14 +24,11 @@ from postroad.errors import (
 )
 from postroad.manager.durable import DurableCore
 from postroad.names import FormatName, MessageId, PathName
-from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.leases import THIS_PROCESS, Holder
+from postroad.queues.open_queue import Cursor, OpenQueueDescriptor, WaitingRead, always
 from postroad.queues.queue import START, Queue
-from postroad.queues.waiting import WaitingRead, always
-from postroad.received import ReceivedMessage
+from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.store.interface import Record
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.wire.view import MessageView
 
 SEARCHED_AT_ONCE = 200  # messages that a search reads before others have their turn

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
 from postroad.manager.reads import Name, received
@@ -16,10 +17,8 @@ from postroad.queues.collection import JOURNAL
 from postroad.queues.local import TRUSTED
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.received import ReceivedMessage
+from postroad.reports.operations import Resent, SeekAction, lifetime_s, new_message
 from postroad.security.access import Token
-from postroad.values.reading import SeekAction
-from postroad.values.resending import Resent, lifetime_s, new_message
 from postroad.wire.view import MessageView
 
 MOVE_BATCH = 1000

@@ -3,19 +3,26 @@ r"""The names of queues, [MS-MQMQ] 2.1: paths and format names, read from text a
 Nothing here asks a directory, a resolver or a queue manager what a name means.
 """
 
-from postroad.names.base import FormatName, MsmqVersion, QueueFormatType, QueueSuffixType
-from postroad.names.direct import DirectName, Protocol
-from postroad.names.expand import ResolveDistributionList, expand_format_name
 from postroad.names.format import (
     ConnectorName,
+    DirectName,
     DistributionListName,
     MachineName,
     MulticastName,
     MultipleElementName,
     PrivateName,
+    Protocol,
     PublicName,
+    ResolveDistributionList,
+    expand_format_name,
     parse_format_name,
     parse_name,
+)
+from postroad.names.grammar import (
+    FormatName,
+    MsmqVersion,
+    QueueFormatType,
+    QueueSuffixType,
 )
 from postroad.names.ids import MessageId, ObjectId, parse_guid
 from postroad.names.path import PathName, QueueKind, QueueTail

@@ -10,7 +10,7 @@ from struct import Struct
 from uuid import UUID
 
 from postroad.errors import IllegalIdentifier, LocalProtocolError
-from postroad.names.scanner import Scanner
+from postroad.names.grammar import Scanner
 
 _IMAGE = Struct("<16sI")  # [MS-MQMQ] 2.2.18.1.3
 IDENTIFIER_SIZE = _IMAGE.size

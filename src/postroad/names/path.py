@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from postroad.errors import IllegalPathName
-from postroad.names.base import COMPUTER_SUFFIXES, MsmqVersion
-from postroad.names.scanner import Scanner
+from postroad.names.grammar import COMPUTER_SUFFIXES, MsmqVersion, Scanner
 
 COMPUTER_MAX = 256
 QUEUE_NAME_MAX = 124

@@ -11,16 +11,16 @@ from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from postroad.errors import IllegalQueueFormat
-from postroad.names.base import FormatName, QueueFormatType, QueueSuffixType
-from postroad.names.direct import DirectName
 from postroad.names.format import (
     ConnectorName,
+    DirectName,
     DistributionListName,
     MachineName,
     MulticastName,
     PrivateName,
     PublicName,
 )
+from postroad.names.grammar import FormatName, QueueFormatType, QueueSuffixType
 from postroad.names.ids import ObjectId
 
 SUFFIX_MASK = 0x0F

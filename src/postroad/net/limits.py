@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from postroad.bounded import owner_of
+from postroad.runtime.bounded import owner_of
 from postroad.runtime.logs import RateLimitedLog
 
 if sys.platform != "win32":

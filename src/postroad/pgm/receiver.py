@@ -5,14 +5,396 @@ Without I/O or clock; chance comes from the caller. The driver passes packets wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 
-from postroad.bounded import BoundedTable, owner_of
-from postroad.deadlines import earliest
-from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Nak, Packet, Spm, Tsi, encode
-from postroad.pgm.session import Event, ReceiverCounts, Session
+from postroad.pgm.packet import MAX_NAK_LIST, Data, Kind, Nak, Packet, Spm, Tsi, after, distance, encode
 from postroad.pgm.settings import PgmSettings
+from postroad.runtime.bounded import BoundedTable, owner_of
+from postroad.runtime.deadlines import Deadlines, earliest
+
+# What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU in hand.
+#
+# Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to
+# have sent counts as lost only once it has brought a message.
+
+
+HELD_OVERHEAD = 600  # bytes of memory that a held packet takes beside its payload
+FARTHEST = 65_536  # packets ahead of the next one that are believed; a window that is farther says so by its trail
+
+
+class Apdu(NamedTuple):
+    """One APDU of a source, in the order sent."""
+
+    source: Session
+    data: bytes
+
+
+class Lost(NamedTuple):
+    """Packets of a source that nobody can repair any more."""
+
+    source: Session
+    packets: int
+
+
+Event = Apdu | Lost
+
+
+@dataclass(slots=True)
+class ReceiverCounts:
+    packets: int = 0  # data packets that were new
+    duplicates: int = 0
+    repaired: int = 0
+    lost: int = 0
+    unconfirmed: int = 0  # packets that are missing from sources that have brought no message yet, and may be forged
+    naks: int = 0
+    apdus: int = 0
+    cut_short: int = 0  # APDUs that were incomplete, larger than allowed, or contradicted themselves
+    sources_refused: int = 0
+
+    def add(self, other: ReceiverCounts) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+class _Wait(Enum):
+    """6.3: what a missing packet waits for."""
+
+    BACK_OFF = auto()
+    NCF = auto()
+    DATA = auto()
+
+
+@dataclass(slots=True)
+class _Missing:
+    wait: _Wait = _Wait.BACK_OFF
+    ncf_retries: int = 0
+    data_retries: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One source at one address. `chance` gives numbers from 0 to 1; `events` is where what happens is noted."""
+
+    tsi: Tsi
+    address: str
+    settings: PgmSettings
+    chance: Callable[[], float]
+    events: list[Event]
+    counts: ReceiverCounts
+    heard_at: float
+    nla: str | None = None  # where NAKs go, as the last SPM says
+    ended: bool = False
+    confirmed: bool = False  # it has brought a message
+    unconfirmed_lost: int = 0  # packets that were lost before that
+    answered: bool = False  # it has answered a NAK
+    held_bytes: int = 0  # memory of packets that came out of order
+    next: int | None = None  # the packet that is delivered next
+    _lead: int = 0  # the last packet that is known to have been sent
+    _noted: int = 0  # gaps up to here are in `_missing`
+    _spm_sequence: int | None = None
+    _fin: bool = False
+    _held: dict[int, Data | None] = field(default_factory=dict)  # None for one that is lost
+    _missing: dict[int, _Missing] = field(default_factory=dict)
+    _timers: Deadlines[int] = field(default_factory=Deadlines)
+    _apdu: bytearray = field(default_factory=bytearray)
+    _apdu_first: int = 0
+    _apdu_length: int = 0  # 0 while no APDU is in hand
+
+    def __str__(self) -> str:
+        return f"{self.address} ({self.tsi})"
+
+    @property
+    def deadline(self) -> float | None:
+        """6.3: no NAK before the first SPM, which says where it goes."""
+        return None if self.nla is None else self._timers.first
+
+    # Packets of the source
+
+    def take_data(self, packet: Data, now: float) -> None:
+        self.heard_at = now
+        sequence = packet.sequence
+        if self.ended or distance(packet.trail, sequence) < 0:
+            return
+        if self.next is None:
+            if packet.kind is Kind.RDATA:
+                return  # somebody else missed it: it says nothing of where the source is now
+            self._begin(sequence, packet.join, packet.trail)
+        assert self.next is not None
+        ahead = distance(self.next, sequence)
+        if ahead < 0 or self._held.get(sequence) is not None:
+            self.counts.duplicates += 1
+            return
+        if ahead > FARTHEST:
+            return
+        self.counts.packets += 1
+        self._forget_missing(sequence, repaired=packet.kind is Kind.RDATA)
+        self._held[sequence] = packet
+        self.held_bytes += HELD_OVERHEAD + len(packet.payload)
+        self._extend(sequence)
+        self._move_trail(packet.trail)
+        self._after(packet, now)
+        if self.held_bytes > self.settings.source_bytes:
+            self.give_up_gaps()
+
+    def take_spm(self, packet: Spm, now: float) -> None:
+        self.heard_at = now
+        if self.ended or distance(packet.trail, packet.lead) < -1:
+            return
+        if self._spm_sequence is not None and distance(self._spm_sequence, packet.sequence) <= 0:
+            return
+        self._spm_sequence = packet.sequence
+        if is_host(packet.nla):
+            self.nla = packet.nla
+        if self.next is None:
+            self._begin(after(packet.lead), packet.join, packet.trail)
+        assert self.next is not None
+        self._move_trail(packet.trail)
+        if distance(self.next, packet.lead) <= FARTHEST:
+            self._extend(packet.lead)
+        self._after(packet, now)
+
+    def _after(self, packet: Data | Spm, now: float) -> None:
+        if packet.rst:
+            self._reset()
+            return
+        self._deliver()
+        self._note_gaps(now)
+        self._fin = self._fin or packet.fin
+        self._end_if_finished()
+
+    def _begin(self, sequence: int, join: int | None, trail: int) -> None:
+        """6.2: nothing before the first packet is asked for, unless OPT_JOIN offers it (9.4)."""
+        if join is not None and distance(trail, join) >= 0 and 0 <= distance(join, sequence) <= self.settings.missing:
+            sequence = join
+        self.next = sequence
+        self._lead = self._noted = after(sequence, -1)
+
+    def _extend(self, lead: int) -> None:
+        if distance(self._lead, lead) > 0:
+            self._lead = lead
+
+    def _move_trail(self, trail: int) -> None:
+        """What is before the trailing edge comes no more: what is here of it is delivered, the rest is lost."""
+        assert self.next is not None
+        if distance(self.next, trail) <= 0:
+            return
+        for sequence in _within(self._held, self.next, distance(self.next, trail)):
+            self._skip_to(sequence)
+            self._deliver()
+        self._skip_to(trail)
+
+    def _skip_to(self, sequence: int) -> None:
+        """Everything from `next` up to here is lost."""
+        assert self.next is not None
+        gap = distance(self.next, sequence)
+        if gap <= 0:
+            return
+        self._lose(gap)
+        for each in _within(self._missing, self.next, gap):
+            self._forget_missing(each)
+        self.next = sequence
+        self._extend(after(sequence, -1))
+        if distance(self._noted, sequence) > 1:
+            self._noted = after(sequence, -1)
+
+    def _reset(self) -> None:
+        """9.8.1, note 3: the session ends at once, and nothing more is recovered."""
+        if self._missing:
+            self._lose(len(self._missing))
+        self._end()
+
+    def _end_if_finished(self) -> None:
+        """9.7: OPT_FIN ends the session when all data is delivered."""
+        if self._fin and self.next is not None and distance(self._lead, self.next) == 1:
+            self._end()
+
+    def _end(self) -> None:
+        """Kept until it is silent for long: a late repair for others must not look like a new session."""
+        self.ended = True
+        self._held.clear()
+        self._missing.clear()
+        self._timers = Deadlines()
+        self._apdu.clear()
+        self._apdu_length = self.held_bytes = 0
+
+    # Repairs, 6.3
+
+    def take_ncf(self, sequences: tuple[int, ...], now: float) -> None:
+        """The source knows: no NAK until it had time to send the data."""
+        for sequence in sequences:
+            missing = self._missing.get(sequence)
+            if missing is not None:
+                self.answered = True
+                missing.wait = _Wait.DATA
+                self._timers.set(sequence, now + self.settings.nak_rdata_ivl_s)
+
+    def take_nak(self, sequences: tuple[int, ...], now: float) -> None:
+        """Another receiver has asked for it."""
+        for sequence in sequences:
+            missing = self._missing.get(sequence)
+            if missing is not None and missing.wait is _Wait.BACK_OFF:
+                missing.wait = _Wait.NCF
+                self._timers.set(sequence, now + self.settings.nak_rpt_ivl_s)
+
+    def due_naks(self, now: float) -> list[int]:
+        """The packets to ask for now."""
+        if self.nla is None:
+            return []
+        wanted: list[int] = []
+        given_up = False
+        again_at = self._back_off(now)
+        for sequence in self._timers.take_due(now):
+            missing = self._missing[sequence]
+            if missing.wait is _Wait.BACK_OFF:
+                wanted.append(sequence)
+                missing.wait = _Wait.NCF
+                self._timers.set(sequence, now + self.settings.nak_rpt_ivl_s)
+            elif self._may_repeat(missing):
+                missing.wait = _Wait.BACK_OFF
+                self._timers.set(sequence, again_at)
+            else:
+                del self._missing[sequence]
+                self._held[sequence] = None
+                given_up = True
+        self._deliver()
+        if given_up and not self.answered:  # what else it claims to have sent is not asked for
+            self._move_trail(after(self._lead))
+        self._note_gaps(now)
+        self._end_if_finished()
+        return wanted
+
+    def _may_repeat(self, missing: _Missing) -> bool:
+        if missing.wait is _Wait.NCF:
+            missing.ncf_retries += 1
+            return missing.ncf_retries <= self.settings.nak_ncf_retries
+        missing.data_retries += 1
+        return missing.data_retries <= self.settings.nak_data_retries
+
+    def _back_off(self, now: float) -> float:
+        """When to ask. Packets that are found missing together have one time, so one NAK asks for all of them."""
+        shortest, longest = self.settings.nak_rb_ivl_s
+        return now + shortest + (longest - shortest) * self.chance()
+
+    def _note_gaps(self, now: float) -> None:
+        """Only so many at a time: a lead that is far ahead costs nothing until those before it are here. A source that
+        has answered no NAK yet is asked by one at a time: it may be forged, and the NAKs another's trouble."""
+        assert self.next is not None
+        most = self.settings.missing if self.answered else MAX_NAK_LIST + 1
+        if distance(self._noted, self.next) > 1:
+            self._noted = after(self.next, -1)
+        if self._noted == self._lead:
+            return
+        at = self._back_off(now)
+        while self._noted != self._lead and len(self._missing) < most:
+            self._noted = after(self._noted)
+            if self._noted not in self._held:
+                self._missing[self._noted] = _Missing()
+                self._timers.set(self._noted, at)
+
+    def _forget_missing(self, sequence: int, *, repaired: bool = False) -> None:
+        if self._missing.pop(sequence, None) is not None:
+            self._timers.set(sequence, None)
+            self.counts.repaired += repaired
+            self.answered = self.answered or repaired
+
+    def give_up_gaps(self) -> None:
+        """Too much is held behind gaps: they are lost, and what is behind them is delivered. A quarter is freed at
+        once, since looking for gaps takes time that a forger could make us spend for each packet."""
+        assert self.next is not None
+        most = self.held_bytes * 3 // 4
+        for sequence in sorted(self._held, key=partial(distance, self.next)):
+            if self.held_bytes <= most:
+                break
+            self._skip_to(sequence)
+            self._deliver()
+
+    def confirm(self) -> None:
+        """It has brought a message, so it is real: what was missing before counts as lost."""
+        if not self.confirmed:
+            self.confirmed = True
+            self.counts.unconfirmed -= self.unconfirmed_lost
+            self.counts.lost += self.unconfirmed_lost
+
+    def _lose(self, packets: int) -> None:
+        if self.confirmed:
+            self.counts.lost += packets
+        else:
+            self.counts.unconfirmed += packets
+            self.unconfirmed_lost += packets
+        self._cut_short()
+        last = self.events[-1] if self.events else None
+        if isinstance(last, Lost) and last.source is self:
+            self.events[-1] = Lost(self, last.packets + packets)
+        else:
+            self.events.append(Lost(self, packets))
+
+    # Delivery: strictly in the order sent, note 3
+
+    def _deliver(self) -> None:
+        assert self.next is not None
+        while self.next in self._held:
+            packet = self._held.pop(self.next)
+            self.next = after(self.next)
+            if packet is None:
+                self._lose(1)
+            else:
+                self.held_bytes -= HELD_OVERHEAD + len(packet.payload)
+                self._assemble(packet)
+
+    def _assemble(self, packet: Data) -> None:
+        fragment, payload = packet.fragment, packet.payload
+        if fragment is None:
+            self._cut_short()
+            if payload:
+                self._complete(payload)
+            return
+        first, offset, length = fragment
+        if offset == 0 and first == packet.sequence:
+            self._cut_short()
+            if length > self.settings.max_apdu:
+                self.counts.cut_short += 1
+                return
+            self._apdu_first, self._apdu_length = first, length
+        elif not self._apdu_length:
+            return  # the rest of an APDU whose beginning is not here
+        if (first, offset, length) != (self._apdu_first, len(self._apdu), self._apdu_length):
+            self._cut_short()
+            return
+        self._apdu += payload
+        if len(self._apdu) == length:
+            data = bytes(self._apdu)
+            self._apdu.clear()
+            self._apdu_length = 0
+            self._complete(data)
+        elif len(self._apdu) > length:
+            self._cut_short()
+
+    def _complete(self, data: bytes) -> None:
+        self.counts.apdus += 1
+        self.events.append(Apdu(self, data))
+
+    def _cut_short(self) -> None:
+        if self._apdu_length:
+            self.counts.cut_short += 1
+            self._apdu.clear()
+            self._apdu_length = 0
+
+
+def _within(found: Mapping[int, object], start: int, count: int) -> list[int]:
+    """The keys among the `count` numbers from `start` on, in order. Takes no longer than the smaller of the two."""
+    if count < len(found):
+        return [each for each in map(partial(after, start), range(count)) if each in found]
+    return sorted((each for each in found if 0 <= distance(start, each) < count), key=partial(distance, start))
+
+
+def is_host(address: str) -> bool:
+    """Whether NAKs can be sent to it: neither a group nor a broadcast, nor nothing."""
+    return 0 < int(address.partition(".")[0]) < 224
+
 
 SILENT_HEARTBEATS = 4  # a source that misses so many of its longest heartbeats makes room for another
 

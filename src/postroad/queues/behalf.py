@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from postroad.bounded import owner_of
 from postroad.errors import QuotaExceeded
 from postroad.names import FormatName, parse_format_name
 from postroad.queues.outcomes import asks_for
 from postroad.queues.queue import Queue
 from postroad.queues.tick import MAX_MESSAGE_ID, Tick
+from postroad.runtime.bounded import owner_of
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.view import MessageView
 

@@ -16,25 +16,24 @@ from postroad.errors import (
     AccessDenied,
     DiskFull,
     IllegalName,
+    InvalidMessage,
+    MessageTooLarge,
+    NotEncrypted,
     PostroadError,
     QueueNotFound,
     QuotaExceeded,
     StorageError,
+    TransactionUsage,
     UnsupportedFormatNameOperation,
 )
 from postroad.message import Composer, Message
 from postroad.names import DirectName, FormatName, MachineName, PathName, PublicName, parse_name
-from postroad.names.internal import leads_to_internal
-from postroad.queues.access import NOBODY, OWN, Access, Action, Credentials, no_right
+from postroad.names.format import leads_to_internal
 from postroad.queues.behalf import ACK_SHARE_BYTES, Asked, Shares
-from postroad.queues.carriers import Carrier, Watcher
-from postroad.queues.collection import (
-    DEADLETTER,
-    DEADXACT,
-    JOURNAL,
-    QueueCollection,
-)
+from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
 from postroad.queues.outcomes import DEATHS, OF_TAKING, POSITIVE, Tally, asks_for
+from postroad.queues.outgoing_queues import Carrier, Watcher
+from postroad.queues.permissions import NOBODY, OWN, Access, Action, Credentials, no_right
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import QUOTA_UNIT, START, PositionState, Queue
 from postroad.queues.tick import Atomic, Counters, Tick
@@ -43,8 +42,10 @@ from postroad.security.guard import arrived_encrypted
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
 from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
+from postroad.wire.bodies import encode_body
 from postroad.wire.constants import INFINITE, MessageClass
-from postroad.wire.fields import (
+from postroad.wire.octets import NULL_GUID
+from postroad.wire.patch import (
     arrived_by_http,
     asks_for_nothing,
     identifier_of,
@@ -54,7 +55,6 @@ from postroad.wire.fields import (
     times_of,
     wants_negative_copy,
 )
-from postroad.wire.layout import NULL_GUID
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
 
@@ -731,3 +731,53 @@ def _is_relayed(queue: Queue, view: MessageView, identifier: UUID) -> bool:
 def as_format_name(name: FormatName | PathName) -> FormatName:
     """A path on another computer as a direct name."""
     return name if isinstance(name, FormatName) else DirectName.from_path(name)
+
+
+# Which messages may move into a queue without being sent.
+
+
+def check_movable(target: Queue) -> None:
+    if target.is_outgoing:
+        raise UnsupportedFormatNameOperation(
+            f"messages move within a queue manager, and {target.name} is another one's: send them anew"
+        )
+    if target.properties.queue_type is QueueType.JOURNAL or target.is_internal:
+        raise AccessDenied(f"messages cannot be moved to {target.name}")
+
+
+def check_kind(target: Queue, view: MessageView) -> None:
+    """A queue for applications holds transactional messages or others, never both."""
+    properties = target.properties
+    if (
+        properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SUBQUEUE)
+        and properties.transactional != view.transactional
+    ):
+        kind, other = ("transactional", "is not") if properties.transactional else ("not transactional", "is")
+        raise TransactionUsage(f"the queue {target.name} is {kind} and the message {other}")
+
+
+# What cannot be sent to a multicast address: a caller hears it at once, and nothing is queued.
+
+
+# [MC-MQSRM] 2.1.3.1: an APDU has 64 KiB, with the envelope and HTTP's header. What they need is left free.
+MAX_CONTENT = 61_440
+
+
+OFF = "multicast is off here: set `enabled = true` in [multicast] of the manager's configuration, and restart it"
+
+
+def check_multicast(messages: Sequence[Message], transactional: bool) -> None:
+    """Raises what [MS-MQMQ] 2.1.6 and [MC-MQSRM] 2.1.3 want refused."""
+    if transactional:
+        raise TransactionUsage("a message to a multicast address cannot be sent in a transaction")
+    for message in messages:
+        if message.encrypt is not None:
+            raise NotEncrypted("a message to a multicast address cannot be encrypted: it has no single receiver")
+        if message.trace is not None:
+            raise InvalidMessage("trace: a message to a multicast address cannot be traced")
+        body = message.body
+        size = len(encode_body(body, message.body_type) if isinstance(body, str) else body) + len(message.extension)
+        if size > MAX_CONTENT:
+            raise MessageTooLarge(
+                f"a message to a multicast address can have {MAX_CONTENT} bytes of body and extension, got {size}"
+            )

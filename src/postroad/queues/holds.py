@@ -16,7 +16,7 @@ from postroad.queues.delivery import Delivery
 from postroad.queues.owners import SOMEBODY_ELSE, Held, Owners, check_name, name_in, owner_in, owner_of
 from postroad.queues.queue import Queue
 from postroad.queues.reading import Reading
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.store.interface import ARRIVAL_MASK
 
 STATE = "hold/"

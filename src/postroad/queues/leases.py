@@ -15,19 +15,23 @@ from itertools import groupby
 from uuid import UUID
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
-from postroad.queues.access import Action
-from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.open_queue import (
+    Cursor,
+    OpenQueueDescriptor,
+    OperationType,
+    Transaction,
+    TransactionalOperation,
+)
 from postroad.queues.owners import THIS_PROCESS as THIS_PROCESS_OWNER
 from postroad.queues.owners import Held
+from postroad.queues.permissions import Action
 from postroad.queues.queue import PositionState, Queue
-from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
+from postroad.reports.info import LockInfo, TransactionInfo
+from postroad.reports.operations import ShareMode
 from postroad.security.access import Token
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 from postroad.store.interface import Record
-from postroad.values.info import LockInfo, TransactionInfo
-from postroad.values.reading import ShareMode
 
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
 # One step of the leases' own time, at the most: the timer comes twice a second. What is longer is a clock that was set,

@@ -26,7 +26,6 @@ from postroad.errors import (
     UnsupportedAccessMode,
     UnsupportedFormatNameOperation,
 )
-from postroad.fields.queue import QueuePrivacy
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import (
     DirectName,
@@ -41,23 +40,32 @@ from postroad.names import (
     expand_format_name,
     parse_name,
 )
-from postroad.names.internal import INTERNAL_QUEUES
-from postroad.queues.access import NOBODY, OWN, Access, Action, no_right, sender_of
+from postroad.names.format import INTERNAL_QUEUES
 from postroad.queues.behalf import STATE as ASKED_STATE
-from postroad.queues.carriers import Carrier, Watcher
 from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
 from postroad.queues.commits import Ticks
-from postroad.queues.cursor import Cursor
-from postroad.queues.delivery import Delivery, as_format_name
-from postroad.queues.departures import Departures
-from postroad.queues.descriptor import ADMIN_ACCESS, OpenQueueDescriptor, check_sharing, elsewhere
+from postroad.queues.delivery import OFF, Delivery, as_format_name, check_kind, check_movable, check_multicast
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
-from postroad.queues.moving import check_kind, check_movable
-from postroad.queues.multicast import OFF, check_multicast
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent
+from postroad.queues.open_queue import (
+    ADMIN_ACCESS,
+    Cursor,
+    OpenQueueDescriptor,
+    Transaction,
+    check_sharing,
+    elsewhere,
+)
+from postroad.queues.outcomes import Departures
+from postroad.queues.outgoing_queues import (
+    Carrier,
+    ConnectionAttempt,
+    ConnectionStatus,
+    OutgoingEvent,
+    Watcher,
+)
 from postroad.queues.owners import Owners
+from postroad.queues.permissions import NOBODY, OWN, Access, Action, no_right, sender_of
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
 from postroad.queues.reading import Reading
@@ -65,25 +73,23 @@ from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
 from postroad.queues.submissions import Submissions
 from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick
-from postroad.queues.transacting import STATE as SEQUENCE_STATE
-from postroad.queues.transacting import Transacting
-from postroad.queues.transaction import Transaction
+from postroad.queues.transactions import STATE as SEQUENCE_STATE
+from postroad.queues.transactions import Transacting
+from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.security.access import Token
-from postroad.security.protection import Protection
+from postroad.security.descriptors import Sid
+from postroad.security.guard import Protection
 from postroad.security.refusals import COULD_NOT_ENCRYPT
-from postroad.security.sid import Sid
 from postroad.security.users import Users
 from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, Record, Store
-from postroad.values.reading import QueueAccess, ShareMode
+from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import MessageClass
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.local_part import with_sender
-from postroad.wire.multi_queue_header import MultiQueueFormatHeader
-from postroad.wire.packets import check_place
+from postroad.wire.framer import check_place
+from postroad.wire.headers import DebugHeader, MultiQueueFormatHeader
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.queue_names import admin_name
-from postroad.wire.trace_header import DebugHeader
-from postroad.wire.view import MessageView
+from postroad.wire.view import MessageView, with_sender
 
 PURGE_BATCH = 1000
 _SENT_TO = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})

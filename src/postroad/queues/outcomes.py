@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from postroad.queues.collection import DEADLETTER, DEADXACT
+from postroad.queues.outgoing_queues import NOBODY_KNOWN, NextHop
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.reports.trace import TraceState
+from postroad.store.interface import Record
 from postroad.wire.constants import AckFlags, MessageClass
+from postroad.wire.patch import MESSAGE_ID, SOURCE
 
 EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
 PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
@@ -50,3 +59,78 @@ class Tally:
             self.expired += count
         elif reason in PURGED:
             self.purged += count
+
+
+# Messages that left this manager a short while ago, for people who search for one: a bounded number, in memory.
+
+
+KEPT = 20_000  # messages
+_BOTH = slice(SOURCE.start, MESSAGE_ID.stop)
+_SOURCE = SOURCE.stop - SOURCE.start
+_ORDINAL = MESSAGE_ID.stop - MESSAGE_ID.start
+
+
+class Departure(NamedTuple):
+    """When messages left which queue, and what that says of them; None if nothing. `reason` is a message class.
+
+    With a `hop`, messages left for another manager, and the state is what is known of them there.
+    """
+
+    at_s: float
+    queue: str
+    state: TraceState | None
+    reason: int | None = None
+    hop: NextHop | None = None
+
+
+class Departures:
+    """The newest messages that left. `now` is set by the timers: to the second is enough."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._groups: deque[tuple[Departure, list[bytes]]] = deque()
+        self._count = 0
+
+    def delivered(
+        self,
+        queue: Queue,
+        records: Sequence[Record],
+        state: TraceState = TraceState.HANDED_OVER,
+        hop: NextHop = NOBODY_KNOWN,
+        reason: int | None = None,
+    ) -> None:
+        """They left for another manager, and this much is known of them there."""
+        self._note(Departure(self.now, queue.name, state, reason, hop), [record.packet[_BOTH] for record in records])
+
+    def removed(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
+        """Messages were received, or have left for another reason."""
+        if dead := [record.packet[_BOTH] for record in records if record.reason]:  # dead letters, in whatever queue
+            self._note(Departure(now, queue.name, TraceState.DIED, reason), dead)
+        if len(dead) < len(records):
+            left = [record.packet[_BOTH] for record in records if not record.reason]
+            self._note(Departure(now, queue.name, _state(queue, reason), reason), left)
+
+    def find(self, identifier: bytes) -> list[Departure]:
+        """What is known of a message, by the bytes of its id: the source and the ordinal."""
+        source, ordinal = identifier[:_SOURCE], identifier[_SOURCE:]
+        return [
+            departure
+            for departure, ids in self._groups
+            if any(each[:_SOURCE] == source and each[-_ORDINAL:] == ordinal for each in ids)
+        ]
+
+    def _note(self, departure: Departure, ids: list[bytes]) -> None:
+        self._groups.append((departure, ids))
+        self._count += len(ids)
+        while self._count > KEPT:
+            self._count -= len(self._groups.popleft()[1])
+
+
+def _state(queue: Queue, reason: int) -> TraceState | None:
+    """What became of a message that has left this queue. Journals and dead-letter queues hold copies."""
+    kind = queue.properties.queue_type
+    if kind is QueueType.JOURNAL:
+        return TraceState.RECEIVED
+    if kind is QueueType.SYSTEM:
+        return TraceState.DIED if queue.properties.path in (DEADLETTER, DEADXACT) else None
+    return TraceState.RECEIVED if reason == MessageClass.ACK_RECEIVE else TraceState.DIED

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from postroad.errors import IllegalIdentifier, InvalidArgument, LimitReached, TooManyHeld
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 
 MAX_NAME = 200
 ADMINISTRATORS = "administrators"  # who share what they make under a name

@@ -11,17 +11,17 @@ from typing import Any
 from uuid import UUID
 
 from postroad.errors import InvalidArgument, StorageError
-from postroad.fields.kinds import GUID, parsed
-from postroad.fields.queue import (
+from postroad.security.sddl import parse_sddl
+from postroad.validation.fields import checked
+from postroad.validation.kinds import GUID, parsed
+from postroad.validation.queue_properties import (
     DEFAULT_JOURNAL_QUOTA_KB,
     MAX_QUOTA_KB,
     QueueSettings,
     queue_properties,
     queue_property,
 )
-from postroad.fields.tables import checked
-from postroad.security.sddl import parse_sddl
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 
 
 class QueueType(Enum):

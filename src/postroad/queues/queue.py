@@ -15,17 +15,16 @@ from itertools import islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from postroad.fields.queue import MAX_QUOTA_KB
-from postroad.names.internal import is_internal
+from postroad.names.format import is_internal
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
+from postroad.validation.queue_properties import MAX_QUOTA_KB
 
 if TYPE_CHECKING:
-    from postroad.queues.carriers import Carrier
-    from postroad.queues.descriptor import OpenQueueDescriptor
     from postroad.queues.holds import Hold
+    from postroad.queues.open_queue import OpenQueueDescriptor, WaitingRead
+    from postroad.queues.outgoing_queues import Carrier
     from postroad.queues.tick import Change
-    from postroad.queues.waiting import WaitingRead
 
 COUNTS = Struct("<QQQ")  # messages, bytes, and messages ever added, as the store keeps them
 OLD_COUNTS = Struct("<QQ")  # without the last, as stores had them at first

@@ -19,15 +19,24 @@ from postroad.errors import (
     TransactionSequence,
     TransactionUsage,
 )
-from postroad.queues.access import Action, no_right
-from postroad.queues.cursor import Cursor, CursorCall, CursorState
 from postroad.queues.delivery import Delivery, is_stale
-from postroad.queues.descriptor import READING, RECEIVING, OpenQueueDescriptor
+from postroad.queues.open_queue import (
+    CURSOR_CALLS,
+    READING,
+    RECEIVING,
+    Cursor,
+    CursorCall,
+    CursorState,
+    OpenQueueDescriptor,
+    OperationType,
+    Transaction,
+    TransactionalOperation,
+    WaitingRead,
+)
+from postroad.queues.permissions import Action, no_right
 from postroad.queues.queue import PositionState, Queue
-from postroad.queues.transaction import OperationType, Transaction, TransactionalOperation
-from postroad.queues.waiting import CURSOR_CALLS, WaitingRead
+from postroad.reports.operations import SeekAction
 from postroad.store.interface import Record
-from postroad.values.reading import SeekAction
 from postroad.wire.constants import MessageClass
 
 

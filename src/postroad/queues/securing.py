@@ -10,14 +10,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 from postroad.errors import AccessDenied, NotAuthenticated, NotEncrypted, PostroadError
-from postroad.fields.queue import QueuePrivacy
 from postroad.message import Message
-from postroad.queues.access import Access, Action, no_right
+from postroad.queues.permissions import Access, Action, no_right
 from postroad.queues.queue import Queue
 from postroad.security.access import ADMINISTRATORS, Token
 from postroad.security.encryption import SessionKey
-from postroad.security.guard import SendPlace, is_secured
-from postroad.security.protection import Protection
+from postroad.security.guard import Protection, SendPlace, is_secured
 from postroad.security.refusals import (
     BODY_ENCRYPTED,
     BODY_NOT_ENCRYPTED,
@@ -27,8 +25,9 @@ from postroad.security.refusals import (
     Refused,
 )
 from postroad.security.signatures import attach
+from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import SecurityFlags, SenderIdType
-from postroad.wire.security_header import SecurityHeader
+from postroad.wire.headers import SecurityHeader
 from postroad.wire.security_patch import with_security
 from postroad.wire.view import MessageView
 

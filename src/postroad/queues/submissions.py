@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from postroad.errors import TransactionSequence
 from postroad.queues.owners import Held, Owners, check_name, name_in, owner_in, owner_of
 from postroad.queues.tick import Tick
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 
 STATE = "submission/"
 MAX_EPOCH = (1 << 63) - 1

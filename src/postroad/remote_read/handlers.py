@@ -9,10 +9,15 @@ from typing import Protocol, TypeVar
 from postroad.errors import PostroadError, RpcFault, Status, StorageError
 from postroad.net.limits import Limits
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.open_queue import WaitingRead
 from postroad.remote_read import qm2qm, qmcomm, structures
-from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
-from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.service import (
+    Answer,
+    OpenQueueEntry,
+    RemoteQueue,
+    RemoteReadEntry,
+    RemoteReadService,
+)
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.values import OWN_VERSION, SEQUENTIAL_MASK, Ack, ReadRequest
 from postroad.rpc.calls import Call, Later
@@ -20,7 +25,7 @@ from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
 from postroad.store.interface import Record
-from postroad.wire.local_part import without_local_part
+from postroad.wire.view import without_local_part
 
 Out = TypeVar("Out")
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from postroad.remote_read.readers import RemoteReaders
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.structures import MAX_BUFFER
 from postroad.remote_read.values import Ports
+from postroad.reports.info import LockInfo, ReaderInfo
 from postroad.rpc.calls import Limits
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.epm import Offer, Registration, offer
@@ -25,7 +26,6 @@ from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit, FailedLogins
-from postroad.values.info import LockInfo, ReaderInfo
 
 # A request contains no message, but one with an lpBuffer of the largest size is valid.
 MAX_REQUEST = MAX_BUFFER + 4096

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 
 INFINITE_MS = 0xFFFFFFFF  # of ulTimeout: no time limit
 SEQUENTIAL_MASK = (1 << 56) - 1  # SequentialId: the least significant seven octets of a lookup identifier

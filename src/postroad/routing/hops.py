@@ -13,8 +13,13 @@ from uuid import UUID
 from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
-from postroad.routing.roles import get_queue_manager, get_routing_server, get_site_gates, is_site_gate
-from postroad.routing.table import RoutingTable
+from postroad.routing.table import (
+    RoutingTable,
+    get_queue_manager,
+    get_routing_server,
+    get_site_gates,
+    is_site_gate,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from uuid import UUID
 from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import ManagerNotFound, NoRoute
+from postroad.reports.enterprise import Route, Table, TableRow
 from postroad.routing.hops import NextHops, get_next_hops
-from postroad.routing.roles import is_site_gate
-from postroad.routing.table import RoutingTable, SiteGraph, build_table
-from postroad.values.routes import Route, Table, TableRow
+from postroad.routing.table import RoutingTable, SiteGraph, build_table, is_site_gate
 
 KEPT_TABLES = 32  # of other queue managers: enough for a route, not for the whole enterprise
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
-from postroad.rpc.association import Association, Associations, Rundown
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Association, Associations, Caller, Rundown
 from postroad.rpc.constants import AuthLevel
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format, Handle

@@ -11,6 +11,7 @@ from typing import Final
 
 from postroad.errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
 from postroad.rpc import pdu as pdus
+from postroad.rpc.association import FEATURES
 from postroad.rpc.constants import (
     MUST_RECEIVE_FRAGMENT,
     WHOLE,
@@ -21,12 +22,10 @@ from postroad.rpc.constants import (
     ProviderReason,
     RejectReason,
 )
-from postroad.rpc.fragments import fragments
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import Pdu, PresentationContext, SyntaxId
-from postroad.rpc.presentation import FEATURES
-from postroad.rpc.security import SecurityContext
+from postroad.rpc.security import SecurityContext, fragments
 
 MAX_FRAGMENT: Final = 0xFFF8
 MAX_REPLY: Final = 64 << 20  # octets that a server can make us hold for one call

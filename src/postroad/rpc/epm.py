@@ -18,12 +18,12 @@ from postroad.rpc import epm_interface as ept
 from postroad.rpc.calls import Call
 from postroad.rpc.client import CONNECT_TIMEOUT_S, connect
 from postroad.rpc.client_connection import syntax_of
+from postroad.rpc.epm_interface import Tower
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.pdu import SyntaxId
 from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
-from postroad.rpc.tower import Tower
 from postroad.security.attempts import FailedLogins
 
 _log = logging.getLogger(__name__)

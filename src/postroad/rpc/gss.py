@@ -5,15 +5,19 @@ Needs the extra `auth`; Kerberos also needs the system's GSSAPI, and pyspnego's 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from postroad.errors import AuthenticationFailed, RpcUnavailable
 from postroad.rpc.constants import AuthLevel, AuthType
-from postroad.rpc.security import SecurityContext
+from postroad.rpc.negotiate import KERBEROS, MS_KERBEROS, NTLM, MechanismProvider, SpnegoProvider
+from postroad.rpc.ntlm import NtlmProvider
+from postroad.rpc.security import Provider, SecurityContext
 
 if TYPE_CHECKING:
     from spnego import ContextProxy, ContextReq
+
 
 _PROTOCOLS: Final = {AuthType.NTLM: "ntlm", AuthType.SPNEGO: "negotiate", AuthType.KERBEROS: "kerberos"}
 _NTLM_SIGNATURE: Final = 16
@@ -154,3 +158,34 @@ def _requirements() -> ContextReq:
     from spnego import ContextReq
 
     return ContextReq.default | ContextReq.dce_style
+
+
+# The security providers of a server, [MS-RPCE] 3.1.3.1.1, from its users and the installed packages.
+
+
+AUTH_EXTRA: Final = "run pip install 'postroad[auth]'"
+
+
+def can_authenticate() -> bool:
+    """The extra `auth` is installed."""
+    return find_spec("cryptography") is not None
+
+
+def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider]:
+    """By authentication type: NTLM if there are users, Kerberos if the system has it, and SPNEGO over both.
+
+    Empty without the extra `auth`: the server then refuses clients that want to authenticate.
+    """
+    found: dict[int, Provider] = {}
+    mechanisms: dict[bytes, MechanismProvider] = {}
+    if not can_authenticate():
+        return found
+    if passwords:
+        ntlm = NtlmProvider(passwords, computer)
+        found[AuthType.NTLM] = mechanisms[NTLM] = ntlm
+    if kerberos_available():
+        kerberos = KerberosProvider(computer)
+        found[AuthType.KERBEROS] = mechanisms[KERBEROS] = mechanisms[MS_KERBEROS] = kerberos
+    if mechanisms:
+        found[AuthType.SPNEGO] = SpnegoProvider(mechanisms)
+    return found

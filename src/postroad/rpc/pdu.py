@@ -13,7 +13,7 @@ from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc.constants import WHOLE, PacketFlag, PacketType
-from postroad.rpc.ndr.streams import Format
+from postroad.rpc.ndr.octets import Format
 
 HEADER_SIZE: Final = 16
 REQUEST_HEADER_SIZE: Final = 24

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from postroad.bounded import BoundedTable, owner_of
 from postroad.errors import RpcFault
 from postroad.net.limits import Admission
 from postroad.net.limits import Limits as SharedLimits
@@ -28,6 +27,7 @@ from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider
 from postroad.rpc.server_connection import ServerConnection
+from postroad.runtime.bounded import BoundedTable, owner_of
 from postroad.runtime.logs import RateLimitedLog
 from postroad.security.attempts import FailedLogins
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from struct import Struct
 from typing import Final
 
 from postroad.errors import AuthenticationFailed, RemoteProtocolError, RpcFault
 from postroad.rpc import pdu as pdus
-from postroad.rpc import verification
-from postroad.rpc.association import Association
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Association, Caller, Presentation, Presentations
 from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Event, LoginRefused
 from postroad.rpc.constants import (
     FORBIDDEN_STATUSES,
@@ -26,11 +25,58 @@ from postroad.rpc.constants import (
     PacketType,
     RejectReason,
 )
-from postroad.rpc.fragments import fragments
 from postroad.rpc.ndr import Format, Reader
-from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer
-from postroad.rpc.presentation import Presentation, Presentations
-from postroad.rpc.security import SecurityContext, SecurityContexts
+from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer, SyntaxId
+from postroad.rpc.security import SecurityContext, SecurityContexts, fragments
+
+# [MS-RPCE] 2.2.2.13 Verification trailer: facts that a client repeats within the protected stub.
+
+
+SIGNATURE: Final = bytes.fromhex("8ae3137102f43671")
+_COMMAND: Final = Struct("<HH")
+_TRAILER_HEADER2: Final = Struct("<BxxxIIHH")
+_BITMASK, _PCONTEXT, _TRAILER_HEADER = 1, 2, 3
+_END, _MUST_PROCESS, _TYPE = 0x4000, 0x8000, 0x3FFF
+_TRAILER_FORMAT: Final = 0x10
+_SUPPORTS_HEADER_SIGNING: Final = 1
+
+
+def check_verification(
+    rest: bytes, *, abstract: SyntaxId, transfer: SyntaxId, call_id: int, context_id: int, opnum: int, header_sign: bool
+) -> None:
+    """Checks the trailer after a request's parameters, if there is one; a fault if it disagrees."""
+    start = rest.find(SIGNATURE)
+    if start < 0:
+        return
+    offset = start + len(SIGNATURE)
+    more = True
+    while more:
+        if offset + _COMMAND.size > len(rest):
+            raise _refused("it is incomplete")
+        command, length = _COMMAND.unpack_from(rest, offset)
+        body = rest[offset + _COMMAND.size : offset + _COMMAND.size + length]
+        if len(body) != length or length % 4:
+            raise _refused(f"a command has a wrong length of {length} octets")
+        kind = command & _TYPE
+        if kind == _PCONTEXT:
+            if body != abstract.encode() + transfer.encode():
+                raise _refused("it names another presentation context")
+        elif kind == _TRAILER_HEADER:
+            repeated = _TRAILER_HEADER2.unpack(body) if length == _TRAILER_HEADER2.size else None
+            if repeated != (PacketType.REQUEST, _TRAILER_FORMAT, call_id, context_id, opnum):
+                raise _refused("it names another header")
+        elif kind == _BITMASK:
+            if length != 4 or (body[0] & _SUPPORTS_HEADER_SIGNING and not header_sign):
+                raise _refused("it asks for header signing, but the bind did not")
+        elif command & _MUST_PROCESS:
+            raise _refused(f"unknown command {kind}")
+        offset += _COMMAND.size + length
+        more = not command & _END
+
+
+def _refused(fault: str) -> RpcFault:
+    return RpcFault(FaultStatus.ACCESS_DENIED, f"the verification trailer: {fault}")
+
 
 MAX_CALL_ID: Final = 0x7FFFFFFF  # [MS-RPCE] note 123
 OLD_CALLS: Final = 150  # [MS-RPCE] 3.3.3.5.6
@@ -374,7 +420,7 @@ class ServerConnection:
         return Call(self, pdu.call_id, pdu.context_id, operation, request, layout, security, caller)
 
     def _verify(self, rest: bytes, pdu: Request, presentation: Presentation) -> None:
-        verification.check(
+        check_verification(
             rest,
             abstract=presentation.abstract,
             transfer=presentation.transfer,

@@ -1,5 +1,5 @@
 """Who sent a message and what they may do: security identifiers and access rights."""
 
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 
 __all__ = ["Sid"]

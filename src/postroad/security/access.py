@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from postroad.security.descriptors import OWNER_RIGHTS, Ace, AceType, Acl, OtherAce, SecurityDescriptor
+from postroad.security.descriptors import EVERYONE, OWNER_RIGHTS, Ace, AceType, Acl, OtherAce, SecurityDescriptor, Sid
 from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight, StandardRight
-from postroad.security.sid import EVERYONE, Sid
 
 ANONYMOUS = Sid(5, (7,))
 AUTHENTICATED_USERS = Sid(5, (11,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final, Protocol
 
-from postroad.bounded import BoundedTable, Standing, owner_of
+from postroad.runtime.bounded import BoundedTable, Standing, owner_of
 from postroad.runtime.logs import RateLimitedLog
 
 FREE_FAILURES: Final = 3  # typing errors cost nothing

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from postroad.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
 from postroad.security.algorithms import (
     CIPHERS,
+    DEFAULT_CIPHER,
     DEFAULT_CIPHERS,
     DEFAULT_HASHES,
     HASHES,
@@ -24,15 +25,19 @@ from postroad.security.algorithms import (
     Provider,
     is_known_provider,
 )
-from postroad.security.caches import (
+from postroad.security.descriptors import Sid
+from postroad.security.encryption import (
     CERTIFICATE_LIFETIME_S,
     CERTIFICATES,
     KEY_LIFETIME_S,
     RECEIVE_KEYS,
     SEND_KEYS,
+    ReceiveCache,
+    SessionKey,
     TimedCache,
+    decrypt,
+    encrypt,
 )
-from postroad.security.encryption import ReceiveCache, SessionKey, decrypt, encrypt
 from postroad.security.keys import KeyRing, RandomBytes, peer_keys
 from postroad.security.refusals import (
     UNSUPPORTED_PROVIDER,
@@ -42,7 +47,6 @@ from postroad.security.refusals import (
     bad_signature,
     not_encrypted,
 )
-from postroad.security.sid import Sid
 from postroad.security.signatures import (
     DEFAULT_VERSIONS,
     LISTED,
@@ -53,7 +57,7 @@ from postroad.security.signatures import (
     verify_with,
 )
 from postroad.wire.constants import PrivacyLevel, QueueCode, SecurityFlags, SenderIdType
-from postroad.wire.security_header import ProviderInfo
+from postroad.wire.headers import ProviderInfo
 from postroad.wire.security_patch import (
     SecurityParts,
     security_parts,
@@ -290,3 +294,56 @@ def _choose(keys: Mapping[PrivacyLevel, RSAPublicKey], cipher: Cipher) -> tuple[
         if provider.level != PrivacyLevel.BASE and provider.fits(cipher) and provider.level in keys:
             return provider, keys[provider.level]
     return None
+
+
+# What one queue manager needs for the security of messages: two guards, a sealer, and the keys behind them.
+
+
+class Protection:
+    """`guard` is for messages of applications here, checked where they are sent. `opener` is for messages of other
+    managers: a transport may call it in a thread of its own, so each has its own caches."""
+
+    def __init__(
+        self,
+        random_bytes: RandomBytes,
+        ring: KeyRing = KeyRing({}),  # noqa: B008  (it is frozen)
+        certificates: Mapping[str, tuple[bytes, ...]] | None = None,
+        manager_certificates: Mapping[UUID, tuple[bytes, ...]] | None = None,
+        *,
+        profile: Profile = LISTED,
+        accepted_hashes: Collection[str] = DEFAULT_HASHES,
+        accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
+        accepted_versions: Collection[str] = DEFAULT_VERSIONS,
+        send_cipher: str = DEFAULT_CIPHER,
+    ) -> None:
+        self.ring = ring
+        self.certificates = certificates or {}
+        self.accepted_hashes = tuple(accepted_hashes)
+        self.accepted_ciphers = tuple(accepted_ciphers)
+        self.send_cipher = send_cipher
+        self.profile = profile
+        self.guard, self.opener = (
+            Guard(
+                ring,
+                self.certificates,
+                manager_certificates,
+                profile=profile,
+                accepted_hashes=accepted_hashes,
+                accepted_ciphers=accepted_ciphers,
+                accepted_versions=accepted_versions,
+            )
+            for _ in range(2)
+        )
+        self.sealer = Sealer(random_bytes)
+
+    def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
+        """Those that are registered from now on."""
+        self.certificates = certificates
+        self.guard.use_certificates(certificates)
+        self.opener.use_certificates(certificates)
+
+    def use_keys(self, ring: KeyRing) -> None:
+        """After a rotation."""
+        self.ring = ring
+        self.guard.use_keys(ring)
+        self.opener.use_keys(ring)

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.security.algorithms import ADVANCED, BASE, ENHANCED, MIN_RSA_BITS, Cipher, Provider, provider_named
 from postroad.wire.constants import PrivacyLevel
-from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
-from postroad.wire.records import DsPublicKey, decode_public_keys, encode_public_keys
+from postroad.wire.records import DsPublicKey, PublicKeyBlob, SimpleBlob, decode_public_keys, encode_public_keys
 
 RandomBytes: TypeAlias = Callable[[int], bytes]
 MakeKey: TypeAlias = Callable[[int], RSAPrivateKey]  # the number of bits

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from postroad.errors import IllegalIdentifier, LocalProtocolError
-from postroad.security.descriptors import Ace, AceFlag, AceType, Acl, Control, OtherAce, SecurityDescriptor
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Ace, AceFlag, AceType, Acl, Control, OtherAce, SecurityDescriptor, Sid
 
 MAX_CHARACTERS = 1 << 20  # the longest access list, written as text, is shorter
 NO_ACCESS_CONTROL = "NO_ACCESS_CONTROL"  # Windows writes it in place of a DACL that is not there

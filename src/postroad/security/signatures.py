@@ -24,11 +24,11 @@ from postroad.errors import InvalidArgument, LocalProtocolError
 from postroad.message import Signature
 from postroad.names import PrivateName, PublicName
 from postroad.security.algorithms import DEFAULT_HASH, DEFAULT_HASHES, HASHES, HASHES_BY_NUMBER, MIN_RSA_BITS, Hash
+from postroad.security.descriptors import Sid
 from postroad.security.refusals import Reason, Refused, bad_signature
-from postroad.security.sid import Sid
 from postroad.wire.constants import QueueCode, SecurityFlags, SenderIdType
-from postroad.wire.layout import NULL_GUID, Writer, encode_text
-from postroad.wire.security_header import SecurityHeader
+from postroad.wire.headers import SecurityHeader
+from postroad.wire.octets import NULL_GUID, Writer, encode_text
 from postroad.wire.security_patch import (
     ADMIN_QUEUE,
     DESTINATION_QUEUE,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from postroad.errors import IllegalIdentifier, InvalidArgument
 from postroad.security.access import ADMINISTRATORS, ANONYMOUS, Token, is_account
-from postroad.security.sid import EVERYONE, Sid
+from postroad.security.descriptors import EVERYONE, Sid
 
 RESERVED: Mapping[str, Sid] = MappingProxyType({"everyone": EVERYONE, "anonymous": ANONYMOUS})
 _NON_UNIQUE = 21  # S-1-5-21: what follows identifies a domain or computer, and then an account

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from postroad.config import SID, ConfiguredQueue
-from postroad.fields.kinds import SWITCH, items, line
-from postroad.fields.queue import QUEUE_PROPERTIES
-from postroad.fields.tables import required, setting, tables
-from postroad.fields.toml import Place, load, refuse_duplicates
 from postroad.names import PathName, QueueKind
 from postroad.security.access import ADMINISTRATORS
+from postroad.security.descriptors import Sid
 from postroad.security.rights import QUEUE_MAPPING
 from postroad.security.sddl import format_sddl, parse_sddl
-from postroad.security.sid import Sid
+from postroad.validation.fields import required, setting, tables
+from postroad.validation.kinds import SWITCH, items, line
+from postroad.validation.queue_properties import QUEUE_PROPERTIES
+from postroad.validation.toml import Place, load, refuse_duplicates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

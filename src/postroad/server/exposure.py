@@ -13,9 +13,9 @@ from pathlib import Path
 
 from postroad.config import Configuration, RpcLevel
 from postroad.net.endpoints import is_loopback
+from postroad.reports.info import ListenerInfo
 from postroad.runtime.logs import TABLE
 from postroad.runtime.private_files import others_can_read
-from postroad.values.info import ListenerInfo
 
 log = logging.getLogger(__name__)
 

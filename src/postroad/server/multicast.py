@@ -8,11 +8,10 @@ from postroad.config import Configuration, Encapsulation
 from postroad.manager import Manager
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.transport import TransportOptions
-from postroad.soap.multicast import MulticastService, MulticastSettings
-from postroad.soap.multicast_receiver import ReceiptSettings
+from postroad.soap.addresses import Redirections
+from postroad.soap.multicast import MulticastService, MulticastSettings, ReceiptSettings
 from postroad.soap.multicast_transport import MulticastTransport
-from postroad.soap.outgoing import Outgoing
-from postroad.soap.redirection import Redirections
+from postroad.soap.requests import Outgoing
 
 
 def make_multicast(manager: Manager, configuration: Configuration) -> MulticastTransport:

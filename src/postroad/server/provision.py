@@ -15,12 +15,16 @@ from uuid import UUID
 from postroad.config import Configuration, ConfiguredQueue
 from postroad.directory.file import Enterprise
 from postroad.errors import ConfigurationError, PostroadError, QueueNotFound
-from postroad.fields.kinds import shown
-from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, settings_of
 from postroad.manager import Manager
 from postroad.names import QueueTail
+from postroad.reports.info import QueueInfo
 from postroad.security.sddl import format_sddl
-from postroad.values.info import QueueInfo
+from postroad.validation.kinds import shown
+from postroad.validation.queue_properties import (
+    CHANGEABLE,
+    QUEUE_PROPERTIES,
+    settings_of,
+)
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from postroad.config import Configuration, load_configuration
 from postroad.errors import PostroadError
-from postroad.fields.tables import shown_key
 from postroad.queues.owners import Held
+from postroad.validation.fields import shown_key
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 
 from postroad.errors import StorageError
-from postroad.manager.key_file import KEY_FILE
+from postroad.manager.keys import KEY_FILE
 from postroad.manager.manager import IDENTITY_STATE
 from postroad.queues.tick import COUNTERS_STATE, Counters
 from postroad.runtime.private_files import DIRECTORY_MODE, open_private
 from postroad.store import Batch, LayeredStore
 from postroad.store.backup import BackupReader, Contents, check_backup, record_checksum
+from postroad.store.data_directory import LOCK_NAME, DirectoryLock
 from postroad.store.database import DATABASE_NAME, make_directory, sync_directory
-from postroad.store.lock import LOCK_NAME, DirectoryLock
 
 UNFINISHED = "restoring"  # in the data directory
 _IGNORED = frozenset({UNFINISHED, LOCK_NAME, "lost+found"})

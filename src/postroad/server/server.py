@@ -34,42 +34,45 @@ from postroad.config import (
 from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
-from postroad.fields.queue import MAX_QUOTA_KB
 from postroad.manager import NAME_STATE, Manager
-from postroad.manager.key_file import KEY_FILE, StoredKeys, load_keys
-from postroad.manager.keys import open_keys
+from postroad.manager.keys import KEY_FILE, StoredKeys, load_keys, open_keys
 from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address
 from postroad.net.limits import Limits, usable_descriptors
-from postroad.queues.answers import AnswerAddresses
+from postroad.queues.collection import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.owners import Held
+from postroad.reports.info import ListenerInfo
 from postroad.routing import Router
 from postroad.rpc.constants import AuthLevel, AuthType
-from postroad.rpc.providers import providers
+from postroad.rpc.gss import providers
 from postroad.runtime.logs import set_level
 from postroad.runtime.private_files import refuse_unwritable
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.security.keys import KeyRing
 from postroad.security.relay import Relay
-from postroad.server.console import ConsoleProcess
+from postroad.server.console_process import ConsoleProcess
 from postroad.server.exposure import RpcFacts, announce, exposure, multicast_exposure
 from postroad.server.preparation import Prepared, prepare, refuse_listener
+from postroad.server.protection import (
+    announce_algorithms,
+    build_protection,
+    build_users,
+)
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.reload import changed_files, read_again, refuse, report
 from postroad.server.restore import refuse_unfinished
-from postroad.server.security import announce_algorithms, build_protection, build_users
 from postroad.server.tracing import manager_class
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.listener import Listener
-from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
 from postroad.store import Batch, MemoryStore, Store, open_store
 from postroad.store.inspection import read_state
-from postroad.values.info import ListenerInfo
+from postroad.validation.queue_properties import MAX_QUOTA_KB
 
 if TYPE_CHECKING:  # what a configuration can leave out is imported where it starts
     from postroad.remote_read.server import RemoteReadServer

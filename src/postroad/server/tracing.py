@@ -25,7 +25,12 @@ def manager_class(config: Configuration, opened: AsyncExitStack | None) -> Calla
     if (settings.file is None) == (settings.endpoint is None):
         config.fail("tracing.file", "must be set, or tracing.endpoint instead; not both")
     try:
-        from postroad.tracing.manager import TracedManager, Tracing, endpoint_exporter, stream_exporter
+        from postroad.telemetry.traced_manager import (
+            TracedManager,
+            Tracing,
+            endpoint_exporter,
+            stream_exporter,
+        )
     except ImportError:
         config.fail("tracing.enabled", NOT_INSTALLED)
     try:

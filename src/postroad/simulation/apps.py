@@ -7,15 +7,13 @@ from uuid import UUID
 from postroad.errors import PostroadError
 from postroad.message import Composer, Message, Signature
 from postroad.names import FormatName, PathName
-from postroad.queues.descriptor import OpenQueueDescriptor
-from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.open_queue import OpenQueueDescriptor, Transaction, WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.simulation.keys import impostor, sender
 from postroad.simulation.ledger import Promise, Stage, TrackedMessage
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming, local_path
 from postroad.store.interface import Record
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 
 RETRY_S = 0.5  # how long an application waits for a manager that is down, or refuses
 

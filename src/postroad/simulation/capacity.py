@@ -15,8 +15,8 @@ from postroad.errors import InvalidArgument
 from postroad.names import PathName
 from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.ledger import Promise
+from postroad.simulation.lines import Line
 from postroad.simulation.loop import STARTED
-from postroad.simulation.network import Line
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import (
     ACKS,
@@ -29,8 +29,8 @@ from postroad.simulation.scenario import (
     QueuePlan,
     Scenario,
     queue_at,
+    with_addresses,
 )
-from postroad.simulation.topology import with_addresses
 from postroad.simulation.world import World
 
 MINUTE_S = 60

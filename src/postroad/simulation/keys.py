@@ -5,11 +5,13 @@ To search for primes would cost more than a run, and the library's search has no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import cycle
+from random import Random
+from uuid import UUID
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import (
@@ -25,6 +27,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from postroad.message import Composer, Message, Signature
+from postroad.security.guard import Protection
+from postroad.security.keys import KeyRing
 from postroad.security.signatures import signature_of
 from postroad.wire.view import MessageView
 
@@ -114,3 +118,34 @@ x0o1mwjcej8mea2rj6l6haixmgp9yeq0nbyfdh9t5ogfjz1q3up1nrp5ji5ss0hlde20cvr1jniekr8o
 yvdjk7oum88ahva6dztpw62at0f8ggsutycxjt3l57kc2hgx54lyugare2mo5spbyf1jrnn5agjzwe5lr6k9qw5g5q29z0wky9p
 ykbbuvqn279t2a05z6uxff3xsg21ldqwjrp00jix2jp7kzhevwu10j8h4gjrkmbpmqqcsf0ogid7rsn74nilx5e8c7t6abz0dj1
 """
+
+
+# The keys of all managers, beside their disks: a crash does not touch them. And what the directory says of them.
+
+
+class Vault:
+    """Session keys come from a generator of their own: networks without security run as they did without it."""
+
+    def __init__(self, seed: int, managers: Sequence[UUID]) -> None:
+        self._random = Random(f"session keys {seed}")
+        self._keys = exchange_keys()
+        self._rings = {manager: KeyRing.make(self._next_key) for manager in managers}
+        self._published = {manager: ring.public_keys for manager, ring in self._rings.items()}
+
+    def _next_key(self, bits: int) -> RSAPrivateKey:
+        return next(self._keys)
+
+    def protection(self, manager: UUID) -> Protection:
+        """For one life of a manager: its caches are empty."""
+        return Protection(self._random.randbytes, self._rings[manager], {SENDER_SID: (sender().certificate,)})
+
+    def rotate(self, manager: UUID) -> KeyRing:
+        ring = self._rings[manager] = self._rings[manager].rotated(self._next_key)
+        return ring
+
+    def publish(self, manager: UUID) -> None:
+        self._published[manager] = self._rings[manager].public_keys
+
+    def public_keys(self, manager: UUID) -> bytes:
+        """What the directory has."""
+        return self._published[manager]

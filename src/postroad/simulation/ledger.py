@@ -8,8 +8,7 @@ from enum import Enum, auto
 from random import Random
 
 from postroad.security.signatures import LEVELS
-from postroad.simulation.log import Log
-from postroad.simulation.loop import Loop
+from postroad.simulation.loop import Log, Loop
 from postroad.simulation.scenario import Flow, Kind
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass

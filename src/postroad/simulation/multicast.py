@@ -15,6 +15,7 @@ from math import inf
 from random import Random
 from uuid import UUID
 
+from postroad.carriers.flights import TransferWatcher
 from postroad.message import Message
 from postroad.pgm.packet import Data, Kind, MalformedPgm, Spm, Tsi, after, decode, encode
 from postroad.pgm.receiver import OutgoingNak
@@ -22,11 +23,10 @@ from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Outgoing
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
+from postroad.soap.addresses import Redirections
 from postroad.soap.multicast import MulticastService, MulticastSettings
-from postroad.soap.outgoing import Outgoing as Written
-from postroad.soap.redirection import Redirections
+from postroad.soap.requests import Outgoing as Written
 from postroad.store.memory import MemoryStore
-from postroad.transfer.watching import TransferWatcher
 from postroad.wire.view import MessageView
 
 STARTED = 1_700_000_000.0

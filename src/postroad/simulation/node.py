@@ -14,25 +14,23 @@ from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.deadlines import earliest
+from postroad.carriers.flights import TransferWatcher
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
-from postroad.queues.carriers import Watcher
 from postroad.queues.commits import Commits, Done
 from postroad.queues.local import LocalQueueManager, QueueManagerState
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
 from postroad.routing import Router
+from postroad.runtime.deadlines import earliest
 from postroad.security.guard import Verdict
 from postroad.simulation.disk import Disk
+from postroad.simulation.keys import Vault
 from postroad.simulation.ledger import Stage
-from postroad.simulation.log import packet_lines
-from postroad.simulation.loop import Timer
-from postroad.simulation.network import End, Network
-from postroad.simulation.vault import Vault
+from postroad.simulation.lines import End, Network
+from postroad.simulation.loop import Timer, packet_lines
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
-from postroad.transfer.watching import TransferWatcher
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that the disk refused

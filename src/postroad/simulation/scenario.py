@@ -5,22 +5,43 @@ Only values. seeds.py makes one from a seed, topology.py from a file, some of wh
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 
+# ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
+
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
+from pathlib import Path
+from typing import TypeVar
 from uuid import UUID, uuid5
 
 from postroad.binary.settings import BinarySettings
-from postroad.directory.file import Enterprise
-from postroad.fields.kinds import MANAGER_NAME, SWITCH, UINT32, FieldFault, choice, number, parsed, quoted, whole
-from postroad.fields.queue import QUEUE_PROPERTIES, QueuePrivacy
-from postroad.fields.tables import required, setting
+from postroad.config import BinarySettings as BinaryTable
+from postroad.config import SrmpSettings as SrmpTable
+from postroad.directory.file import Enterprise, ManagerEntry, Site, derived_site_id, load_enterprise
 from postroad.names import PathName, QueueKind
 from postroad.simulation.disk import DiskSpeed
-from postroad.simulation.network import Line
+from postroad.simulation.lines import Line
 from postroad.soap.settings import SoapSettings
+from postroad.validation.fields import required, setting, table, tables
+from postroad.validation.kinds import (
+    MANAGER_NAME,
+    PATH,
+    SWITCH,
+    UINT32,
+    FieldFault,
+    choice,
+    items,
+    number,
+    parsed,
+    quoted,
+    suggestion,
+    whole,
+)
+from postroad.validation.queue_properties import QUEUE_PROPERTIES, QueuePrivacy
+from postroad.validation.toml import Place, load, refuse_duplicates
 from postroad.wire.constants import MessageClass
 
 MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
@@ -183,3 +204,198 @@ class Scenario:
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     workload_s: float = 60.0
     settle_s: float = 600.0
+
+
+# A scenario from a TOML file: a network, its messages and its faults, checked as a whole.
+
+
+T = TypeVar("T")
+
+SITE = "simulation"  # the site of all managers outside a directory
+_PAIR = items(MANAGER_NAME, least=2, most=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manager:
+    name: str = required(MANAGER_NAME)
+    quota_kb: int | None = setting(UINT32, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    between: tuple[str, ...] = required(_PAIR)
+    delay_ms: float = setting(number(0.0, 60_000.0), 10.0)
+    jitter_ms: float = setting(number(0.0, 60_000.0), 0.0)
+    loss: float = setting(number(0.0, 0.9), 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    kind: FaultKind = required(choice(FaultKind))
+    manager: str | None = setting(MANAGER_NAME, None)
+    between: tuple[str, ...] | None = setting(_PAIR, None)
+    at_s: float = required(SECONDS)
+    for_s: float | None = setting(SECONDS, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    seed: int = setting(whole(0, 2**63 - 1), 0)
+    workload_s: float = setting(SECONDS, 60.0)
+    settle_s: float = setting(SECONDS, 3600.0)
+    enterprise: Path | None = setting(PATH, None)
+    binary: BinaryTable = setting(table(BinaryTable), BinaryTable())
+    srmp: SrmpTable = setting(table(SrmpTable), SrmpTable())
+    managers: tuple[_Manager, ...] = setting(tables(_Manager), (), key="manager")
+    lines: tuple[_Line, ...] = setting(tables(_Line), (), key="line")
+    queues: tuple[QueuePlan, ...] = setting(tables(QueuePlan), (), key="queue")
+    flows: tuple[Flow, ...] = setting(tables(Flow), (), key="flow")
+    readers: tuple[Consumer, ...] = setting(tables(Consumer), (), key="reader")
+    faults: tuple[_Fault, ...] = setting(tables(_Fault), (), key="fault")
+
+
+def with_addresses(enterprise: Enterprise) -> Enterprise:
+    """The same with addresses of the simulated network."""
+    managers = (
+        replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
+        for number, each in enumerate(enterprise.managers, 1)
+    )
+    return replace(enterprise, managers=tuple(managers))
+
+
+def load_scenario(file: Path) -> Scenario:
+    """Reads and checks the whole file; raises ConfigurationError on the first fault."""
+    return _Reading(file, load(file, _File)).scenario()
+
+
+class _Reading:
+    """The tables of one file, and the names that they may use."""
+
+    def __init__(self, file: Path, tables: _File) -> None:
+        self._tables = tables
+        self._place = Place(str(file))
+        self._enterprise = self._read_enterprise()
+        self._names = {each.name.lower(): each.name for each in self._enterprise.managers}
+        self._queues = {each.path.key: each for each in tables.queues}
+
+    def scenario(self) -> Scenario:
+        tables = self._tables
+        refuse_duplicates(tables.queues, self._place.inside("queue"), "path")
+        return Scenario(
+            seed=tables.seed,
+            enterprise=self._enterprise,
+            lines=self._lines(),
+            queues=tuple(self._queue(each, at) for each, at in self._placed("queue", tables.queues)),
+            flows=tuple(self._flow(each, at) for each, at in self._placed("flow", tables.flows)),
+            consumers=tuple(self._consumer(each, at) for each, at in self._placed("reader", tables.readers)),
+            faults=tuple(self._fault(each, at) for each, at in self._placed("fault", tables.faults)),
+            settings=BinarySettings(
+                window_size=tables.binary.window_size,
+                ack_timeout_ms=tables.binary.ack_timeout_ms,
+                retry_connect_s=tables.binary.retry_connect_s,
+                resend_s=tables.binary.resend_s,
+            ),
+            soap=SoapSettings(
+                retransmission_ms=tables.srmp.retransmission_ms,
+                resend_s=tables.srmp.resend_s,
+                cleanup_ms=tables.srmp.cleanup_ms,
+            )
+            if any(each.naming is Naming.HTTP for each in tables.flows)
+            else None,
+            quotas_kb={each.name: each.quota_kb for each in tables.managers if each.quota_kb is not None},
+            workload_s=tables.workload_s,
+            settle_s=tables.settle_s,
+        )
+
+    def _read_enterprise(self) -> Enterprise:
+        """A directory's file, or all managers in one site. Addresses are new, because the network is simulated."""
+        tables = self._tables
+        if tables.enterprise is None:
+            refuse_duplicates(tables.managers, self._place.inside("manager"), "name")
+            found = Enterprise(
+                sites=(Site(name=SITE, id=derived_site_id(SITE)),),
+                managers=tuple(
+                    ManagerEntry(name=each.name, id=derived_manager_id(each.name), sites=(SITE,))
+                    for each in tables.managers
+                ),
+            )
+        else:
+            if tables.managers:
+                self._place.inside("manager").item(1).fail("must not be set together with enterprise")
+            found = load_enterprise(tables.enterprise)
+        if not found.managers:
+            self._place.inside("manager").fail("is missing: add at least one [[manager]]")
+        return with_addresses(found)
+
+    def _placed(self, key: str, entries: tuple[T, ...]) -> Iterator[tuple[T, Place]]:
+        for index, each in enumerate(entries, 1):
+            yield each, self._place.inside(key).item(index)
+
+    def _manager(self, name: str, place: Place) -> str:
+        if name.lower() not in self._names:
+            place.fail(f"there is no queue manager {name}{suggestion(name, self._names.values())}")
+        return self._names[name.lower()]
+
+    def _pair(self, names: tuple[str, ...], place: Place) -> tuple[str, ...]:
+        found = tuple(self._manager(name, place.item(index)) for index, name in enumerate(names, 1))
+        if found[0] == found[1]:
+            place.fail(f"must name two queue managers, got {found[0]} twice")
+        return found
+
+    def _queue_at(self, path: PathName, place: Place) -> QueuePlan:
+        found = self._queues.get(path.key)
+        if found is None:
+            place.fail(f"there is no [[queue]] {path}{suggestion(str(path), map(str, self._paths()))}")
+        return found
+
+    def _paths(self) -> Iterator[PathName]:
+        return (each.path for each in self._tables.queues)
+
+    def _lines(self) -> dict[frozenset[str], Line]:
+        lines: dict[frozenset[str], Line] = {}
+        for each, at in self._placed("line", self._tables.lines):
+            pair = frozenset(self._pair(each.between, at.inside("between")))
+            if pair in lines:
+                at.inside("between").fail(f"must not repeat the line between {' and '.join(sorted(pair))}")
+            lines[pair] = Line(delay_s=each.delay_ms / 1000, jitter_s=each.jitter_ms / 1000, loss=each.loss)
+        return lines
+
+    def _queue(self, plan: QueuePlan, place: Place) -> QueuePlan:
+        """With the name of its manager as the directory writes it."""
+        manager = self._manager(plan.path.computer, place.inside("path"))
+        return replace(plan, path=replace(plan.path, computer=manager))
+
+    def _flow(self, flow: Flow, place: Place) -> Flow:
+        plan = self._queue_at(flow.to, place.inside("to"))
+        if plan.transactional != (flow.kind is Kind.TRANSACTIONAL):
+            kind = "transactional" if plan.transactional else "not transactional"
+            place.inside("kind").fail(f"must fit the queue {flow.to}, which is {kind}, got {flow.kind.value}")
+        source = self._manager(flow.source, place.inside("from"))
+        queue = self._queue(plan, place).path
+        if source == queue.computer:
+            place.inside("to").fail(f"must be a queue of another queue manager than {source}, got {flow.to}")
+        perishable = 0.0 if flow.time_to_reach_queue_s is None else 1.0
+        return replace(flow, source=source, to=queue, perishable=perishable)
+
+    def _consumer(self, reader: Consumer, place: Place) -> Consumer:
+        plan = self._queue_at(reader.queue, place.inside("queue"))
+        return replace(reader, queue=self._queue(plan, place).path)
+
+    def _fault(self, fault: _Fault, place: Place) -> Fault:
+        """Affects one manager or the line between two, depending on the kind; a lasting one without an end stays."""
+        kind = fault.kind.value
+        if fault.kind not in TWO_MANAGERS:
+            if fault.manager is None or fault.between is not None:
+                place.inside("manager").fail(f"a {kind} must have the key `manager`, and no `between`")
+            managers: tuple[str, ...] = (self._manager(fault.manager, place.inside("manager")),)
+        else:
+            if fault.between is None or fault.manager is not None:
+                place.inside("between").fail(f"a {kind} must have the key `between`, and no `manager`")
+            managers = self._pair(fault.between, place.inside("between"))
+        if fault.kind not in LASTING:
+            if fault.for_s is not None:
+                place.inside("for_s").fail(f"must not be set: a {kind} has no duration")
+            return Fault(kind=fault.kind, managers=managers, at_s=fault.at_s)
+        return Fault(
+            kind=fault.kind, managers=managers, at_s=fault.at_s, for_s=inf if fault.for_s is None else fault.for_s
+        )

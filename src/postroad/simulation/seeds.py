@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 
 from postroad.binary.settings import BinarySettings
 from postroad.directory.file import Enterprise, Link, ManagerEntry, Site, derived_site_id
 from postroad.simulation.disk import DiskSpeed
-from postroad.simulation.network import Line
+from postroad.simulation.keys import SENDER_SID
+from postroad.simulation.lines import Line
 from postroad.simulation.scenario import (
     LASTING,
     TWO_MANAGERS,
@@ -20,12 +21,14 @@ from postroad.simulation.scenario import (
     Kind,
     Naming,
     QueuePlan,
+    Rotation,
     Scenario,
     derived_manager_id,
     queue_at,
 )
-from postroad.simulation.seeds_security import with_security
 from postroad.soap.settings import SoapSettings
+from postroad.validation.queue_properties import QueuePrivacy
+from postroad.wire.constants import MessageClass
 
 PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
 WORKLOAD_S = 45.0
@@ -186,4 +189,85 @@ def _fault(chance: Random, names: tuple[str, ...]) -> Fault:
         at_s=at_s,
         for_s=chance.uniform(0.0, chance.choice((1.0, longest))) if kind in LASTING else 0.0,
         clock_error_s=chance.choice((0.0, 0.0, 0.0, 1.5, -1.5, 3600.0, -3600.0)),
+    )
+
+
+# Security for a scenario from a seed: some flows sign or encrypt, managers change keys, a guarded queue refuses.
+
+
+SHARE = 1 / 3  # of the seeds
+GUARDED = r"private$\guarded"
+REFUSED = 15  # messages of a flow that is refused, at the most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A rule of a queue, the class with which it refuses a plain message, and what a message needs to be let in."""
+
+    authenticate: bool = False
+    privacy: QueuePrivacy = QueuePrivacy.OPTIONAL
+    acl: str | None = None
+    refusal: MessageClass
+    signed: bool = False
+    encrypted: bool = False
+
+
+GUARDS = (
+    Guard(authenticate=True, refusal=MessageClass.NACK_BAD_SIGNATURE, signed=True),
+    Guard(privacy=QueuePrivacy.BODY, refusal=MessageClass.NACK_BAD_ENCRYPTION, encrypted=True),
+    Guard(acl=f"D:(A;;0x4;;;{SENDER_SID})", refusal=MessageClass.NACK_ACCESS_DENIED, signed=True),
+)
+
+
+def with_security(scenario: Scenario) -> Scenario:
+    """A third of the seeds get some, the others stay as they are. The same for the same seed, for ever."""
+    chance = Random(f"security {scenario.seed}")
+    if chance.random() >= SHARE:
+        return scenario
+    names = [each.name for each in scenario.enterprise.managers]
+    flows = [_secured(chance, flow) for flow in scenario.flows]
+    if chance.random() < 0.3:  # beside the honest messages to the same queue
+        impostor = replace(chance.choice(scenario.flows), refusal=MessageClass.NACK_BAD_SIGNATURE)
+        flows.append(replace(_few(chance, impostor), signed=True, impostor=True))
+    guard = chance.choice(GUARDS)
+    target, *sources = chance.sample(names, len(names))
+    kind = chance.choice(tuple(Kind))
+    plan = QueuePlan(
+        path=queue_at(target, GUARDED),
+        transactional=kind is Kind.TRANSACTIONAL,
+        authenticate=guard.authenticate,
+        privacy=guard.privacy,
+        acl=guard.acl,
+    )
+    model = replace(chance.choice(scenario.flows), to=plan.path, kind=kind, naming=Naming.PRIVATE)
+    welcome = replace(model, source=chance.choice(sources), signed=guard.signed, encrypted=guard.encrypted)
+    unwelcome = _few(chance, replace(model, source=chance.choice(sources), refusal=guard.refusal))
+    return replace(
+        scenario,
+        queues=(*scenario.queues, plan),
+        flows=(*flows, welcome, unwelcome),
+        consumers=(*scenario.consumers, Consumer(queue=plan.path)),
+        rotations=tuple(
+            Rotation(
+                manager=chance.choice(names), at_s=chance.uniform(1.0, 30.0), published_s=chance.uniform(0.0, 10.0)
+            )
+            for _ in range(chance.randint(1, 3))
+        ),
+        insecure_nacks=chance.random() < 0.5,
+    )
+
+
+def _secured(chance: Random, flow: Flow) -> Flow:
+    """Encryption needs the name of a manager, which a direct name does not tell."""
+    signed, encrypted = chance.choice(((False, False), (True, False), (False, True), (True, True)))
+    return replace(flow, signed=signed, encrypted=encrypted, naming=Naming.PRIVATE if encrypted else flow.naming)
+
+
+def _few(chance: Random, flow: Flow) -> Flow:
+    return replace(
+        flow,
+        count=chance.randint(3, REFUSED),
+        start_s=chance.uniform(0.0, 15.0),
+        ack=chance.random() < 0.6,
+        dead_letter=chance.random() < 0.5,
     )

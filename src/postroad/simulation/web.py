@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
+from postroad.simulation.lines import End
 from postroad.simulation.loop import Timer
-from postroad.simulation.network import End
 from postroad.soap.receiver import OK, SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings

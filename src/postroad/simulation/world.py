@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from postroad.carriers.flights import TransferWatcher
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
-from postroad.names.internal import AWAITING_FINAL_ACK
-from postroad.queues.carriers import Watcher
+from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.queues.collection import FIRST_PRIVATE_NUMBER
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.simulation.apps import ReadingApp, SendingApp
 from postroad.simulation.disk import Disk
+from postroad.simulation.keys import Vault
 from postroad.simulation.ledger import Ledger, Stage
-from postroad.simulation.log import Log
-from postroad.simulation.loop import STARTED, Loop
-from postroad.simulation.network import Network
+from postroad.simulation.lines import Network
+from postroad.simulation.loop import STARTED, Log, Loop
 from postroad.simulation.node import Node
 from postroad.simulation.scenario import (
     ACKS,
@@ -34,11 +35,9 @@ from postroad.simulation.scenario import (
     local_path,
     queue_at,
 )
-from postroad.simulation.vault import Vault
-from postroad.soap.redirection import Redirection, Redirections
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
-from postroad.transfer.watching import TransferWatcher
 
 CHECK_S = 1.0  # how often a network that settles is asked whether it is still
 PATIENCE = 20  # settling times that a network which still moves may take

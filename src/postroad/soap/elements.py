@@ -11,7 +11,7 @@ from enum import Enum
 from uuid import UUID
 
 from postroad.wire.constants import MessageClass
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 
 LABEL_PREFIX = "MSMQ:"  # 2.2.4.1
 ORDERING_ACK = "MSMQ:QM Ordering Ack"  # 2.2.4.1: the action of every stream receipt

@@ -10,14 +10,27 @@ from typing import TypeVar
 
 from postroad.errors import MalformedSoap
 from postroad.soap import header
-from postroad.soap.blocks import ACTOR, MUST_UNDERSTAND, NEXT_ACTOR, ROUTING, SIGNATURE, SOAP, SRMP, names, quoted
-from postroad.soap.blocks import MSMQ as MSMQ_NAMESPACE
 from postroad.soap.elements import Envelope, Source
 from postroad.soap.fast_envelope import BODY, END, START, read_fast
-from postroad.soap.msmq import read_msmq, write_msmq
+from postroad.soap.header import read_msmq, write_msmq
 from postroad.soap.signature import read_signature, write_signature
-from postroad.soap.texts import SPACE, parse_message_id
-from postroad.soap.tree import MAX_ENVELOPE_SIZE, Document, Element, parse_document
+from postroad.soap.simple_types import SPACE, parse_message_id
+from postroad.soap.tree import (
+    ACTOR,
+    MAX_ENVELOPE_SIZE,
+    MUST_UNDERSTAND,
+    NEXT_ACTOR,
+    ROUTING,
+    SIGNATURE,
+    SOAP,
+    SRMP,
+    Document,
+    Element,
+    names,
+    parse_document,
+    quoted,
+)
+from postroad.soap.tree import MSMQ as MSMQ_NAMESPACE
 
 _Value = TypeVar("_Value")
 

@@ -10,7 +10,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from postroad.soap.blocks import MSMQ, SOAP, SRMP
 from postroad.soap.elements import (
     CommitmentReceiptRequest,
     DeliveryReceiptRequest,
@@ -24,7 +23,13 @@ from postroad.soap.elements import (
     Stream,
 )
 from postroad.soap.header import PATH_START
-from postroad.soap.texts import parse_base64, parse_date, parse_guid, parse_stream_id
+from postroad.soap.simple_types import (
+    parse_base64,
+    parse_date,
+    parse_guid,
+    parse_stream_id,
+)
+from postroad.soap.tree import MSMQ, SOAP, SRMP
 
 # 3.1.7.2.4, to the letter.
 START: Final = f'<se:Envelope xmlns:se="{SOAP}" xmlns="{SRMP}">'

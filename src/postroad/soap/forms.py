@@ -16,8 +16,8 @@ from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, identify
 from postroad.soap.fast_envelope import read_fast
 from postroad.soap.packets import packet_of
+from postroad.wire.headers import SECTION_SIZE, soap_sections
 from postroad.wire.patch import Pattern, brought_by
-from postroad.wire.soap_header import SECTION_SIZE, soap_sections
 from postroad.wire.view import MessageView
 
 MAX_FORMS: Final = 256

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from postroad.carriers.flights import TransferWatcher
 from postroad.pgm.packet import Packet
 from postroad.pgm.receiver import OutgoingNak
 from postroad.pgm.source import Outgoing
@@ -16,7 +17,6 @@ from postroad.runtime.logs import RateLimitedLogs
 from postroad.runtime.supervision import Supervisor
 from postroad.security.refusals import Refused
 from postroad.soap.multicast import MulticastService
-from postroad.transfer.watching import TransferWatcher
 from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from postroad.names import (
 )
 from postroad.soap.addresses import destination_of, is_http, via_name
 from postroad.soap.elements import LABEL_PREFIX, NO_EXPIRY, Attachments, Envelope, Msmq, Services, Stream
-from postroad.soap.texts import U32, parse_ordinal, shown
+from postroad.soap.simple_types import U32, parse_ordinal, shown
 from postroad.wire.constants import (
     ADMIN_SHIFT,
     DESTINATION_SHIFT,
@@ -44,17 +44,22 @@ from postroad.wire.constants import (
     TransactionFlags,
     UserFlags,
 )
-from postroad.wire.layout import NULL_GUID, Writer
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.headers import (
+    NO_CORRELATION,
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    ProviderInfo,
+    QueueField,
+    SecurityHeader,
+    TransactionHeader,
+    soap_sections,
+)
+from postroad.wire.headers import PROPERTIES_LAYOUT as PROPERTIES
+from postroad.wire.octets import NULL_GUID, Writer
 from postroad.wire.patch import caller_field
-from postroad.wire.properties_header import LAYOUT as PROPERTIES
-from postroad.wire.properties_header import NO_CORRELATION
 from postroad.wire.queue_names import destination_field, other_field
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.soap_header import soap_sections
-from postroad.wire.trace_header import DebugHeader
-from postroad.wire.transaction_header import TransactionHeader
-from postroad.wire.user_header import QueueField
 
 NOT_IDENTIFIED = MessageId(NULL_GUID, 1)  # 3.1.5.1.1: the id of every message without an Msmq element
 

@@ -7,33 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from postroad.deadlines import Agenda, earliest
-from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
-from postroad.message import Composer, Message
-from postroad.names import DirectName, FormatName
-from postroad.names.internal import ORDER_QUEUE
-from postroad.net.endpoints import is_address
-from postroad.queues.access import Credentials
-from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
-from postroad.queues.local import LocalQueueManager
-from postroad.queues.queue import Queue
-from postroad.security.access import Token
-from postroad.security.refusals import CLOSED, EXPIRED, WRONG_DIGEST, Refused
-from postroad.soap.addresses import at_address, destination_of, url_of
-from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
-from postroad.soap.envelope import read_envelope
-from postroad.soap.forms import Form, Forms
-from postroad.soap.incoming import IncomingStreams
-from postroad.soap.mapping import stream_id_of
-from postroad.soap.multipart import split_entity
-from postroad.soap.packets import packet_of
-from postroad.soap.receipts import TOLD, stream_receipt
-from postroad.soap.sender import Sender, Taken
-from postroad.soap.settings import SoapSettings
-from postroad.soap.signature import check_signature
-from postroad.soap.streams import IncomingStream, Verdict
-from postroad.store.interface import NEVER, Record
-from postroad.transfer.arrivals import (
+from postroad.carriers.arrivals import (
     REMOVALS,
     Destinations,
     MessageIdHistory,
@@ -41,11 +15,33 @@ from postroad.transfer.arrivals import (
     overflow,
     refusal,
 )
-from postroad.transfer.outgoing import withdraw
-from postroad.transfer.watching import TransferWatcher
+from postroad.carriers.flights import TransferWatcher, withdraw
+from postroad.errors import IllegalName, MalformedSoap, ManagerFull, PostroadError, QuotaExceeded
+from postroad.message import Composer, Message
+from postroad.names import DirectName, FormatName
+from postroad.names.format import ORDER_QUEUE
+from postroad.net.endpoints import is_address
+from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.permissions import Credentials
+from postroad.queues.queue import Queue
+from postroad.runtime.deadlines import Agenda, earliest
+from postroad.security.access import Token
+from postroad.security.refusals import CLOSED, EXPIRED, WRONG_DIGEST, Refused
+from postroad.soap.addresses import at_address, destination_of, url_of
+from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
+from postroad.soap.envelope import read_envelope
+from postroad.soap.forms import Form, Forms
+from postroad.soap.multipart import split_entity
+from postroad.soap.packets import packet_of
+from postroad.soap.requests import TOLD, stream_id_of, stream_receipt
+from postroad.soap.sender import Sender, Taken
+from postroad.soap.settings import SoapSettings
+from postroad.soap.signature import check_signature
+from postroad.soap.streams import IncomingStream, IncomingStreams, Verdict
+from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MAX_PACKET_SIZE, AckFlags, MessageClass
-from postroad.wire.fields import arrived_by_http
-from postroad.wire.patch import brought_by
+from postroad.wire.patch import arrived_by_http, brought_by
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 

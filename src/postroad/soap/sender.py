@@ -12,20 +12,20 @@ from enum import Enum, auto
 from functools import partial
 from math import inf
 
-from postroad.deadlines import Agenda, earliest
+from postroad.carriers import flights
 from postroad.errors import RemoteProtocolError
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
+from postroad.reports.trace import TraceState
+from postroad.runtime.deadlines import Agenda, earliest
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
 from postroad.soap.settings import SoapSettings
+from postroad.soap.simple_types import parse_ordinal
 from postroad.soap.streams import OutgoingStream
-from postroad.soap.texts import parse_ordinal
 from postroad.store.interface import NEVER, Record
-from postroad.transfer import outgoing
-from postroad.values.trace import TraceState
 from postroad.wire.constants import MessageClass
-from postroad.wire.fields import arrived_by_http, is_transactional, wants_positive_copy
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
+from postroad.wire.patch import arrived_by_http, is_transactional, wants_positive_copy
 from postroad.wire.view import MessageView
 
 OUTGOING_STATE = "soap-outgoing/"
@@ -52,7 +52,7 @@ class Standing(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Flight(outgoing.Flight):
+class Flight(flights.Flight):
     """An SRMPMessage, 3.1.1.1.4.
 
     It awaits a stream receipt until it is `ordered`, and after that a final one, if it asked for dead letters.
@@ -64,7 +64,7 @@ class Flight(outgoing.Flight):
 
 
 @dataclass(slots=True)
-class Transfer(outgoing.OutgoingTransfer[Flight]):
+class Transfer(flights.OutgoingTransfer[Flight]):
     """OutgoingTransferInfo of one queue, and its Stream if it has one. `unacked` are AwaitingStreamReceipt, in order;
     `resend_at` is the Stream Receipt Wait Timer."""
 
@@ -115,7 +115,7 @@ class Sender:
     def start(self, queues: Iterable[Queue]) -> None:
         """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
         for queue in queues:
-            for record in queue.available(outgoing.HEAD):
+            for record in queue.available(flights.HEAD):
                 place = self._place(record)
                 if place is not None:
                     self._stream(self.transfers.setdefault(queue, Transfer()), Flight(queue, record, *place))
@@ -125,7 +125,7 @@ class Sender:
         """The sequence and the number of a message of our own streams; None for any other, whatever it claims."""
         if not is_transactional(record.packet) or arrived_by_http(record.packet):
             return None
-        return outgoing.own_place(MessageView(record.packet), self._own)
+        return flights.own_place(MessageView(record.packet), self._own)
 
     def forget(self, queue: Queue) -> None:
         """The queue is gone, and what was known of its stream."""
@@ -191,7 +191,7 @@ class Sender:
         if len(transfer.unacked) >= self.settings.unacknowledged:
             return False
         gap = flight.number - transfer.previous(flight.number) > 1
-        if gap and outgoing.is_losing(flight.queue, flight.record.lookup_id):
+        if gap and flights.is_losing(flight.queue, flight.record.lookup_id):
             return False  # the receiver never takes what it was told to do without: a gap is told when it is durable
         if not stream.may_follow(flight.number):
             if not transfer.unacked:
@@ -275,7 +275,7 @@ class Sender:
             if stream is not None and _is_start(stream, flight) and flight.held:
                 stream.started = True
         elif flight.held:
-            outgoing.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
+            flights.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
 
     def refused(self, flight: Flight, now: float) -> None:
         """400: it will never be taken. Streams go on without it."""
@@ -452,7 +452,7 @@ class Sender:
         self.core.delivery.discard(flight.queue, flight.record)
         state = state if positive else TraceState.DIED
         self.core.departures.delivered(flight.queue, (flight.record,), state, reason=reason or None)
-        tell = partial(outgoing.tell_outcome, positive=positive)
+        tell = partial(flights.tell_outcome, positive=positive)
         self.core.delivery.try_after(packet, tell, self.core, packet, reason, now)
         self._end_stream(flight)
 
@@ -470,7 +470,7 @@ class Sender:
 
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
         """A message that was sent, and is to be sent again, stands at the head of its queue."""
-        for record in queue.available(outgoing.HEAD):
+        for record in queue.available(flights.HEAD):
             place = self._place(record)
             if place == (stream.sequence, number):
                 return Flight(queue, record, *place)
@@ -500,7 +500,7 @@ class Sender:
                 self.transfers[queue].kept = False
                 self.core.tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", None)
 
-        outgoing.end_sequence(self.core, queue, sequence, number, ended)
+        flights.end_sequence(self.core, queue, sequence, number, ended)
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
         """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from postroad.soap.redirection import Redirections
+from postroad.soap.addresses import Redirections
 from postroad.wire.constants import RESEND_TABLE_S
 
 CLOCK_TOLERANCE_S = 300.0

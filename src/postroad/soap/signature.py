@@ -14,10 +14,9 @@ from hmac import compare_digest
 from uuid import UUID
 
 from postroad.errors import MalformedSoap
-from postroad.soap.blocks import SIGNATURE, Children, names, quoted
 from postroad.soap.elements import Attachments, Reference, Signature
-from postroad.soap.texts import base64_text, parse_base64, shown
-from postroad.soap.tree import Element
+from postroad.soap.simple_types import base64_text, parse_base64, shown
+from postroad.soap.tree import SIGNATURE, Children, Element, names, quoted
 
 DSA = f"{SIGNATURE}dsa"
 SHA1 = f"{SIGNATURE}sha1"

@@ -20,11 +20,12 @@ import httptools
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from postroad.describe.message import destination_text
+from postroad.carriers.flights import TransferWatcher
+from postroad.describe.packets import destination_text
 from postroad.errors import StorageError
 from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.runtime.deadline_timer import DeadlineTimer
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.runtime.supervision import Supervisor
@@ -34,7 +35,6 @@ from postroad.soap.listener import METHOD_NOT_ALLOWED, Request
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
-from postroad.transfer.watching import TransferWatcher
 from postroad.wire.patch import brought_by
 from postroad.wire.view import MessageView
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroad.errors import InvalidArgument
-from postroad.values.offsets import Mark, Plan
+from postroad.reports.offsets import Mark, Plan
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -10,12 +10,23 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import SWITCH, URL, FieldFault, Kind, choice, number, parsed, quoted, suggestion, whole
-from postroad.fields.tables import read_text
 from postroad.names import parse_name
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
 from postroad.spark.schema import choose
+from postroad.validation.fields import read_text
+from postroad.validation.kinds import (
+    SWITCH,
+    URL,
+    FieldFault,
+    Kind,
+    choice,
+    number,
+    parsed,
+    quoted,
+    suggestion,
+    whole,
+)
 
 API = "http://127.0.0.1:8180"  # a manager on this machine with the default configuration
 TIMEOUT_S = 60.0  # time for a manager to restart

@@ -17,16 +17,23 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from postroad.capture import STANDARD_PORTS, CaptureFile, DamagedPacket, DecodedPacket, Item, Ports
 from postroad.columns import PROPERTIES, decode
 from postroad.columns.schema import PACKET
 from postroad.describe import packet_json
-from postroad.describe.packet import packet_kind
+from postroad.describe.capture import (
+    STANDARD_PORTS,
+    CaptureFile,
+    DamagedPacket,
+    DecodedPacket,
+    Item,
+    Ports,
+)
+from postroad.describe.packets import packet_kind
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import PORT_MAX, parsed, whole
 from postroad.spark.options import Options
 from postroad.spark.schema import FOUND, arrow_schema, named, spark_schema
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
+from postroad.validation.kinds import PORT_MAX, parsed, whole
 from postroad.wire import MessageView
 
 MOST_ROWS = 1000  # of a record batch

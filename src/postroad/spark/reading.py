@@ -5,20 +5,115 @@ Planning runs in processes of the driver, `read` in workers that share only the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from postroad.columns import ERROR, PROPERTIES, decode
+from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
-from postroad.spark.manager import ManagerApi
+from postroad.names.format import is_internal
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.offsets import parts_of
-from postroad.spark.options import ReadOptions
-from postroad.spark.queues import present, required
-from postroad.spark.rows import asked, joined, rows
-from postroad.spark.schema import named
+from postroad.spark.options import ARRIVAL_MASK, ReadOptions
+from postroad.spark.schema import ARRIVAL, BODIES, QUEUE, arrow_schema, named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
+
+# The queues that a read names: one by one, or by patterns such as `private$\orders*`.
+
+
+_KINDS = ("private", "public", "journal")
+
+
+def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """The queues of a list that match, and those that are named without a pattern, sorted."""
+    patterns = [_expression(each) for each in wanted if "*" in each]
+    named = [each for each in wanted if "*" not in each]
+    known = {each.lower() for each in named}
+    matched = [each for each in found if each.lower() not in known and any(one.fullmatch(each) for one in patterns)]
+    return sorted([*named, *matched])
+
+
+def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
+    """Whether a queue is named or matches a pattern."""
+    named = [each.lower() for each in wanted if "*" not in each]
+    return queue.lower() in named or any(_expression(each).fullmatch(queue) for each in wanted if "*" in each)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    r"""`*` is any text without `;`: journals are matched only by a pattern such as `private$\*;journal`."""
+    parts = pattern.removeprefix(".\\").split("*")
+    return re.compile("[^;]*".join(map(re.escape, parts)), re.IGNORECASE)
+
+
+def present(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
+    """The queues of a manager that match now; InvalidArgument if a read would have none at all."""
+    if not any("*" in each for each in wanted):
+        return sorted(wanted)
+    kinds = {each["path"]: each["type"] for each in api.queues()}
+    paths = [path for path, kind in kinds.items() if kind in _KINDS and not is_internal(path.partition(";")[0])]
+    return matching(paths, wanted)
+
+
+def required(found: list[str], wanted: Sequence[str]) -> list[str]:
+    """The same list; InvalidArgument if it is empty."""
+    if not found:
+        raise InvalidArgument(f"queue: no queue matches {', '.join(wanted)}; create one first, or correct the pattern")
+    return found
+
+
+# Messages for Spark: the columns to ask a manager for, and record batches in Spark's schema from the answer.
+
+
+BATCH_BYTES = 6 << 20  # of packets: bodies are in two columns, and Spark's process holds a whole batch
+_OURS = frozenset({"lookup_id", ARRIVAL, ERROR, QUEUE})  # added to the manager's columns, or always requested
+_DECODED = frozenset({*PROPERTIES, ERROR})
+_NEED_PACKET = BODIES | {PACKET}
+
+
+def asked(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns to ask for: whole packets, decoded here, if bodies are wanted; otherwise no bodies, because they can
+    have any size."""
+    if _NEED_PACKET.isdisjoint(columns):
+        return ("lookup_id", *(name for name in columns if name not in _OURS))
+    return ("lookup_id", *(name for name in ("arrived_at", "aborts") if name in columns), "reason", PACKET)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: decoding a thousand packets costs nearly as much as decoding some thousands."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and size + batch.nbytes > BATCH_BYTES:
+            yield _one(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str) -> pa.RecordBatch:
+    """The record batch for Spark, from a queue's answer with the requested columns."""
+    schema = arrow_schema(columns)
+    found = {name: answer.column(name) for name in answer.schema.names}
+    if PACKET in found:
+        decoded = decode(found[PACKET], reason=found["reason"], columns=[name for name in columns if name in _DECODED])
+        found = decoded | found
+    found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
+    if QUEUE in columns:
+        found[QUEUE] = pa.repeat(pa.scalar(queue, pa.string()), answer.num_rows)
+    found.setdefault(ERROR, pa.nulls(answer.num_rows, pa.string()))
+    return pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in schema], schema=schema)
+
 
 PARTITIONS = 4  # the default
 LEAST_MESSAGES = 1000  # the least for a separate task

@@ -1,30 +1,50 @@
 """A queue of any MSMQ server for Spark's processes: MS-MQQP by blocking calls, repeated while the server restarts.
-Finds messages by lookup ids, with many calls at a time if the ids are known."""
+Finds messages by lookup ids, with many calls at a time if the ids are known.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import time
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
+from zlib import compress, crc32, decompress, error
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from postroad.client.blocking import LoopThread
+from postroad.client.payloads import as_action, next_page
 from postroad.client.remote import RemoteBackend
-from postroad.client.values import as_action, next_page
+from postroad.columns.schema import INT, LONG, PACKET, TIME
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
+    InvalidArgument,
     InvalidHandle,
     MessageAlreadyReceived,
     MessageNotFound,
+    MessagesGone,
     RpcUnavailable,
     SharingViolation,
     TransactionSequence,
     TransactionUsage,
 )
-from postroad.received import ReceivedMessage
-from postroad.spark.credentials import read_secret
-from postroad.spark.manager import ANSWER_S, Patience
-from postroad.spark.options import ARRIVAL_MASK, Place, Rpc
-from postroad.spark.remote_offsets import Seen
+from postroad.spark.manager_api import ANSWER_S, Patience, read_secret
+from postroad.spark.offsets import VERSION, check_version, shares, with_more
+from postroad.spark.options import ARRIVAL_MASK, Place, ReadOptions, Rpc
+from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range, joined, other_partition, rows
+from postroad.spark.schema import named
+from postroad.spark.streaming import GO_ON, IDLE_S
+from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
 T = TypeVar("T")
 FIRST_PAGE = 8  # messages, of up to 4 MiB each, until their size is known
@@ -235,3 +255,325 @@ class RemoteQueue:
             f"{self._queue}: another reader still has the message with lookup id {seen.lookup_id} locked; "
             "start the stream again later"
         )
+
+
+# The batches of a stream by MS-MQQP, as Spark keeps them in a checkpoint. Only values: no Spark, no server.
+#
+# The protocol has no mark and no hold, so the end of a batch lists its messages: each by its lookup id and by a check
+# of its identifier, because a server may use a lookup id twice.
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that was seen in a queue. `check` distinguishes it from another one with the same lookup id."""
+
+    lookup_id: int
+    check: int
+
+    @classmethod
+    def of(cls, message: ReceivedMessage) -> Seen:
+        view = message.view
+        return cls(
+            message.lookup_id, crc32(view.message_id.to_bytes(4, "little"), crc32(view.source_queue_manager.bytes))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOffset:
+    """The end of a batch: its messages, and its number of partitions.
+
+    `gone` is how many messages of earlier batches were missing when they were to be removed. `more` has fields of a
+    later version, which are kept.
+    """
+
+    messages: int
+    partitions: int
+    lookup_ids: str
+    checks: str
+    gone: int
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, batch: Sequence[Seen], partitions: int, gone: int, more: Mapping[str, Any] | None = None
+    ) -> RemoteOffset:
+        lookup_ids = np.array([each.lookup_id for each in batch], np.int64)
+        checks = np.array([each.check for each in batch], np.uint32)
+        packed = _packed(np.diff(lookup_ids, prepend=0)), _packed(checks)
+        return cls(len(batch), partitions, *packed, gone, more or {})
+
+    @classmethod
+    def first(cls) -> RemoteOffset:
+        """The start of a stream: the end of an empty batch."""
+        return cls.of((), 0, 0)
+
+    def json(self) -> dict[str, Any]:
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"}
+        return {"version": VERSION, **own, **self.more}
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> RemoteOffset:
+        check_version(value.get("version", VERSION))  # the first version has no number, and the same fields
+        try:
+            return with_more(cls, {name: each for name, each in value.items() if name != "version"})
+        except TypeError:
+            raise _unknown(value) from None
+
+    def batch(self) -> list[Seen]:
+        try:
+            lookup_ids = np.cumsum(_unpacked(self.lookup_ids, np.int64)).tolist()
+            checks = _unpacked(self.checks, np.uint32).tolist()
+            return [Seen(lookup_id, check) for lookup_id, check in zip(lookup_ids, checks, strict=True)]
+        except (Error, error, ValueError, AttributeError):
+            raise _unknown(self.json()) from None
+
+
+def shared(batch: Sequence[Seen], parts: int) -> list[list[Seen]]:
+    """The batch in so many nearly equal parts, none of them empty."""
+    parts = max(1, min(parts, len(batch)))
+    bounds = [len(batch) * part // parts for part in range(parts + 1)]
+    return [list(batch[low:high]) for low, high in pairwise(bounds) if low < high]
+
+
+def without(batch: Iterable[Seen], others: Iterable[Seen]) -> list[Seen]:
+    left_out = frozenset(others)
+    return [each for each in batch if each not in left_out]
+
+
+def _packed(numbers: npt.NDArray[Any]) -> str:
+    little = numbers.astype(numbers.dtype.newbyteorder("<"))
+    return b64encode(compress(little.tobytes())).decode()
+
+
+def _unpacked(text: str, kind: type[np.generic]) -> npt.NDArray[Any]:
+    return np.frombuffer(decompress(b64decode(text)), np.dtype(kind).newbyteorder("<"))
+
+
+def _unknown(value: Mapping[str, Any]) -> InvalidArgument:
+    return InvalidArgument(
+        f"checkpoint: an offset with {', '.join(value)} is of another version or of another source; "
+        "start with a new checkpoint"
+    )
+
+
+# Readers of messages by MS-MQQP: a batch by ranges of lookup ids, a stream that removes what it has read.
+#
+# Locks belong to a connection, and Spark's processes have one each. So tasks peek, and once a batch is complete, the
+# driver receives its messages by lookup id.
+
+
+MAX_ROWS = 10_000  # of a batch by default: the driver looks at each of them
+_CUTS_EACH = 8  # ids to try in each priority at least: their numbers of messages are unknown
+_RANK_SHIFT = ARRIVAL_MASK.bit_length()
+
+
+class SeenMessages(InputPartition):
+    """The messages of one task, one by one."""
+
+    def __init__(self, messages: list[Seen]) -> None:
+        super().__init__(messages)
+        self.messages = messages
+
+
+class RemoteBatchReader(DataSourceReader):
+    """All messages in the queue, except those that others are receiving. Ranges are of lookup ids; each begins with the
+    id of a message."""
+
+    def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
+        self._options = options
+        self._rpc = rpc
+        self._columns = named(schema)
+
+    @without_traceback
+    def partitions(self) -> Sequence[InputPartition]:
+        queue, name = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S), self._options.place.queue
+        try:
+            ends = queue.ends()
+            if ends is None:
+                return [Range(name, 0, 0)]  # without one, Spark would make one itself
+            first, last = sorted(ends)  # they are asked for one after the other
+            bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
+            return [Range(name, begin, end) for begin, end in pairwise(bounds)]
+        finally:
+            queue.close()
+
+    @iterator_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = Range.of(partition)
+        if part.begin == part.end:
+            return
+        queue = RemoteQueue(self._options.place, self._rpc)
+        try:
+            yield from _batches(_range(queue, part.begin, part.end), self._columns, part.queue)
+        finally:
+            queue.close()
+
+
+def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
+    """Lookup ids of messages that divide the queue into nearly equal parts: by priority, which is the top octet of a
+    lookup id, and then by arrival. Fewer if there is no message near a cut."""
+    ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
+    arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
+    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others
+        arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
+    low, high = min(arrivals), max(arrivals)
+    parts = shares(high - low + 1, most, LEAST_MESSAGES)
+    if parts == 1:
+        return []
+    each = parts if len(ranks) == 1 else max(-(-parts // len(ranks)), _CUTS_EACH)
+    ids = [rank << _RANK_SHIFT | low + (high + 1 - low) * part // each for rank in ranks for part in range(each)]
+    found = {queue.near(place, last) for place in ids if first < place < last}
+    cuts = sorted(cut for cut in found if cut is not None)
+    wanted = min(parts - 1, len(cuts))
+    return [cuts[(len(cuts) + 1) * (cut + 1) // (wanted + 1) - 1] for cut in range(wanted)]
+
+
+def _farthest(queue: RemoteQueue, lookup_id: int, direction: int) -> int:
+    """The lookup id of a message of the same priority, far from this one in steps that double while they meet some."""
+    rank, found, step = lookup_id >> _RANK_SHIFT, lookup_id, PROBES
+    while True:
+        place = max(lookup_id + direction * step, rank << _RANK_SHIFT)
+        met = queue.near(place, min(place + PROBES, rank + 1 << _RANK_SHIFT))
+        if met is None or met == found:
+            return found
+        found, step = met, step * 2
+
+
+def _range(queue: RemoteQueue, begin: int, end: int) -> Iterator[list[ReceivedMessage]]:
+    message = queue.at(begin)
+    if message is not None:
+        yield [message]
+    yield from queue.walk(begin, end)
+
+
+class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The messages in the queue, batch by batch; each batch is removed when it is complete.
+
+    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So that
+    batch is removed right there, before the next one is searched. The rest of the queue has then not been read.
+    """
+
+    def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
+        self._options = options
+        self._rpc = rpc
+        self._columns = named(schema)
+        self._opened: RemoteQueue | None = None
+        self._target: list[Seen] | None = None
+        self._removed: tuple[RemoteOffset, int] | None = None
+
+    def _queue(self) -> RemoteQueue:
+        if self._opened is None:
+            self._opened = RemoteQueue(self._options.place, self._rpc)
+        return self._opened
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    # Offsets
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
+        try:
+            queue.ends()  # fails at once for a wrong address
+        finally:
+            queue.close()
+        return RemoteOffset.first().json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows or MAX_ROWS)
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = [Seen.of(message) for page in self._queue().walk() for message in page]
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        done = RemoteOffset.read(start)
+        gone = self._remove(done)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else MAX_ROWS
+        batch = self._left(done.batch(), most)
+        if not batch:
+            if self._target is None:
+                time.sleep(IDLE_S)
+            return start
+        parts = shares(len(batch), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
+        return RemoteOffset.of(batch, parts, gone, done.more).json()
+
+    def _left(self, done: list[Seen], most: int) -> list[Seen]:
+        """The next batch."""
+        if self._target is not None:
+            self._target = without(self._target, done)
+            return self._target[:most]
+        found: list[Seen] = []
+        before = frozenset(done)
+        back: list[Seen] = []  # another reader had them when they were to be removed; not every server reports that
+        for page in self._queue().walk():
+            for message in page:
+                seen = Seen.of(message)
+                (back if seen in before else found).append(seen)
+            if len(found) >= most:
+                break
+        if back:
+            self._queue().remove(back)
+        return found[:most]
+
+    # Batches
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        batch = RemoteOffset.read(end)
+        return [SeenMessages(part) for part in shared(batch.batch(), batch.partitions)]
+
+    @iterator_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SeenMessages):
+            raise other_partition(partition)
+        queue = RemoteQueue(self._options.place, self._rpc)
+        found = 0
+        try:
+            for batch in _batches(queue.peek(partition.messages), self._columns, self._options.place.queue):
+                found += batch.num_rows
+                yield batch
+        finally:
+            queue.close()
+        wanted = len(partition.messages)
+        if found < wanted and self._options.fail_on_data_loss:
+            raise MessagesGone(
+                f"{self._options.place.queue}: only {found} of the batch's {wanted} messages are left: "
+                f"others have received them, or they were purged or have expired; {GO_ON}"
+            )
+
+    # Removing
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        self._remove(RemoteOffset.read(end))
+
+    def _remove(self, done: RemoteOffset) -> int:
+        """Removes a completed batch; returns how many messages were gone in all."""
+        if self._removed is None or self._removed[0] != done:
+            self._removed = done, done.gone + self._queue().remove(done.batch())
+        return self._removed[1]
+
+
+def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], queue: str) -> Iterator[pa.RecordBatch]:
+    for batch in joined(map(_answer, pages)):
+        yield rows(batch, columns, queue)
+
+
+def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
+    """As a manager would answer. MS-MQQP does not report aborts and the reason of a dead letter."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "lookup_id": pa.array([message.lookup_id for message in messages], LONG),
+            "arrived_at": pa.array([message.arrived_ms * 1000 for message in messages], LONG).cast(TIME),
+            "aborts": pa.nulls(len(messages), INT),
+            "reason": pa.nulls(len(messages), INT),
+            PACKET: pa.array([message.packet for message in messages], pa.binary()),
+        }
+    )

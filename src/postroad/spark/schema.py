@@ -14,7 +14,7 @@ from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES,
 from postroad.columns.schema import MESSAGE as SHOWN
 from postroad.columns.schema import arrow_type as type_of
 from postroad.errors import InvalidArgument
-from postroad.fields.kinds import suggestion
+from postroad.validation.kinds import suggestion
 
 Kinds = Mapping[str, pa.DataType]
 _SPARK: dict[pa.DataType, spark_types.DataType] = {

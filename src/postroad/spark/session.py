@@ -55,10 +55,10 @@ def session(name: str, master: str | None = None, *, settings: Mapping[str, str]
 def register(spark: SparkSession) -> SparkSession:
     """The same session, with our sources."""
     require_pyspark()
+    from postroad.spark.data_source import MessageSource
     from postroad.spark.packets import PacketSource
-    from postroad.spark.pipeline.formats import register_formats
-    from postroad.spark.progress import show_metrics
-    from postroad.spark.source import MessageSource
+    from postroad.spark.pipeline.lakes import register_formats
+    from postroad.spark.streaming import show_metrics
     from postroad.spark.tracebacks import lead_with_our_sentence
 
     show_metrics()

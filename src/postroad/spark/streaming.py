@@ -6,6 +6,7 @@ partition with it.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,18 +18,60 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
-from postroad.spark.manager import ManagerApi, Patience
+from postroad.reports.offsets import Mark, Part, Plan
+from postroad.spark.manager_api import ManagerApi, Patience
 from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
 from postroad.spark.options import Mode, ReadOptions, Start
-from postroad.spark.queues import is_wanted, present, required
-from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range
-from postroad.spark.rows import asked, joined, rows
+from postroad.spark.reading import (
+    FIRST_S,
+    LEAST_MESSAGES,
+    PARTITIONS,
+    Range,
+    asked,
+    is_wanted,
+    joined,
+    present,
+    required,
+    rows,
+)
 from postroad.spark.schema import named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
-from postroad.values.offsets import Mark, Part, Plan
+
+# The metrics of our streams in a query's progress.
+#
+# Spark 4.3 lets a Python source report a latest offset, but no metrics. So our streams report their figures with the
+# latest offset, and the driver copies them to `metrics`, where those of other sources are.
+
+
+METRICS = ("backlog", "oldestAgeMs", "lost")
+_PLAIN = SourceProgress.__init__
+
+
+def metrics_of(latest_offset: str | None) -> dict[str, str]:
+    """The figures in a latest offset, as text like all metrics of Spark; none if it is of another source."""
+    try:
+        found = json.loads(latest_offset or "null")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict) or not found.keys() >= {*METRICS}:
+        return {}
+    return {name: str(found[name]) for name in METRICS}
+
+
+def show_metrics() -> None:
+    """From now on, every progress that Python shows has the metrics of our streams. A second call changes nothing."""
+
+    def init(self: SourceProgress, *args: Any, **kwargs: Any) -> None:
+        _PLAIN(self, *args, **kwargs)
+        for name, value in metrics_of(self["latestOffset"]).items():
+            self["metrics"].setdefault(name, value)
+
+    SourceProgress.__init__ = init  # type: ignore[method-assign]
+
 
 IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
 LIST_S = 1.0  # between two looks for new queues that match a pattern

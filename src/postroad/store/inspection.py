@@ -14,12 +14,12 @@ from urllib.parse import quote
 import apsw
 
 from postroad.runtime.private_files import refuse_unwritable
-from postroad.store import completeness
+from postroad.store import data_directory
+from postroad.store.data_directory import LOCK_NAME, cannot_lock
 from postroad.store.database import BUSY_TIMEOUT_MS, DATABASE_NAME, cannot_create, check_identity, explained
 from postroad.store.journal_file import NAMES
 from postroad.store.journal_file import explained as journal_explained
-from postroad.store.lock import LOCK_NAME, cannot_lock
-from postroad.store.replay import live_segments
+from postroad.store.journal_replay import live_segments
 from postroad.store.row import state_checksum
 from postroad.store.sqlite import STATE, UNREADABLE, Mark, read_mark
 
@@ -36,15 +36,15 @@ def read_state(directory: Path) -> dict[str, bytes]:
     except OSError as error:
         raise cannot_lock(directory, error) from None
     file = directory / DATABASE_NAME
-    completeness.refuse_without_log(file)
+    data_directory.refuse_without_log(file)
     if not file.exists() or not file.stat().st_size:
         return {}
     with explained(file, "opening"), closing(_connect(file)) as connection:
         check_identity(connection, file)
-        if completeness.is_open(connection):
+        if data_directory.is_open(connection):
             for name in NAMES:
                 if not (directory / name).exists():
-                    raise completeness.incomplete(directory / name)
+                    raise data_directory.incomplete(directory / name)
         for _ in range(ATTEMPTS):
             mark = _mark(connection)
             found, still = _state(connection, directory, mark)

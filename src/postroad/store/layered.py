@@ -15,12 +15,12 @@ from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store.bulk import BULK, Bulk, is_cold
-from postroad.store.completeness import incomplete
+from postroad.store.data_directory import incomplete
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.journal import encode
 from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
-from postroad.store.replay import replay
+from postroad.store.journal_replay import replay
 from postroad.store.snapshot import StoreSnapshot
 from postroad.store.space import disk_use
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore

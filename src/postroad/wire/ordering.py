@@ -12,14 +12,11 @@ from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
-from postroad.names.internal import ORDER_QUEUE, ORDER_QUEUE_NUMBER
-from postroad.wire.base_header import BaseHeader
+from postroad.names.format import ORDER_QUEUE, ORDER_QUEUE_NUMBER
 from postroad.wire.constants import DELIVERY_SHIFT, Delivery, MessageClass, QueueCode
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.message import UserMessage
-from postroad.wire.properties_header import MessagePropertiesHeader
-from postroad.wire.transaction_header import TxSequenceId
-from postroad.wire.user_header import QueueField, UserHeader
+from postroad.wire.headers import BaseHeader, MessagePropertiesHeader, QueueField, TxSequenceId, UserHeader
+from postroad.wire.octets import NULL_GUID
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 
 LABEL = "QM Ordering Ack"

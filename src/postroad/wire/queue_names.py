@@ -10,8 +10,8 @@ from uuid import UUID
 from postroad.errors import LocalProtocolError
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName, PublicName, parse_format_name
 from postroad.wire.constants import QueueCode
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.user_header import NO_QUEUE, QueueField
+from postroad.wire.headers import NO_QUEUE, QueueField
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 
 MULTICAST_PREFIX = "MULTICAST="

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import md5
 from ipaddress import IPv4Address
 from struct import Struct
+from typing import Self
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.names import MulticastId
-from postroad.wire.key_blobs import PublicKeyBlob
-from postroad.wire.layout import Reader, encode_text
+from postroad.wire.constants import EncryptionAlgorithm, MessageClass
+from postroad.wire.octets import Reader, encode_text
+from postroad.wire.view import MessageView
 
 _U32 = Struct("<I")
 _PUBLIC_KEY = Struct("<III")
@@ -209,3 +212,114 @@ def decode_user_certificates(data: bytes) -> tuple[UserSignCertificate, ...]:
 
 def encode_user_certificates(certificates: Sequence[UserSignCertificate]) -> bytes:
     return _U32.pack(len(certificates)) + b"".join(certificate.encode() for certificate in certificates)
+
+
+# PUBLICKEYBLOB and SIMPLEBLOB, [MS-MQQB] 2.4: RSA keys and session keys as Windows exports them, little-endian.
+
+
+_PUBLIC = Struct("<12sII")
+_PUBLIC_PREFIX = bytes.fromhex("0602000000a4000052534131")
+_SIMPLE = Struct("<4sI4s")
+_SIMPLE_PREFIX = bytes.fromhex("01020000")
+_SIMPLE_KEY_TYPE = bytes.fromhex("00a40000")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKeyBlob:
+    """An RSA key for key exchange."""
+
+    modulus: int
+    public_exponent: int
+
+    @property
+    def bit_length(self) -> int:
+        """bitLen: eight times the octets of the modulus, k in [RFC8017] 2."""
+        return -(-self.modulus.bit_length() // 8) * 8
+
+    @classmethod
+    def decode(cls, data: bytes) -> PublicKeyBlob:
+        if len(data) <= _PUBLIC.size:
+            raise RemoteProtocolError("PUBLICKEYBLOB is cut off", len(data))
+        prefix, bits, exponent = _PUBLIC.unpack_from(data)
+        if prefix != _PUBLIC_PREFIX:
+            raise RemoteProtocolError("PUBLICKEYBLOB must start with the mark of an RSA exchange key", 0)
+        blob = cls(int.from_bytes(data[_PUBLIC.size :], "little"), exponent)
+        if not bits == blob.bit_length == 8 * (len(data) - _PUBLIC.size):
+            raise RemoteProtocolError(
+                f"a modulus of {bits} bits does not fit the {len(data) - _PUBLIC.size} bytes of the blob", 12
+            )
+        return blob
+
+    def encode(self) -> bytes:
+        modulus = self.modulus.to_bytes(self.bit_length // 8, "little")
+        return _PUBLIC.pack(_PUBLIC_PREFIX, self.bit_length, self.public_exponent) + modulus
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleBlob:
+    """A session key, encrypted with the receiver's RSA key. `encrypted_key` is in the wire's little-endian order."""
+
+    session_key_algorithm: EncryptionAlgorithm
+    encrypted_key: bytes
+
+    @property
+    def rsa_octets(self) -> bytes:
+        """The RSA octet string, [RFC8017] 4: the same bytes in reverse order."""
+        return self.encrypted_key[::-1]
+
+    @classmethod
+    def decode(cls, data: bytes) -> SimpleBlob:
+        if len(data) <= _SIMPLE.size:
+            raise RemoteProtocolError("SIMPLEBLOB is cut off", len(data))
+        prefix, algorithm, key_type = _SIMPLE.unpack_from(data)
+        if prefix != _SIMPLE_PREFIX or key_type != _SIMPLE_KEY_TYPE:
+            raise RemoteProtocolError("SIMPLEBLOB must start with the mark of an RSA-encrypted session key", 0)
+        try:
+            return cls(EncryptionAlgorithm(algorithm), data[_SIMPLE.size :])
+        except ValueError:
+            raise RemoteProtocolError(f"session key algorithm {algorithm:#010x} is not defined", 4) from None
+
+    def encode(self) -> bytes:
+        return _SIMPLE.pack(_SIMPLE_PREFIX, self.session_key_algorithm, _SIMPLE_KEY_TYPE) + self.encrypted_key
+
+
+# Trace reports, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: managers report a traced message in a label and a body.
+
+
+MESSAGE_ID_TAG = "<MESSAGE ID>"
+_LABEL = re.compile(r"([0-9A-Fa-f]{4}):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{2})(?: .*)?", re.DOTALL)
+_ELEMENT = re.compile(r"<(MESSAGE ID|TARGET QUEUE|NEXT HOP|HOP COUNT)>(.*?) *</\1>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """The message that a manager saw, its number of hops, and its destination.
+
+    Only a manager that forwards a message reports a next hop.
+    """
+
+    manager_digits: str  # the first four of the GUID of the message's source
+    message_id: int
+    hops: int
+    target_queue: str | None = None
+    next_hop: str | None = None
+
+    @classmethod
+    def of(cls, view: MessageView) -> Self | None:
+        """The report in a message, or None if the message is not a report in this grammar."""
+        if view.message_class != MessageClass.REPORT or view.encrypted:
+            return None
+        label = _LABEL.fullmatch(view.label)
+        if label is None:
+            return None
+        elements = dict(_ELEMENT.findall(view.body.decode("utf-16-le", "replace")))
+        return cls(
+            label[1].lower(),
+            int(label[2], 16),
+            int(label[3], 16),
+            elements.get("TARGET QUEUE"),
+            elements.get("NEXT HOP"),
+        )
+
+    def is_about(self, source: UUID, message_id: int) -> bool:
+        return self.message_id == message_id and str(source).startswith(self.manager_digits)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import MAX_LABEL_UNITS, BaseFlags, TransactionFlags, UserFlags
-from postroad.wire.layout import check_text
+from postroad.wire.headers import TRANSACTION_LAYOUT as TRANSACTION
+from postroad.wire.octets import check_text
 from postroad.wire.patch import transaction_header_at
-from postroad.wire.transaction_header import LAYOUT as TRANSACTION
 from postroad.wire.view import MessageView
 
 # Each of these makes a message more than plain: it has other parts, or somebody has to be told of its arrival.

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from postroad.errors import LocalProtocolError
 from postroad.wire.constants import MAX_PACKET_SIZE, PROPERTIES_HEADER_SIZE, QueueCode, SectionId, UserFlags
-from postroad.wire.layout import Writer, aligned
-from postroad.wire.properties_header import LAYOUT as PROPERTIES
-from postroad.wire.security_header import LAYOUT as SECURITY
-from postroad.wire.security_header import SecurityHeader
+from postroad.wire.headers import PROPERTIES_LAYOUT as PROPERTIES
+from postroad.wire.headers import SECURITY_LAYOUT as SECURITY
+from postroad.wire.headers import SecurityHeader
+from postroad.wire.octets import Writer, aligned
 from postroad.wire.view import MessageView
 
 DESTINATION_QUEUE, ADMIN_QUEUE, RESPONSE_QUEUE = 0, 1, 2  # the order of names in a UserHeader

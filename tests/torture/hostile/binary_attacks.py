@@ -14,13 +14,12 @@ from postroad.message import Composer, Message
 from postroad.names import FormatName, parse_format_name
 from postroad.wire import ConnectionParameters, EstablishConnection, FinalAck, OrderAck, SessionAck, SessionHeader
 from postroad.wire.constants import MessageClass, SenderIdType
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.local_part import without_local_part
-from postroad.wire.message import UserMessage
+from postroad.wire.headers import SecurityHeader, TxSequenceId
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import order_queue
 from postroad.wire.patch import stamp_transaction, transaction_header_at
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.user_message import UserMessage
+from postroad.wire.view import without_local_part
 from tests.torture.hostile.stage import BINARY, CLOSED, OPEN, PING, RECOVERABLE, TRANSACTIONAL, Target
 from tests.torture.hostile.stranger import CANARY, Line, Refused, Stranger
 

@@ -7,9 +7,9 @@ from postroad.binary.sender import Flight, OutgoingSequence, Sender
 from postroad.errors import IllegalName
 from postroad.names import FormatName, parse_format_name
 from postroad.queues.queue import Queue
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.queue_names import destination_name
 from postroad.wire.records import SequenceInfo
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo, outgoing_info
 

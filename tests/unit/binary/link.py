@@ -23,9 +23,8 @@ from postroad.wire import (
     UserHeader,
     UserMessage,
 )
-from postroad.wire.framer import Framer
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.packets import Packet, decode_packet
+from postroad.wire.framer import Framer, Packet, decode_packet
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 from tests.messages import QUEUE
 from tests.packets import ADDRESS, SOURCE

@@ -14,18 +14,15 @@ from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.carriers.flights import TransferWatcher
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
-from postroad.queues.carriers import Watcher
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus
-from postroad.security.guard import Verdict
-from postroad.security.protection import Protection
+from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
+from postroad.security.guard import Protection, Verdict
 from postroad.store.memory import MemoryStore
-from postroad.transfer.watching import TransferWatcher
-from postroad.wire.framer import Framer
+from postroad.wire.framer import Framer, Packet, decode_packet
 from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck
-from postroad.wire.packets import Packet, decode_packet
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised
 from tests.unit.stations import (

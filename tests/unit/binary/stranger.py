@@ -9,9 +9,9 @@ from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Acknowledged, Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
+from postroad.wire.headers import TransactionHeader, TxSequenceId
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
 from postroad.wire.patch import stamp_transaction, with_hop_count
-from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
 from postroad.wire.view import MessageView
 from tests.unit.binary.network import Network, Party, Station, of, whole
 

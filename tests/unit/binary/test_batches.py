@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.binary.sent import SentMessages
+from postroad.binary.session import SentMessages
 from postroad.errors import LocalProtocolError
 from postroad.message import Message
-from postroad.wire.session_header import SessionHeader
+from postroad.wire.headers import SessionHeader
 from tests.unit.binary.link import EXPRESS, RECOVERABLE, START, accepted, ack
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 

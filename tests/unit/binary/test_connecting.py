@@ -10,9 +10,13 @@ from postroad.binary.settings import BinarySettings
 from postroad.errors import Status
 from postroad.message import Message
 from postroad.names import parse_format_name
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingState
+from postroad.queues.outgoing_queues import (
+    ConnectionAttempt,
+    ConnectionStatus,
+    OutgoingState,
+)
 from postroad.wire.internal import EstablishConnection
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.unit.binary.network import ACKS, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

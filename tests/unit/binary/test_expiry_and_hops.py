@@ -6,7 +6,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.wire.constants import INFINITE, MessageClass
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

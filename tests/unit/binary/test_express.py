@@ -6,7 +6,7 @@ import pytest
 
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
-from postroad.queues.outgoing import OutgoingState
+from postroad.queues.outgoing_queues import OutgoingState
 from postroad.wire.constants import MessageClass, UserFlags
 from postroad.wire.framer import Framer
 from postroad.wire.view import MessageView

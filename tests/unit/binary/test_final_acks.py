@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from postroad.message import Message
-from postroad.names.internal import AWAITING_FINAL_ACK
+from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.queues.queue import Queue
 from postroad.wire.constants import MessageClass, QueueCode, TransactionFlags
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.patch import transaction_header_at
-from postroad.wire.transaction_header import TxSequenceId
 from tests.packets import with_bits
 from tests.unit.binary.network import DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger

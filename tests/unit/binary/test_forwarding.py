@@ -8,10 +8,9 @@ import pytest
 
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
-from postroad.wire.message import UserMessage
+from postroad.wire.headers import SecurityHeader, TxSequenceId
 from postroad.wire.patch import with_hop_count
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.user_message import UserMessage
 from tests.unit.binary.network import ACKS, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from postroad.binary.settings import BinarySettings
+from postroad.carriers import flights
 from postroad.message import Message
-from postroad.names.internal import AWAITING_FINAL_ACK
-from postroad.transfer import outgoing
+from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.wire.constants import MessageClass
 from postroad.wire.internal import SessionAck
 from postroad.wire.ordering import FinalAck, OrderAck, order_queue
@@ -302,7 +302,7 @@ def test_a_message_that_one_session_has_sent_twice_leaves_its_queue_once(
     queue = alpha.queue(there)
     first, second = queue.everything()
     alpha.commits = False
-    outgoing.leave_all(alpha.core, queue, [first, first, second], network.now)
+    flights.leave_all(alpha.core, queue, [first, first, second], network.now)
     change = alpha.core.tick.changes[queue]
     assert (change.removed, change.removed_bytes) == (2, len(first.packet) + len(second.packet))
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from postroad.carriers.arrivals import MessageIdHistory, foreign_id
 from postroad.queues.tick import Tick
 from postroad.store import MemoryStore
-from postroad.transfer.arrivals import MessageIdHistory, foreign_id
 
 HONEST, PARTNER, STRANGER = "192.0.2.1", "192.0.2.2", "192.0.2.66"
 

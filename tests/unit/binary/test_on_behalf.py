@@ -11,16 +11,15 @@ from postroad.errors import AccessDenied
 from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.behalf import ACK_SHARE_BYTES
-from postroad.queues.carriers import Watcher
+from postroad.queues.outgoing_queues import Watcher
 from postroad.security.access import Token
-from postroad.security.protection import Protection
+from postroad.security.guard import Protection
 from postroad.security.relay import Relay
 from postroad.security.signatures import sign
 from postroad.security.users import User, Users
 from postroad.wire.constants import MessageClass, SenderIdType
-from postroad.wire.message import UserMessage
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import SecurityHeader, TxSequenceId
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.security_vectors import CERTIFICATE, REGISTERED, RING, SENDER, SID, Counted
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, LEDGER, ORDERS, Network, Station

@@ -11,8 +11,8 @@ from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.wire.constants import MessageClass, QueueCode
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.ordering import LABEL
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger

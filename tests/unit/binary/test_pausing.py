@@ -6,7 +6,7 @@ import pytest
 
 from postroad.binary.session import Session
 from postroad.message import Message
-from postroad.queues.outgoing import OutgoingState
+from postroad.queues.outgoing_queues import OutgoingState
 from tests.unit.binary.network import ACKS, ORDERS, Network, Station
 
 

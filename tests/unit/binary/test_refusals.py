@@ -8,11 +8,11 @@ import pytest
 
 from postroad.message import Message
 from postroad.names import parse_format_name
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.queues.queue import Queue
 from postroad.wire.constants import INFINITE, MessageClass
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.queue_names import destination_name, response_name
-from postroad.wire.transaction_header import TxSequenceId
 from tests.unit.binary.network import ACKS, DEADLETTER, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

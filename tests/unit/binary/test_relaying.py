@@ -14,8 +14,8 @@ from postroad.names import PrivateName, parse_format_name
 from postroad.routing import Router
 from postroad.security.relay import Relay, RelayRule
 from postroad.wire.constants import MessageClass
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.queue_names import destination_name
-from postroad.wire.transaction_header import TxSequenceId
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

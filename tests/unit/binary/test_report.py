@@ -6,16 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from postroad.binary.report import STUCK_S, SendingFacts
+from postroad.binary.session_reports import STUCK_S, SendingFacts
 from postroad.binary.settings import BinarySettings
 from postroad.errors import NoRoute
+from postroad.manager.outlook import Outlook
 from postroad.message import Message
 from postroad.names import FormatName
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import OutgoingState
-from postroad.status.report import Outlook
-from postroad.values.info import QueueInfo, SessionInfo
-from postroad.values.spans import span
+from postroad.queues.outgoing_queues import OutgoingState
+from postroad.reports.info import QueueInfo, SessionInfo, span
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

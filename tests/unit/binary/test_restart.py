@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.message import Message
-from postroad.names.internal import AWAITING_FINAL_ACK
+from postroad.names.format import AWAITING_FINAL_ACK
 from tests.unit.binary.network import ACKS, JOURNAL, LEDGER, ORDERS, Network, Station
 
 

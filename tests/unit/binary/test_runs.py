@@ -10,16 +10,14 @@ import pytest
 
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import ReceivedRun
+from postroad.carriers.flights import TransferWatcher
 from postroad.message import Message
-from postroad.queues.waiting import WaitingRead
+from postroad.queues.open_queue import WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.security.refusals import Refused
-from postroad.transfer.watching import TransferWatcher
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire import SessionHeader, UserMessage
-from postroad.wire.fields import is_recoverable
-from postroad.wire.patch import with_session_header
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import SecurityHeader, TxSequenceId
+from postroad.wire.patch import is_recoverable, with_session_header
 from postroad.wire.view import MessageView
 from tests.security_vectors import SID
 from tests.unit.binary.network import ACKS, LEDGER, ORDERS, STARTED, Network, Station

@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 from postroad.errors import IllegalIdentifier
+from postroad.manager import trace as manager_trace
+from postroad.manager.outlook import Outlook
+from postroad.manager.trace import Search
 from postroad.message import Message
 from postroad.names import MessageId
-from postroad.queues.carriers import Watcher
+from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState
-from postroad.status import search
-from postroad.status.report import Outlook
-from postroad.status.search import Search
-from postroad.values.trace import Finding, Trace
+from postroad.reports.trace import Finding, Trace
 from postroad.wire.constants import MessageClass
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 
@@ -208,7 +208,7 @@ def test_what_only_looks_like_a_final_acknowledgment_is_passed_over(alpha: Stati
 
 
 def test_of_a_long_queue_both_ends_are_looked_at(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "LOOK_LIMIT", 6)
+    monkeypatch.setattr(manager_trace, "LOOK_LIMIT", 6)
     ordinals = alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
     found = trace(alpha, name(alpha, ordinals[0]))
     assert (found.limit_per_queue, found.looked_at, found.cut_off) == (6, 6, (ORDERS,))
@@ -217,7 +217,7 @@ def test_of_a_long_queue_both_ends_are_looked_at(alpha: Station, monkeypatch: py
 
 
 def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "PAGE", 4)
+    monkeypatch.setattr(manager_trace, "PAGE", 4)
     alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
     found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 1))
     assert list(found.pages()) == [4, 8]
@@ -226,7 +226,7 @@ def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: p
 
 def test_what_is_found_nowhere_is_looked_for_once_more(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have moved to a queue that was done with."""
-    monkeypatch.setattr(search, "PAGE", 4)
+    monkeypatch.setattr(manager_trace, "PAGE", 4)
     alpha.send(ACKS, *(Message(b"") for _ in range(4)))
     found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 5))
     pages = found.pages()

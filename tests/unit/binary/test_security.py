@@ -14,17 +14,15 @@ from postroad.errors import NotEncrypted
 from postroad.message import Message
 from postroad.security.access import ADMINISTRATORS
 from postroad.security.algorithms import ADVANCED, CIPHERS
+from postroad.security.descriptors import Sid
 from postroad.security.encryption import SessionKey, encrypt
-from postroad.security.guard import arrived_encrypted
-from postroad.security.protection import Protection
+from postroad.security.guard import Protection, arrived_encrypted
 from postroad.security.refusals import COULD_NOT_ENCRYPT, Reason
-from postroad.security.sid import Sid
 from postroad.security.signatures import sign
 from postroad.security.users import User, Users
 from postroad.wire.constants import MessageClass, SenderIdType
-from postroad.wire.message import UserMessage
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import SecurityHeader, TxSequenceId
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests import security_vectors
 from tests.security_vectors import CERTIFICATE, REGISTERED, RING, SENDER, SID, Counted, certificate_of

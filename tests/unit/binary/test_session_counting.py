@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.received import ReceivedMessages
-from postroad.binary.sent import SentMessages
-from postroad.binary.session import Session
+from postroad.binary.session import ReceivedMessages, SentMessages, Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received
 from postroad.errors import LocalProtocolError
+from postroad.wire.headers import SessionHeader
 from postroad.wire.ordering import FinalAck, OrderAck
-from postroad.wire.session_header import SessionHeader
 from tests.frames import FINAL_ACK, ORDER_ACK
 from tests.packets import with_bits
 from tests.unit.binary.link import (

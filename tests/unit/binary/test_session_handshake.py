@@ -11,10 +11,10 @@ from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Closed, Opened, SessionState
 from postroad.errors import LocalProtocolError
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.wire import ConnectionParameters, EstablishConnection
-from postroad.wire.layout import NULL_GUID
-from postroad.wire.packets import Packet
+from postroad.wire.framer import Packet
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 from tests.frames import FRAME_3, FRAME_5, FRAME_6
 from tests.packets import patched, u16

@@ -10,9 +10,9 @@ import pytest
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Closed, SessionState
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.wire import ConnectionParameters, EstablishConnection
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.unit.binary.link import (
     DEFAULTS,
     EXPRESS,

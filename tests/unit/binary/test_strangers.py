@@ -6,9 +6,9 @@ import pytest
 
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
-from postroad.names.internal import AWAITING_FINAL_ACK
+from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.wire.constants import MessageClass
-from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
+from postroad.wire.headers import TransactionHeader, TxSequenceId
 from postroad.wire.view import MessageView
 from tests.unit.binary.network import ACKS, DEADXACT, JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger

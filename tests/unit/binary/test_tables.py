@@ -11,7 +11,7 @@ from postroad.binary.sequences import INCOMING_STATE
 from postroad.binary.settings import BinarySettings
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 from tests.unit.binary.network import JOURNAL, LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

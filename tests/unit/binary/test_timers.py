@@ -8,7 +8,7 @@ from postroad.binary.ping import Pinger
 from postroad.binary.service import MAX_REFUSALS
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger
 

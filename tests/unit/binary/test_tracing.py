@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.tracing import report_label
+from postroad.binary.trace_reports import report_label
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
 from postroad.wire.queue_names import destination_name

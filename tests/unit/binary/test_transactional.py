@@ -6,7 +6,7 @@ import pytest
 
 from postroad.binary.sequences import IncomingSequence
 from postroad.message import Message
-from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
+from postroad.wire.headers import TransactionHeader, TxSequenceId
 from tests.unit.binary.network import DEADXACT, LEDGER, ORDERS, Network, Party, Station
 from tests.unit.binary.stranger import Stranger
 

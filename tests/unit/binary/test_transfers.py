@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroad.message import Message
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.records import SequenceInfo
-from postroad.wire.transaction_header import TxSequenceId
 from tests.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo
 from tests.unit.binary.figures import incoming_transfers, outgoing_transfer
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station

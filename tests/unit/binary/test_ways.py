@@ -9,7 +9,7 @@ from postroad.binary.service import Hop
 from postroad.errors import NoRoute
 from postroad.names import parse_format_name
 from postroad.routing import Router
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.enterprises import client, directory, guid, link, queue, server, site
 
 ENTERPRISE = directory(

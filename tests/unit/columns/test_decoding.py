@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.columns import ERROR, PROPERTIES, decode
-from postroad.describe.values import whole_text
+from postroad.describe.received import ReceivedMessage
+from postroad.describe.sections import whole_text
 from postroad.errors import RemoteProtocolError
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
-from postroad.received import ReceivedMessage
 from postroad.wire import UserMessage
 from postroad.wire.constants import BaseFlags, BodyType
 from tests import strategies

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from postroad.console.guard import HEADERS, Guard, client_address
+from postroad.console.sessions import HEADERS, Guard, client_address
 from postroad.console.visit import local_path
 
 OWN = {"host": "127.0.0.1:8181"}

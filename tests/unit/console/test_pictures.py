@@ -6,7 +6,7 @@ import pytest
 
 from postroad.console.pages.queue import attempts
 from postroad.console.pictures import SIGNS, hop_picture, hop_sentence, joined_hops
-from postroad.values.trace import Trace, TraceHop, TraceState
+from postroad.reports.trace import Trace, TraceHop, TraceState
 
 
 def trace(*hops: TraceHop) -> Trace:

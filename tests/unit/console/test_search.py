@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from postroad.console import search
-from postroad.console.client import ManagerClient
+from postroad.console.history import COST
+from postroad.console.manager_client import ManagerClient
 from postroad.console.search import Reader
-from postroad.console.watch import COST
-from postroad.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage
 
 ANSWER_S = 3.0
 

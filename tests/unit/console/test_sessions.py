@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from postroad.console.client import NO_CREDENTIALS, Credentials, ManagerClient
 from postroad.console.jobs import Job
+from postroad.console.manager_client import NO_CREDENTIALS, Credentials, ManagerClient
 from postroad.console.sessions import MAX_LOGINS, Access, Logins, Session, Sessions
 
 API = "http://127.0.0.1:1"  # nobody is asked

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.console.charts import Line, depth_charts, line_chart, sparkline
-from postroad.console.client import NO_CREDENTIALS
+from postroad.console.history import Sample, Watch, rates
+from postroad.console.manager_client import NO_CREDENTIALS
+from postroad.console.pictures import Line, depth_charts, line_chart, sparkline
 from postroad.console.rendering import age, count, rate, short, size
-from postroad.console.watch import Sample, Watch, rates
-from postroad.values.info import QueueInfo
+from postroad.reports.info import QueueInfo
 
 QUEUE = QueueInfo(
     path=r"private$\orders",

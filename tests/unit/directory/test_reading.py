@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from postroad.directory.objects import DirectoryObject, Queue, QueueManager, RoutingLink, Site
-from postroad.directory.reading import (
+from postroad.directory.objects import (
     AttributeFilter,
     Comparison,
+    DirectoryObject,
     DirectoryOperationResult,
     Handle,
     ObjectSource,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
     get_directory_data,
 )
 from postroad.directory.snapshot import Directory

@@ -9,8 +9,7 @@ from math import inf
 from random import Random
 
 from postroad.pgm.packet import Kind, Nak, Tsi, decode
-from postroad.pgm.receiver import Receiver
-from postroad.pgm.session import Apdu, Lost
+from postroad.pgm.receiver import Apdu, Lost, Receiver
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Source
 

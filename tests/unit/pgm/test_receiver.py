@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from postroad.pgm.packet import Data, Fragment, Kind, Nak, Spm, Tsi, after, decode, encode
-from postroad.pgm.receiver import Receiver
-from postroad.pgm.session import Apdu, Lost
+from postroad.pgm.receiver import Apdu, Lost, Receiver
 from postroad.pgm.settings import PgmSettings
 from tests.unit.pgm.link import GROUP, GSI, PORT
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from postroad.errors import IllegalName
 from postroad.names import FormatName
-from postroad.queues.carriers import CarrierReport, Progress
+from postroad.queues.outgoing_queues import CarrierReport, Progress
 from postroad.queues.queue import Queue
+from postroad.reports.info import SessionInfo
 from postroad.store.interface import Record
-from postroad.values.info import SessionInfo
 from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView
 

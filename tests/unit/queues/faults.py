@@ -16,23 +16,23 @@ from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.message import Composer, Message
-from postroad.queues import delivery, local, transacting
+from postroad.queues import delivery, local, transactions
 from postroad.queues.holds import Hold
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.open_queue import WaitingRead
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Change
-from postroad.queues.waiting import WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.security.guard import Verdict
 from postroad.soap.service import Peer as SoapPeer
 from postroad.soap.service import Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+from postroad.wire.headers import TxSequenceId
 from postroad.wire.ordering import OrderingAck
 from postroad.wire.patch import stamp_transaction
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, LEDGER, NAME, ORDERS, OTHER, STARTED, Answer
 
@@ -115,14 +115,14 @@ class House:
             (OrderingAck, "encode"),
             (QueueProperties, "encode"),
             (Hold, "encode"),
-            (transacting, "stamp_transactions"),
+            (transactions, "stamp_transactions"),
             (delivery, "MessageView"),
-            (transacting, "MessageView"),
+            (transactions, "MessageView"),
             (local, "MessageView"),
         ):
             function = getattr(owner, name)
             wrapped = passing(f"{getattr(owner, '__name__', owner)}.{name}", function)
-            if owner is transacting or owner is delivery or owner is local:
+            if owner is transactions or owner is delivery or owner is local:
                 patch.setattr(owner, name, wrapped)
             else:
                 patch.setattr(owner, name, lambda self, *a, _w=wrapped, **k: _w(self, *a, **k))

@@ -11,17 +11,14 @@ import pytest
 
 from postroad.errors import PostroadError, StorageError
 from postroad.message import Message
-from postroad.queues.carriers import Carrier, Watcher
-from postroad.queues.cursor import Cursor
-from postroad.queues.descriptor import OpenQueueDescriptor
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.open_queue import Cursor, OpenQueueDescriptor, Transaction, WaitingRead
+from postroad.queues.outgoing_queues import Carrier, Watcher
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import WaitingRead
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised
 

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.names import parse_format_name
-from postroad.queues.answers import AnswerAddresses
+from postroad.queues.collection import AnswerAddresses
 from postroad.wire.queue_names import admin_name, response_name
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ACKS, ELSEWHERE, IDENTIFIER, ORDERS, Harness

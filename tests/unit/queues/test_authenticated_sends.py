@@ -6,14 +6,14 @@ import pytest
 
 from postroad.client.signer import Signer
 from postroad.client.signing import Signing
-from postroad.describe.message import cipher_word
+from postroad.describe.packets import cipher_word
 from postroad.errors import NotAuthenticated, NotEncrypted, Status
 from postroad.manager.manager import resolution
 from postroad.message import Message
 from postroad.queues.securing import Securing
 from postroad.security.access import Token
-from postroad.security.protection import Protection
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
+from postroad.security.guard import Protection
 from postroad.wire.constants import MessageClass
 from tests.security_vectors import ADVANCED, RING, Counted, certificate_of
 from tests.unit.queues.harness import ACKS, DEADLETTER, ORDERS, Harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.queues.outgoing import TRANSITIONS, OutgoingEvent, OutgoingState
+from postroad.queues.outgoing_queues import TRANSITIONS, OutgoingEvent, OutgoingState
 from tests.unit.queues.carrier import RecordingCarrier
 from tests.unit.queues.harness import Harness
 

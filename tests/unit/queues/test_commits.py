@@ -8,8 +8,8 @@ import pytest
 
 from postroad.errors import InvalidArgument, StorageError
 from postroad.queues.commits import ENOUGH, UNHURRIED_S, Commits, Done
+from postroad.reports.operations import QueueAccess
 from postroad.store.interface import Batch
-from postroad.values.reading import QueueAccess
 from tests.unit.queues.harness import DISK_FULL, ORDERS, STARTED, Harness
 
 

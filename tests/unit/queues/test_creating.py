@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound
-from postroad.fields.queue import QueuePrivacy
 from postroad.names import PrivateName, PublicName
 from postroad.queues.properties import QueueProperties, QueueType
-from postroad.wire.layout import NULL_GUID
+from postroad.validation.queue_properties import QueuePrivacy
+from postroad.wire.octets import NULL_GUID
 from tests.unit.queues.harness import IDENTIFIER, JOURNAL, NAME, ORDERS, Harness, refused
 
 SERVICE = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")

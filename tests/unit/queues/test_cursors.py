@@ -8,11 +8,9 @@ import pytest
 
 from postroad.errors import OperationCancelled
 from postroad.message import Message
-from postroad.queues.cursor import TRANSITIONS, Cursor, CursorCall, CursorState
-from postroad.queues.descriptor import OpenQueueDescriptor
+from postroad.queues.open_queue import CURSOR_CALLS, TRANSITIONS, Cursor, CursorCall, CursorState, OpenQueueDescriptor
 from postroad.queues.queue import START
-from postroad.queues.waiting import CURSOR_CALLS
-from postroad.values.reading import QueueAccess, ReadCall
+from postroad.reports.operations import QueueAccess, ReadCall
 from tests.unit.queues.harness import ORDERS, Answer, Harness, labels, refused
 
 PEEK, PEEK_NEXT, RECEIVE = ReadCall.PEEK, ReadCall.PEEK_NEXT, ReadCall.RECEIVE

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import InvalidMessage
 from postroad.message import Message
-from postroad.queues.carriers import Watcher
+from postroad.queues.outgoing_queues import Watcher
 from postroad.wire.constants import MessageClass
 from tests.unit.queues.harness import ACKS, DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, Harness
 

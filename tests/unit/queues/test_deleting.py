@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import AccessDenied, QueueNotFound
 from postroad.message import Message
 from postroad.queues.queue import Queue
-from postroad.values.reading import ReadCall
+from postroad.reports.operations import ReadCall
 from tests.unit.queues.harness import (
     ACKS,
     DEADLETTER,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.carriers.flights import leave_all
 from postroad.message import Message
-from postroad.queues.carriers import NextHop
-from postroad.queues.departures import Departure
-from postroad.transfer.outgoing import leave_all
-from postroad.values.trace import TraceState
+from postroad.queues.outcomes import Departure
+from postroad.queues.outgoing_queues import NextHop
+from postroad.reports.trace import TraceState
 from postroad.wire.constants import MessageClass
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ELSEWHERE, IDENTIFIER, ORDERS, Harness
@@ -35,7 +35,7 @@ def test_a_message_that_the_next_hop_has_taken_is_known(harness: Harness) -> Non
 
 
 def test_only_the_newest_are_remembered(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.queues.departures.KEPT", 3)
+    monkeypatch.setattr("postroad.queues.outcomes.KEPT", 3)
     harness.send(ORDERS, *(Message(b"") for _ in range(4)))
     records = harness.queue(ORDERS).available(4)
     for record in records:

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.queues.expiry import EXPIRY_BATCH
-from postroad.values.reading import ReadCall, SeekAction
+from postroad.reports.operations import ReadCall, SeekAction
 from postroad.wire.constants import INFINITE
 from postroad.wire.view import MessageView
 from tests.packets import patched, u32

@@ -13,7 +13,7 @@ import pytest
 
 from postroad.errors import StorageError, TransactionUsage
 from postroad.queues.queue import PositionState
-from postroad.values.reading import QueueAccess, SeekAction, ShareMode
+from postroad.reports.operations import QueueAccess, SeekAction, ShareMode
 from postroad.wire.view import MessageView
 from tests.unit.queues.faults import HTTP, Broken, House, told
 from tests.unit.queues.harness import ELSEWHERE, LEDGER, ORDERS, OTHER

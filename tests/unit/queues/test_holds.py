@@ -7,8 +7,8 @@ import pytest
 from postroad.errors import InvalidArgument, MessageNotFound, NoMessage, SharingViolation, TransactionSequence
 from postroad.message import Message
 from postroad.queues.holds import Hold
+from postroad.reports.operations import ReadCall, SeekAction
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.values.reading import ReadCall, SeekAction
 from tests.unit.queues.harness import DEADLETTER, JOURNAL, LEDGER, ORDERS, Harness, labels
 
 END = 1 << 40

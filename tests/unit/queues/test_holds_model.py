@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from postroad.message import Message
 from postroad.queues.holds import COMMIT_BATCH
+from postroad.queues.open_queue import Transaction
 from postroad.queues.queue import Queue
 from postroad.queues.tick import Tick
-from postroad.queues.transaction import Transaction
 from postroad.store.interface import ARRIVAL_MASK, Record
 from tests.unit.queues.harness import LEDGER, ORDERS, Harness
 

@@ -8,7 +8,7 @@ from postroad.errors import LimitReached, QuotaExceeded
 from postroad.message import Message
 from postroad.names import parse_format_name
 from postroad.queues.queue import Queue
-from postroad.values.reading import QueueAccess
+from postroad.reports.operations import QueueAccess
 from tests.unit.queues.carrier import RecordingCarrier
 from tests.unit.queues.harness import ORDERS, Harness
 

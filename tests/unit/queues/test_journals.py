@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from postroad.message import Message
-from postroad.values.reading import ReadCall
+from postroad.reports.operations import ReadCall
 from postroad.wire.view import MessageView
 from tests.packets import patched
 from tests.unit.queues.harness import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Harness

@@ -10,9 +10,8 @@ from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
 from postroad.message import Message
 from postroad.queues import leases as module
 from postroad.queues.leases import HANDLE_TIMEOUT_S, LONGEST_STEP_S, Holder, Leases, LeaseTimes, TakenBack
-from postroad.queues.transaction import Transaction
-from postroad.queues.waiting import WaitingRead
-from postroad.values.reading import ReadCall
+from postroad.queues.open_queue import Transaction, WaitingRead
+from postroad.reports.operations import ReadCall
 from tests.unit.queues.harness import ACKS, LEDGER, ORDERS, Answer, Harness
 
 ANN = Holder("ann@host (pid 1) from 10.0.0.1")

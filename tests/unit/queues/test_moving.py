@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import AccessDenied, QuotaExceeded
 from postroad.message import Message
-from postroad.queues.carriers import Watcher
+from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState
 from tests.unit.queues.harness import (
     ACKS,

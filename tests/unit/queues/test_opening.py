@@ -8,7 +8,7 @@ import pytest
 
 from postroad.errors import AccessDenied, IllegalFormatName, InvalidHandle, SharingViolation
 from postroad.names import DistributionListName, FormatName, parse_format_name
-from postroad.values.reading import QueueAccess, ReadCall, ShareMode
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from tests.unit.queues.harness import (
     ELSEWHERE,
     IDENTIFIER,

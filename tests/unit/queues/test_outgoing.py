@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import PostroadError
+from postroad.manager.outlook import describe_queue
 from postroad.message import Message
 from postroad.names import DirectName, FormatName, parse_format_name
-from postroad.queues.carriers import Watcher
-from postroad.queues.info import describe_queue
-from postroad.queues.outgoing import ConnectionAttempt, ConnectionStatus, OutgoingEvent, OutgoingInfo, OutgoingState
+from postroad.queues.outgoing_queues import (
+    ConnectionAttempt,
+    ConnectionStatus,
+    OutgoingEvent,
+    OutgoingInfo,
+    OutgoingState,
+    Watcher,
+)
 from postroad.queues.properties import QueueType
-from postroad.values.reading import QueueAccess
+from postroad.reports.operations import QueueAccess
 from tests.unit.queues.carrier import RecordingCarrier
 from tests.unit.queues.harness import ELSEWHERE, ORDERS, Harness
 

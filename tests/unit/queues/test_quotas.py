@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from postroad.errors import NoMessage, QuotaExceeded
 from postroad.message import Message
+from postroad.queues.open_queue import Transaction
 from postroad.queues.tick import Tick
-from postroad.queues.transaction import Transaction
-from postroad.values.reading import SeekAction
+from postroad.reports.operations import SeekAction
 from tests.unit.queues.harness import DEADLETTER, DEADXACT, ELSEWHERE, JOURNAL, LEDGER, ORDERS, OTHER, Harness
 
 SMALL = r"private$\small"

@@ -6,10 +6,10 @@ import pytest
 
 from postroad.errors import InvalidArgument
 from postroad.message import Message
+from postroad.queues.open_queue import OperationType
 from postroad.queues.queue import PositionState
-from postroad.queues.transaction import OperationType
+from postroad.reports.operations import QueueAccess, ReadCall, SeekAction
 from postroad.store.interface import Record
-from postroad.values.reading import QueueAccess, ReadCall, SeekAction
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import LEDGER, ORDERS, Harness, labels, refused
 

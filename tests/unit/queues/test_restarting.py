@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 
 from postroad.errors import QueueNotFound, StorageError
-from postroad.fields.queue import QueuePrivacy
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.queues.tick import ARRIVAL_BLOCK, COUNTERS_STATE, MESSAGE_ID_BLOCK, Counters
-from postroad.queues.transacting import MOST_APART
+from postroad.queues.transactions import MOST_APART
 from postroad.store.interface import Batch, Key
 from postroad.store.memory import MemoryStore
+from postroad.validation.queue_properties import QueuePrivacy
 from tests.unit.queues.harness import (
     DEADLETTER,
     DEADXACT,

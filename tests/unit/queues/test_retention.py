@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.message import Message
-from postroad.queues.retention import BATCH, DAY_S, EVERY_S, Retention
+from postroad.queues.expiry import BATCH, DAY_S, EVERY_S, Retention
 from tests.unit.queues.harness import DEADLETTER, JOURNAL, ORDERS, OTHER, Harness
 
 KEEPING = r"private$\keeping"

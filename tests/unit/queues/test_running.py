@@ -11,7 +11,7 @@ from postroad.errors import QueueNotFound, TransactionSequence
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.queues.local import QueueManagerState
-from postroad.queues.outgoing import OutgoingState
+from postroad.queues.outgoing_queues import OutgoingState
 from postroad.store.memory import MemoryStore
 from tests.unit.queues.harness import ELSEWHERE, NAME, ORDERS, OTHER, Harness
 

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import IllegalName, InvalidMessage, LocalProtocolError, MessageTooLarge
 from postroad.message import Composer, Message, multi_queue_header
 from postroad.names import MessageId, MultipleElementName, PrivateName, PublicName, parse_format_name
-from postroad.received import ReceivedMessage
 from postroad.wire.constants import (
     BaseFlags,
     EncryptionAlgorithm,
@@ -22,11 +22,10 @@ from postroad.wire.constants import (
     SenderIdType,
     UserFlags,
 )
-from postroad.wire.layout import NULL_GUID, Writer
+from postroad.wire.headers import ProviderInfo, SecurityHeader, TxSequenceId
+from postroad.wire.octets import NULL_GUID, Writer
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.queue_names import admin_name, destination_name, response_name
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.transaction_header import TxSequenceId
 from postroad.wire.view import MessageView
 from tests.packets import by_hand, padded, properties, spliced, u32, utf16, with_bits
 from tests.unit.queues.harness import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, OTHER, STARTED, Harness

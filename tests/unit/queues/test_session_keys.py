@@ -10,10 +10,9 @@ from postroad.manager.keys import Keys
 from postroad.message import Message
 from postroad.names import PrivateName
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus
-from postroad.security.caches import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
-from postroad.security.guard import Opened, Sealer
-from postroad.security.protection import Protection
+from postroad.queues.outgoing_queues import ConnectionStatus
+from postroad.security.encryption import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
+from postroad.security.guard import Opened, Protection, Sealer
 from postroad.store import MemoryStore
 from postroad.wire.view import MessageView
 from tests.security_vectors import REGISTERED, RING, SIGNED_2_0, Counted

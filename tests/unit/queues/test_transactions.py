@@ -9,11 +9,11 @@ import pytest
 
 from postroad.errors import InvalidArgument, PostroadError, TransactionSequence
 from postroad.message import Message
-from postroad.queues.carriers import Watcher
+from postroad.queues.open_queue import OperationType, Transaction
+from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState, Queue
-from postroad.queues.transaction import OperationType, Transaction
 from postroad.store.interface import Record
-from postroad.wire.transaction_header import TransactionHeader
+from postroad.wire.headers import TransactionHeader
 from tests.unit.queues.harness import ACKS, DEADXACT, ELSEWHERE, LEDGER, ORDERS, Harness, labels, refused
 
 BOOKS = r"private$\books"

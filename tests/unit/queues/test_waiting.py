@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import OperationCancelled, Status
 from postroad.message import Message
-from postroad.values.reading import ReadCall
+from postroad.reports.operations import ReadCall
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ACKS, LEDGER, ORDERS, Answer, Harness, refused
 

@@ -22,25 +22,25 @@ DOORS = {
     ("queues/local.py", "send"): "an application sends",
     ("queues/local.py", "insert"): "an administrator imports",
     ("queues/local.py", "move"): "a user moves messages from queue to queue",
-    ("queues/transacting.py", "_enqueue"): "a transaction's sends, which were checked when they were made",
-    ("queues/transacting.py", "_move"): "a transaction's moves, likewise",
-    ("queues/transacting.py", "_return"): "a message that is given back too often, to the subqueue of its own queue",
+    ("queues/transactions.py", "_enqueue"): "a transaction's sends, which were checked when they were made",
+    ("queues/transactions.py", "_move"): "a transaction's moves, likewise",
+    ("queues/transactions.py", "_return"): "a message that is given back too often, to the subqueue of its own queue",
     ("binary/receiver.py", "_take_together"): "messages of a session that the queue has not refused",
     ("binary/receiver.py", "_deliver"): "a message of a session that the queue has not refused",
     ("binary/receiver.py", "_forward"): "a message on its way, if [relay] lets it pass",
-    ("binary/awaiting.py", "move"): "a message of our own, from its outgoing queue to the manager's own queue",
+    ("binary/sequences.py", "move"): "a message of our own, from its outgoing queue to the manager's own queue",
     ("soap/receiver.py", "_take_formed"): "a message by HTTP that the queue has not refused",
     ("soap/receiver.py", "_deliver"): "a message by HTTP that the queue has not refused",
     ("soap/receiver.py", "_forward"): "a message on its way, if [relay] lets it pass",
-    ("soap/multicast_receiver.py", "_take"): "a message by multicast that the queue has not refused",
-    ("transfer/arrivals.py", "arrive_all"): "several messages of a session, for `_take_together`",
+    ("soap/multicast.py", "_take"): "a message by multicast that the queue has not refused",
+    ("carriers/arrivals.py", "arrive_all"): "several messages of a session, for `_take_together`",
 }
 ROOMS = frozenset({"queues", "transfer", "binary", "soap", "manager"})  # that know whom the manager writes for
 # Beneath the doors.
 WITHIN = frozenset({"add", "add_all", "arrive", "enter", "move", "put_all", "_keep", "_put", "_return_express"})
 # Who says that the manager or an application with every right asks. Everybody else names the one who does.
 OWNERS = {
-    ("queues/access.py", ""),
+    ("queues/permissions.py", ""),
     ("queues/delivery.py", "cause_of"),
     ("queues/delivery.py", "copy"),  # journals, which are a part of their queue
     ("queues/local.py", "_named_queues"),

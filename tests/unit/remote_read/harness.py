@@ -7,10 +7,15 @@ from uuid import UUID
 
 from postroad.names import DirectName, QueueFormat, parse_format_name
 from postroad.names.queue_format import Arm
+from postroad.queues.open_queue import WaitingRead
 from postroad.queues.queue import Queue
-from postroad.queues.waiting import WaitingRead
-from postroad.remote_read.entries import Answer, OpenQueueEntry, RemoteQueue, RemoteReadEntry
-from postroad.remote_read.service import RemoteReadService
+from postroad.remote_read.service import (
+    Answer,
+    OpenQueueEntry,
+    RemoteQueue,
+    RemoteReadEntry,
+    RemoteReadService,
+)
 from postroad.remote_read.values import (
     INFINITE_MS,
     Ack,
@@ -19,7 +24,7 @@ from postroad.remote_read.values import (
     DesiredShare,
     ReadRequest,
 )
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ORDERS, OTHER

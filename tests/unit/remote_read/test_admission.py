@@ -8,8 +8,8 @@ import pytest
 
 from postroad.config import Configuration, ListenSettings, RpcSettings, User, default_configuration
 from postroad.errors import ConfigurationError
-from postroad.remote_read import admission
-from postroad.remote_read.admission import readers_log_in
+from postroad.remote_read import readers
+from postroad.remote_read.readers import readers_log_in
 
 ANN = (User(name="ann", password="secret"),)
 
@@ -49,7 +49,7 @@ def test_who_logs_in(authenticate: bool | None, anonymous: bool, reachable: bool
 def test_where_logins_cannot_be_checked_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, authenticate: bool | None
 ) -> None:
-    monkeypatch.setattr(admission, "can_authenticate", lambda: False)
+    monkeypatch.setattr(readers, "can_authenticate", lambda: False)
     with pytest.raises(ConfigurationError, match=r"run pip install 'postroad\[auth\]'"):
         readers_log_in(config(authenticate), reachable=True)
     assert readers_log_in(config(None, anonymous=True), reachable=True) is False

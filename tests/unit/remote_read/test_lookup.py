@@ -8,7 +8,7 @@ import pytest
 
 from postroad.errors import Status
 from postroad.message import Message
-from postroad.remote_read.entries import Answer
+from postroad.remote_read.service import Answer
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, SEQUENTIAL_MASK, Ack, Action, is_failure
 from postroad.store.interface import Record
 from tests.unit.queues.harness import ORDERS

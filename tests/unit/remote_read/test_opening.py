@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import PostroadError, Status
-from postroad.names.base import QueueFormatType
-from postroad.remote_read.entries import RemoteReadState
-from postroad.remote_read.service import RemoteReadService
+from postroad.names.grammar import QueueFormatType
+from postroad.remote_read.service import RemoteReadService, RemoteReadState
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
+from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.security.users import User, Users, derive_sid
-from postroad.values.reading import QueueAccess, ShareMode
 from tests.unit.queues.harness import ORDERS, OTHER, refused
 from tests.unit.remote_read.harness import CLIENT, FIRST_HANDLE, NOBODY, OK, SOMEBODY, Harness, Reader, parts
 

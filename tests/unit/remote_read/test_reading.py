@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import Status
 from postroad.message import Message
 from postroad.queues.queue import PositionState
-from postroad.remote_read.entries import Answer
+from postroad.remote_read.service import Answer
 from postroad.remote_read.values import INFINITE_MS, Ack, Action, is_failure
 from tests.unit.queues.harness import ORDERS, OTHER
 from tests.unit.remote_read.harness import OK, SOMEBODY, Harness

@@ -7,10 +7,10 @@ import pytest
 from postroad.errors import Status
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, ReadRequest
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Caller
 from postroad.rpc.constants import AuthLevel
+from postroad.security.descriptors import Sid
 from postroad.security.rights import QUEUE_RIGHT_WORDS
-from postroad.security.sid import Sid
 from postroad.security.users import User, Users, derive_sid
 from tests.unit.queues.harness import ORDERS
 from tests.unit.remote_read.harness import CLIENT, NOBODY, OK, SOMEBODY, Harness, Reader, parts

@@ -13,14 +13,14 @@ from postroad.errors import RemoteProtocolError
 from postroad.names import MessageId, QueueFormat, parse_format_name
 from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.qm2qm import QM2QM
-from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
-from postroad.remote_read.transfer_buffer import (
+from postroad.remote_read.qmcomm import (
     CreateCursorArm,
     ObjectIdStructure,
     ReceiveArm,
     SendArm,
     TransferBuffer,
 )
+from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.rpc.interface import Nothing, Operation
 from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Format, Handle, Pointer
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.directory.objects import QueueManager
-from postroad.directory.reading import AttributeFilter, Comparison, ObjectSource, get_directory_data
+from postroad.directory.objects import (
+    AttributeFilter,
+    Comparison,
+    ObjectSource,
+    QueueManager,
+    get_directory_data,
+)
 from postroad.directory.snapshot import Directory
-from postroad.routing.roles import (
+from postroad.routing.table import (
     get_queue_manager,
     get_routing_server,
     get_site_gates,

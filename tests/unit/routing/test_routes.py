@@ -11,9 +11,9 @@ from hypothesis import given
 from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import ManagerNotFound, NoRoute
+from postroad.reports.plain import to_json
 from postroad.routing import Routes
-from postroad.routing.roles import is_site_gate
-from postroad.values.plain import to_json
+from postroad.routing.table import is_site_gate
 from tests.enterprises import Graph, client, directory, enterprises, gated, guid, link, server, site
 
 

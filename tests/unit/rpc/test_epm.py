@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import epm_interface as ept
-from postroad.rpc.association import Associations
-from postroad.rpc.caller import Caller
+from postroad.rpc.association import Associations, Caller
 from postroad.rpc.calls import Call, Endpoint
 from postroad.rpc.epm import MAX_ENTRIES, EndpointMapper, Registration, is_local
+from postroad.rpc.epm_interface import Tower
 from postroad.rpc.ndr import Format
 from postroad.rpc.pdu import SyntaxId
 from postroad.rpc.server_connection import ServerConnection
-from postroad.rpc.tower import Tower
 
 IFACE = SyntaxId(UUID("1088a980-eae5-11d0-8d9b-00a02453c337"), 1)
 

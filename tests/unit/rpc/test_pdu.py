@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc import pdu as pdus
 from postroad.rpc.constants import ContextResult, PacketFlag, PacketType
-from postroad.rpc.fragments import fragments
 from postroad.rpc.pdu import (
     NDR,
     NDR64,
@@ -23,6 +22,7 @@ from postroad.rpc.pdu import (
     SecTrailer,
     SyntaxId,
 )
+from postroad.rpc.security import fragments
 
 IFACE = SyntaxId(UUID("1088a980-eae5-11d0-8d9b-00a02453c337"), 1)
 TRAILER = SecTrailer(10, 6, 3, b"token")

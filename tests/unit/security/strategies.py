@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from postroad.security.descriptors import Ace, AceType, Acl, Control, OtherAce, SecurityDescriptor
+from postroad.security.descriptors import Ace, AceType, Acl, Control, OtherAce, SecurityDescriptor, Sid
 from postroad.security.sddl import ALIASES
-from postroad.security.sid import Sid
 
 sids = st.one_of(
     st.sampled_from(sorted(ALIASES.values(), key=str)),

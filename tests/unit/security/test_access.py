@@ -15,10 +15,9 @@ from postroad.security.access import (
     allowed,
     is_account,
 )
-from postroad.security.descriptors import OWNER_RIGHTS, Ace, AceType, Acl, SecurityDescriptor
+from postroad.security.descriptors import EVERYONE, OWNER_RIGHTS, Ace, AceType, Acl, SecurityDescriptor, Sid
 from postroad.security.rights import QUEUE_MAPPING, QueueRight
 from postroad.security.sddl import parse_sddl
-from postroad.security.sid import EVERYONE, Sid
 from tests.unit.security import vectors
 from tests.unit.security.evaluator import evaluate, evaluate_bit_by_bit, read
 

@@ -15,10 +15,9 @@ from postroad.security.access import (
     grant,
     revoke,
 )
-from postroad.security.descriptors import Ace, AceType, Acl, OtherAce, SecurityDescriptor
+from postroad.security.descriptors import EVERYONE, Ace, AceType, Acl, OtherAce, SecurityDescriptor, Sid
 from postroad.security.rights import QueueManagerRight, QueueRight
 from postroad.security.sddl import format_sddl, parse_sddl
-from postroad.security.sid import EVERYONE, Sid
 from tests.unit.security import vectors
 
 ANN = Sid.parse("S-1-5-21-1-2-3-1001")

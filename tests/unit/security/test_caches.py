@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.security.caches import (
+from postroad.security.encryption import (
     CERTIFICATE_LIFETIME_S,
     CERTIFICATES,
     KEY_LIFETIME_S,

@@ -12,6 +12,7 @@ from impacket.ldap import ldaptypes
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.security.descriptors import (
+    EVERYONE,
     MAX_ACE_BODY_BYTES,
     Ace,
     AceFlag,
@@ -20,9 +21,9 @@ from postroad.security.descriptors import (
     Control,
     OtherAce,
     SecurityDescriptor,
+    Sid,
 )
 from postroad.security.rights import QUEUE_MAPPING
-from postroad.security.sid import EVERYONE, Sid
 from tests.unit.security import vectors
 from tests.unit.security.strategies import acls, dacl_aces, descriptors, sacl_aces, sids
 

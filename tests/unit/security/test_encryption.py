@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from postroad.errors import LocalProtocolError
 from postroad.security import algorithms, encryption
 from postroad.security.algorithms import CIPHERS, CIPHERS_BY_NUMBER, PROVIDERS
-from postroad.security.caches import KEY_LIFETIME_S, RECEIVE_KEYS, TimedCache
-from postroad.security.encryption import Decrypted, ReceiveCache, SessionKey
+from postroad.security.encryption import KEY_LIFETIME_S, RECEIVE_KEYS, Decrypted, ReceiveCache, SessionKey, TimedCache
 from postroad.security.keys import KeyRing, wrap_session_key
 from postroad.security.refusals import Reason, Refused, bad_encryption
 from postroad.security.signatures import Verified, verify
 from postroad.wire.constants import PrivacyLevel
-from postroad.wire.message import UserMessage
-from postroad.wire.security_header import ProviderInfo
+from postroad.wire.headers import ProviderInfo
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.security_vectors import (
     ADVANCED,

@@ -13,17 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from postroad.errors import InvalidArgument, RemoteProtocolError
 from postroad.message import Signature
 from postroad.security.algorithms import CIPHERS, PROVIDERS, MissingLibrary
-from postroad.security.caches import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
+from postroad.security.descriptors import Sid
+from postroad.security.encryption import CERTIFICATE_LIFETIME_S, KEY_LIFETIME_S
 from postroad.security.guard import Guard, Opened, Sealer, arrived_encrypted, is_secured
 from postroad.security.keys import KeyRing
 from postroad.security.refusals import Reason, Refused, bad_encryption, bad_signature, not_encrypted
-from postroad.security.sid import Sid
 from postroad.security.signatures import LISTED, PROFILES, VERSIONS, attach, sign
 from postroad.wire.constants import PrivacyLevel, QueueCode
-from postroad.wire.message import UserMessage
+from postroad.wire.headers import ProviderInfo, QueueField, SecurityHeader
 from postroad.wire.records import DsPublicKey, ProviderType, decode_public_keys, encode_public_keys
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.user_header import QueueField
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.security_vectors import (
     BASE,

@@ -25,10 +25,10 @@ from postroad.security.keys import (
     wrap_session_key,
 )
 from postroad.wire.constants import PrivacyLevel
-from postroad.wire.key_blobs import SimpleBlob
 from postroad.wire.records import (
     DsPublicKey,
     ProviderType,
+    SimpleBlob,
     UserSignCertificate,
     decode_public_keys,
     decode_user_certificates,

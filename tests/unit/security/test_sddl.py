@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.errors import IllegalIdentifier, LocalProtocolError
-from postroad.security.descriptors import Ace, AceFlag, AceType, Acl, Control, OtherAce, SecurityDescriptor
+from postroad.security.descriptors import (
+    EVERYONE,
+    Ace,
+    AceFlag,
+    AceType,
+    Acl,
+    Control,
+    OtherAce,
+    SecurityDescriptor,
+    Sid,
+)
 from postroad.security.sddl import ALIASES, DOMAIN_ALIASES, MAX_CHARACTERS, format_sddl, parse_sddl
-from postroad.security.sid import EVERYONE, Sid
 from tests.unit.security import vectors
 from tests.unit.security.strategies import descriptors_in_text
 

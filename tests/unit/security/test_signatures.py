@@ -32,11 +32,9 @@ from postroad.security.signatures import (
     verify,
 )
 from postroad.wire.constants import QueueCode
-from postroad.wire.message import UserMessage
-from postroad.wire.multi_queue_header import AddressHeader
+from postroad.wire.headers import AddressHeader, QueueField, SessionHeader
 from postroad.wire.patch import with_session_header, without_session_header
-from postroad.wire.session_header import SessionHeader
-from postroad.wire.user_header import QueueField
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.packets import OTHER
 from tests.security_vectors import (

@@ -12,9 +12,8 @@ from postroad.security.algorithms import HASHES
 from postroad.security.guard import Guard, Opened
 from postroad.security.signatures import LISTED, UNSIGNED_FIELDS, VERSIONS, sign
 from postroad.wire.constants import PROPERTIES_HEADER_SIZE, QueueCode
-from postroad.wire.message import UserMessage
-from postroad.wire.transaction_header import TransactionHeader, TxSequenceId
-from postroad.wire.user_header import QueueField
+from postroad.wire.headers import QueueField, TransactionHeader, TxSequenceId
+from postroad.wire.user_message import UserMessage
 from tests.security_vectors import CERTIFICATE, PLAIN, REGISTERED, RING, SENDER, SID, SIGNED_3_0, unsigned
 
 _BASE_FLAGS = {"PR": 0x7, "IN": 0x8, "SH": 0x10, "DH": 0x20, "TR": 0x100}

@@ -8,7 +8,7 @@ import pytest
 
 from postroad.errors import InvalidArgument
 from postroad.security.access import ADMINISTRATORS, ANONYMOUS, Token, is_account
-from postroad.security.sid import EVERYONE, Sid
+from postroad.security.descriptors import EVERYONE, Sid
 from postroad.security.users import User, Users, derive_sid
 
 MANAGER = UUID("f6a3323c-7c7b-4a5f-b0ed-b3f63a200893")

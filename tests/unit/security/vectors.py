@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.security.sid import Sid
+from postroad.security.descriptors import Sid
 
 OWNER = Sid.parse("S-1-5-21-3181267629-1039849782-3663111779-1000")
 ANOTHER = Sid.parse("S-1-5-21-1-2-3-1001")

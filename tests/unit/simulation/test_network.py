@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from postroad.simulation.lines import CONNECT_TIMEOUT_S, End, Line, Network
 from postroad.simulation.loop import Loop
-from postroad.simulation.network import CONNECT_TIMEOUT_S, End, Line, Network
 
 
 class Recorder:

@@ -9,20 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
-from postroad.queues.carriers import Watcher
+from postroad.carriers.flights import TransferWatcher
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing import ConnectionStatus
+from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
+from postroad.soap.addresses import Redirections
 from postroad.soap.elements import Attachments, Envelope, Msmq, Path, Properties, Services, Stream, StreamId
 from postroad.soap.envelope import read_envelope, write_envelope
 from postroad.soap.multipart import join_entity, split_entity
 from postroad.soap.receiver import Incoming
-from postroad.soap.redirection import Redirections
 from postroad.soap.sender import Transfer
 from postroad.soap.service import Address, Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.store.memory import MemoryStore
-from postroad.transfer.watching import TransferWatcher
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 from tests.follow_ups import raised
 from tests.unit.stations import (
     ACKS,

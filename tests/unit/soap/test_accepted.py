@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroad.describe.message import message_json
-from postroad.describe.packet import packet_json
+from postroad.describe.packets import message_json, packet_json
+from postroad.soap.addresses import Redirections
 from postroad.soap.elements import Attachments, Envelope, Stream
-from postroad.soap.redirection import Redirections
 from postroad.wire.constants import MessageClass
-from postroad.wire.message import UserMessage
+from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.soap_strategies import envelopes
 from tests.unit.soap.network import LEDGER, ORDERS, STARTED, Network, Station, stream_message

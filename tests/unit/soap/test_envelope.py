@@ -14,7 +14,7 @@ from postroad.soap.elements import (
 )
 from postroad.soap.envelope import write_envelope
 from postroad.soap.fast_envelope import START
-from postroad.soap.texts import parse_date, parse_stream_id
+from postroad.soap.simple_types import parse_date, parse_stream_id
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,
     DELIVERY_RECEIPT,

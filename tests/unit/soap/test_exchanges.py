@@ -7,13 +7,18 @@ from dataclasses import replace
 import pytest
 
 from postroad.names import MessageId, parse_format_name
+from postroad.soap.addresses import Redirections
 from postroad.soap.elements import Attachments, CommitmentReceipt, Decision, Envelope
 from postroad.soap.envelope import write_envelope
-from postroad.soap.mapping import soap_envelope_of
 from postroad.soap.packets import packet_of
-from postroad.soap.redirection import Redirections
+from postroad.soap.requests import soap_envelope_of
 from postroad.soap.signature import DSA, SHA1, references_of
-from postroad.soap.texts import base64_text, date_text, message_id_text, parse_date
+from postroad.soap.simple_types import (
+    base64_text,
+    date_text,
+    message_id_text,
+    parse_date,
+)
 from postroad.wire import MessageView
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import Attachments, CommitmentReceiptRequest, Envelope, Msmq, Path, Properties, Services
 from postroad.soap.envelope import read_envelope, write_envelope
 from postroad.soap.fast_envelope import read_fast
 from postroad.soap.forms import MAX_FORMS, MAX_TEXT, Form, Forms
 from postroad.soap.packets import packet_of
-from postroad.soap.redirection import Redirection, Redirections
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 from tests.soap_strategies import msmqs, urls
 from tests.unit.soap.network import ACKS, DEADLETTER, ORDERS, STRANGER, Network, Station, stranger_message

@@ -26,19 +26,19 @@ from postroad.soap.elements import (
     StreamId,
 )
 from postroad.soap.envelope import read_envelope, write_envelope
-from postroad.soap.mapping import (
+from postroad.soap.packets import identifier_of, packet_of
+from postroad.soap.requests import (
     attachments_of,
     commitment_url_of,
     envelope_of,
     received_envelope_of,
     soap_envelope_of,
 )
-from postroad.soap.packets import identifier_of, packet_of
 from postroad.wire import MessageView, TxSequenceId, UserMessage
 from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
+from postroad.wire.headers import SoapHeader
 from postroad.wire.patch import stamp_transaction
 from postroad.wire.queue_names import admin_name, destination_name, response_name
-from postroad.wire.soap_header import SoapHeader
 from tests.soap_samples import (
     DELIVERY_RECEIPT,
     ORDER,

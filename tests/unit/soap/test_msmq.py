@@ -8,7 +8,7 @@ import pytest
 
 from postroad.soap.elements import Eod, Msmq, Provider
 from postroad.soap.envelope import write_envelope
-from postroad.soap.texts import base64_text, parse_date
+from postroad.soap.simple_types import base64_text, parse_date
 from tests.soap_samples import ORDER, ORDER_MANAGER, added, changed, read, refused, without
 
 GUID = UUID("fd74b8eb-2af7-4ac5-9405-074e315df392")

@@ -19,11 +19,10 @@ from postroad.message import Message
 from postroad.names import MulticastName, parse_format_name
 from postroad.pgm.packet import Data, Kind, Nak, Spm, Tsi, decode, encode
 from postroad.pgm.settings import PgmSettings
-from postroad.queues.multicast import MAX_CONTENT
-from postroad.queues.outgoing import OutgoingState
+from postroad.queues.delivery import MAX_CONTENT
+from postroad.queues.outgoing_queues import OutgoingState
 from postroad.simulation.multicast import FAST, Host, Lan, run_multicast_seed
-from postroad.soap.multicast import MulticastSettings
-from postroad.soap.multicast_text import Requests, join_request, split_request
+from postroad.soap.multicast import MulticastSettings, Requests, join_request, split_request
 from postroad.wire.queue_names import destination_name, response_name
 from tests.soap_samples import MULTICAST, changed, multipart
 

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from postroad.fields.queue import QueuePrivacy
 from postroad.message import Message
 from postroad.security.refusals import Reason
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceipt,
@@ -27,9 +27,9 @@ from postroad.soap.elements import (
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.receiver import Incoming
-from postroad.soap.redirection import Redirection, Redirections
+from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import MessageClass
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 from tests.unit.soap.network import (
     ACKS,
     DEADLETTER,

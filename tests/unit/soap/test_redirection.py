@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.soap.redirection import Redirection, Redirections, matches
+from postroad.soap.addresses import Redirection, Redirections, matches
 
 
 @pytest.mark.spec("SRM-3.1.1.1.10-01", "SRM-3.1.1.1.9-01")

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from postroad.errors import MalformedSoap
 from postroad.soap.elements import Attachments, Envelope, Eod, Msmq
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
-from postroad.soap.mapping import attachments_of, envelope_of, received_envelope_of, soap_envelope_of
 from postroad.soap.packets import packet_of
+from postroad.soap.requests import (
+    attachments_of,
+    envelope_of,
+    received_envelope_of,
+    soap_envelope_of,
+)
 from postroad.wire import MessageView
 from postroad.wire.constants import HashAlgorithm
 from tests.soap_samples import ALL

@@ -26,7 +26,7 @@ from postroad.soap.elements import (
 from postroad.soap.envelope import is_receipt, read_envelope, write_envelope
 from postroad.soap.multipart import join_entity, split_entity
 from postroad.soap.packets import identifier_of, label_of, packet_of
-from postroad.soap.texts import parse_date, parse_stream_id
+from postroad.soap.simple_types import parse_date, parse_stream_id
 from postroad.wire import MessageView
 from tests.soap_samples import (
     ALL,

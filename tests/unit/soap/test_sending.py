@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from postroad.message import Message
-from postroad.queues.outgoing import OutgoingState
+from postroad.queues.outgoing_queues import OutgoingState
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.receiver import Incoming
-from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
 from tests.unit.soap.network import ACKS, DEADLETTER, JOURNAL, LEDGER, ORDERS, Network, Station
 

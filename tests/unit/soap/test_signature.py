@@ -12,7 +12,7 @@ from postroad.soap.elements import Attachments, Envelope, Reference, Signature
 from postroad.soap.envelope import read_envelope, write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.signature import DSA, MD5, SHA1, references_of, signature_fault
-from postroad.soap.texts import base64_text
+from postroad.soap.simple_types import base64_text
 from tests.soap_samples import ORDER, ORDER_BODY, ORDER_MANAGER, changed, read, refused
 from tests.unit.soap.network import ORDERS, Station, stranger_message
 

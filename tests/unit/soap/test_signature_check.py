@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA1 as SHA1_ALGORITHM
 from lxml import etree
 
 from postroad.security.refusals import Reason
+from postroad.soap.addresses import Redirections
 from postroad.soap.elements import (
     Attachments,
     CommitmentReceiptRequest,
@@ -27,7 +28,6 @@ from postroad.soap.elements import (
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.receiver import BAD_REQUEST, OK
-from postroad.soap.redirection import Redirections
 from postroad.soap.signature import DSA, MD5, SHA1, check_signature, references_of, write_signed_info
 from postroad.wire.constants import MessageClass, SecurityFlags
 from postroad.wire.view import MessageView

@@ -8,13 +8,13 @@ from itertools import pairwise
 import pytest
 
 from postroad.message import Message
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import Attachments, CommitmentReceipt, Decision, Envelope, StreamId, StreamReceipt
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.receiver import Incoming
-from postroad.soap.redirection import Redirection, Redirections
 from postroad.wire.constants import MessageClass
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 from tests.unit.soap.network import (
     DEADXACT,
     JOURNAL,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroad.errors import MalformedSoap
 from postroad.names import MessageId
 from postroad.soap.elements import StreamId
-from postroad.soap.texts import (
+from postroad.soap.simple_types import (
     U64,
     date_text,
     is_xml_text,
@@ -25,7 +25,7 @@ from postroad.soap.texts import (
     stream_id_text,
     to_xml_text,
 )
-from postroad.wire.transaction_header import TxSequenceId
+from postroad.wire.headers import TxSequenceId
 
 GUID = "caf195ea-615c-4264-ae08-11a4e60194c0"
 

@@ -9,6 +9,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.security.relay import Relay, RelayRule
+from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import (
     CommitmentReceipt,
     CommitmentReceiptRequest,
@@ -19,9 +20,8 @@ from postroad.soap.elements import (
     StreamId,
     StreamReceipt,
 )
-from postroad.soap.incoming import FORGET_S, INCOMING_STATE
-from postroad.soap.redirection import Redirection, Redirections
 from postroad.soap.sender import OUTGOING_STATE
+from postroad.soap.streams import FORGET_S, INCOMING_STATE
 from postroad.wire.constants import MessageClass
 from postroad.wire.patch import brought_by
 from tests.unit.soap.network import (

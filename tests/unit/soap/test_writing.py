@@ -26,9 +26,9 @@ from postroad.soap.elements import (
     StreamReceipt,
 )
 from postroad.soap.envelope import read_envelope, write_envelope
-from postroad.soap.mapping import action_of
+from postroad.soap.requests import action_of
 from postroad.soap.signature import DSA, SHA1
-from postroad.soap.texts import parse_date, parse_stream_id
+from postroad.soap.simple_types import parse_date, parse_stream_id
 from tests.soap_samples import STREAM_ID
 
 MANAGER = UUID("32221eda-9376-46df-b6ed-783091123831")

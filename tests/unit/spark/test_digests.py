@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.spark.digests import RowDigest
+from postroad.spark.manager_api import RowDigest
 
 ROWS = st.lists(
     st.tuples(

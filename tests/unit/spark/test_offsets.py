@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.errors import InvalidArgument
+from postroad.reports.offsets import Mark, Plan
 from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
-from postroad.values.offsets import Mark, Plan
 
 Q = r"private$\q"
 MARK = Mark(arrival=50, added=10, oldest=None, messages=0, arrived=50, express=6, run="one", settled=True, queue="guid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument
-from postroad.spark.queues import matching, required
+from postroad.spark.reading import matching, required
 
 FOUND = [r"private$\q1", r"private$\Q2", r"private$\orders", r"private$\q1;journal", r"rome\q3"]
 

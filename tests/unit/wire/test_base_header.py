@@ -21,7 +21,7 @@ from postroad.wire import (
     UserMessage,
     decode_packet,
 )
-from postroad.wire.trace_header import DebugHeader
+from postroad.wire.headers import DebugHeader
 from tests.messages import FINAL_ACK, FULL, INTERNAL, ORDER_ACK, OURS, PLAIN
 from tests.packets import OTHER, SOURCE, base_flags, by_hand, meaning, patched, refusal, spliced, u32, with_bits
 from tests.vectors import FRAME_7, FRAME_8, V1, V2

@@ -12,7 +12,7 @@ from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire import Framer, MessageView, SessionAck, UserMessage, decode_packet
 from postroad.wire.constants import MAX_PACKET_SIZE, FormatType
 from postroad.wire.framer import MAX_BUFFERED
-from postroad.wire.multi_queue_header import (
+from postroad.wire.headers import (
     MAX_ELEMENTS,
     AddressHeader,
     FormatNameElement,

@@ -25,12 +25,17 @@ from postroad.wire import (
     decode_packet,
 )
 from postroad.wire.constants import INFINITE, FormatType, QueueCode
+from postroad.wire.headers import (
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    ProviderInfo,
+    SecurityHeader,
+    SoapHeader,
+)
 from postroad.wire.internal import InternalHeader
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
 from postroad.wire.ordering import order_queue
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
-from postroad.wire.soap_header import SoapHeader
-from postroad.wire.trace_header import DebugHeader
 from tests.frames import (
     EVERY_HEADER,
     FINAL_ACK,

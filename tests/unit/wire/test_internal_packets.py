@@ -13,7 +13,7 @@ from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader, decode_packet
 from postroad.wire.constants import OperatingSystemFlags, PacketType
 from postroad.wire.internal import InternalHeader, InternalPacket
-from postroad.wire.layout import NULL_GUID
+from postroad.wire.octets import NULL_GUID
 from tests.frames import FRAME_3, FRAME_5
 from tests.vectors import FRAME_8
 

@@ -9,7 +9,7 @@ import pytest
 from postroad.errors import RemoteProtocolError
 from postroad.wire import MessageView, UserMessage
 from postroad.wire.constants import EncryptionAlgorithm
-from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
+from postroad.wire.records import PublicKeyBlob, SimpleBlob
 from tests.vectors import FRAME_7
 
 MODULUS_BYTES = bytes(range(0x81, 0x81 + 64)) * 2  # most significant byte first

@@ -10,8 +10,12 @@ import pytest
 
 from postroad.wire import MessageView, UserMessage
 from postroad.wire.constants import FormatType
-from postroad.wire.layout import Writer
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
+from postroad.wire.headers import (
+    AddressHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+)
+from postroad.wire.octets import Writer
 from tests.packets import OTHER, SOURCE, by_hand, padded, patched, refusal, u16, u32, utf16
 
 PRESENT = 0x0080_0000

@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import LocalProtocolError
 from postroad.wire import MessagePropertiesHeader, MessageView, UserMessage
 from postroad.wire.constants import AckFlags
-from postroad.wire.layout import Reader, Writer
+from postroad.wire.octets import Reader, Writer
 from tests.messages import FINAL_ACK, ORDER_ACK
 from tests.packets import TAG, by_hand, meaning, patched, properties, refusal, u32, utf16
 from tests.vectors import FRAME_7, V1

@@ -10,7 +10,7 @@ from postroad.errors import IllegalFormatName, LocalProtocolError
 from postroad.names import DirectName, FormatName, PrivateName, PublicName, parse_format_name
 from postroad.wire import MessageView, QueueField, UserMessage
 from postroad.wire.constants import QueueCode
-from postroad.wire.layout import NULL_GUID, Writer
+from postroad.wire.octets import NULL_GUID, Writer
 from postroad.wire.queue_names import (
     admin_name,
     destination_field,

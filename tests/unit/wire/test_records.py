@@ -11,12 +11,12 @@ import pytest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.names import MulticastId, parse_format_name
 from postroad.names.format import MulticastName
-from postroad.wire.key_blobs import PublicKeyBlob
-from postroad.wire.layout import Reader
+from postroad.wire.octets import Reader
 from postroad.wire.records import (
     AddressType,
     DsPublicKey,
     ProviderType,
+    PublicKeyBlob,
     SequenceInfo,
     TaAddress,
     UserSignCertificate,

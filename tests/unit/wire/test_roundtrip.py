@@ -27,10 +27,12 @@ from postroad.wire import (
 )
 from postroad.wire.constants import BaseFlags, TransactionFlags, UserFlags
 from postroad.wire.framer import MAX_BUFFERED
+from postroad.wire.headers import ProviderInfo
 from postroad.wire.internal import InternalPacket
-from postroad.wire.key_blobs import PublicKeyBlob, SimpleBlob
 from postroad.wire.records import (
+    PublicKeyBlob,
     SequenceInfo,
+    SimpleBlob,
     TaAddress,
     UserSignCertificate,
     decode_addresses,
@@ -40,7 +42,6 @@ from postroad.wire.records import (
     encode_public_keys,
     encode_user_certificates,
 )
-from postroad.wire.security_header import ProviderInfo
 from postroad.wire.variants import PropVariant
 from tests.frames import PINGS, SESSION_PACKETS
 from tests.strategies import (

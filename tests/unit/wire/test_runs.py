@@ -17,11 +17,10 @@ from postroad.wire import (
     UserHeader,
     UserMessage,
 )
-from postroad.wire.base_header import BaseHeader
-from postroad.wire.packets import decode_packet
+from postroad.wire.framer import decode_packet
+from postroad.wire.headers import BaseHeader, SecurityHeader
 from postroad.wire.patch import with_session_header
 from postroad.wire.runs import Run, is_plain, plain_run
-from postroad.wire.security_header import SecurityHeader
 from postroad.wire.view import MessageView
 from tests.messages import QUEUE
 from tests.packets import ADDRESS, OTHER, SOURCE

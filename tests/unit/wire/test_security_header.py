@@ -10,9 +10,9 @@ import pytest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire import MessageView, UserMessage
 from postroad.wire.constants import EncryptionAlgorithm, HashAlgorithm, PrivacyLevel, SecurityFlags, SenderIdType
-from postroad.wire.key_blobs import PublicKeyBlob
-from postroad.wire.layout import Writer
-from postroad.wire.security_header import ProviderInfo, SecurityHeader
+from postroad.wire.headers import ProviderInfo, SecurityHeader
+from postroad.wire.octets import Writer
+from postroad.wire.records import PublicKeyBlob
 from tests.packets import (
     OTHER,
     TAG,

@@ -9,8 +9,8 @@ import pytest
 
 from postroad.errors import LocalProtocolError
 from postroad.wire import MessageView, UserMessage
-from postroad.wire.layout import Writer
-from postroad.wire.soap_header import SoapHeader, soap_sections
+from postroad.wire.headers import SoapHeader, soap_sections
+from postroad.wire.octets import Writer
 from tests.packets import by_hand, padded, patched, refusal, u16, u32, utf16
 
 PRESENT = 0x1000_0000

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from postroad.wire import MessageView, UserMessage
-from postroad.wire.layout import Writer
-from postroad.wire.trace_header import DebugHeader
+from postroad.wire.headers import DebugHeader
+from postroad.wire.octets import Writer
 from tests.packets import OTHER, by_hand, meaning, refusal, u16
 
 PRESENT = 0x0020

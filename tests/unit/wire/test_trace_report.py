@@ -9,7 +9,7 @@ import pytest
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.wire.constants import MessageClass
-from postroad.wire.report import TraceReport
+from postroad.wire.records import TraceReport
 from postroad.wire.view import MessageView
 
 SOURCE = UUID("8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10")

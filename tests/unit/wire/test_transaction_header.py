@@ -9,7 +9,7 @@ import pytest
 
 from postroad.wire import MessageView, TransactionHeader, TxSequenceId, UserMessage
 from postroad.wire.constants import TransactionFlags
-from postroad.wire.layout import Reader, Writer
+from postroad.wire.octets import Reader, Writer
 from tests.packets import OTHER, TAG, by_hand, meaning, patched, refusal, spliced, u32, with_bits
 from tests.vectors import V2
 

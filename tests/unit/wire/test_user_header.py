@@ -11,7 +11,7 @@ from postroad.errors import LocalProtocolError
 from postroad.names import MessageId
 from postroad.wire import MessageView, QueueField, UserHeader, UserMessage
 from postroad.wire.constants import BASE_HEADER_SIZE, Delivery, QueueCode, UserFlags
-from postroad.wire.layout import NULL_GUID, Reader, Writer
+from postroad.wire.octets import NULL_GUID, Reader, Writer
 from tests.messages import FULL, OURS, PLAIN
 from tests.packets import (
     ADDRESS,

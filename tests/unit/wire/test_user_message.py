@@ -19,11 +19,15 @@ from postroad.wire import (
     decode_packet,
 )
 from postroad.wire.constants import BASE_HEADER_SIZE, MAX_PACKET_SIZE, FormatType, QueueCode
-from postroad.wire.layout import Writer
-from postroad.wire.multi_queue_header import AddressHeader, FormatNameElement, MultiQueueFormatHeader
-from postroad.wire.security_header import SecurityHeader
-from postroad.wire.soap_header import SoapHeader
-from postroad.wire.trace_header import DebugHeader
+from postroad.wire.headers import (
+    AddressHeader,
+    DebugHeader,
+    FormatNameElement,
+    MultiQueueFormatHeader,
+    SecurityHeader,
+    SoapHeader,
+)
+from postroad.wire.octets import Writer
 from tests.messages import FULL, PLAIN
 from tests.packets import (
     OTHER,

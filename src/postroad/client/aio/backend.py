@@ -1,6 +1,6 @@
 """What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
 
-client/embedded.py serves it in this process, client/http.py over HTTP, client/remote.py by remote read.
+client/embedded.py serves it in this process, client/http_backend.py over HTTP, client/remote.py by remote read.
 Convenience belongs to the callers.
 """
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from uuid import UUID
 
-    from postroad.fields.queue import QueueAttributes
+    from postroad.describe.received import ReceivedMessage
     from postroad.message import Message
-    from postroad.received import ReceivedMessage
-    from postroad.values.info import (
+    from postroad.reports.enterprise import Route, Table
+    from postroad.reports.info import (
         KeysInfo,
         ListenerInfo,
         LockInfo,
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
         SessionInfo,
         TransactionInfo,
     )
-    from postroad.values.offsets import HoldInfo, Mark, Selection, Submission
-    from postroad.values.reading import QueueAccess, ReadCall, SeekAction, ShareMode
-    from postroad.values.resolution import Resolution
-    from postroad.values.routes import Route, Table
-    from postroad.values.trace import Trace
+    from postroad.reports.offsets import HoldInfo, Mark, Selection, Submission
+    from postroad.reports.operations import QueueAccess, ReadCall, Resolution, SeekAction, ShareMode
+    from postroad.reports.trace import Trace
+    from postroad.validation.queue_properties import QueueAttributes
 
 
 class Backend(Protocol):

@@ -6,22 +6,21 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self, Unpack, overload
 from uuid import UUID
 
-from postroad.client.aio.queue import Queue
+from postroad.client.aio.queue import Queue, Transaction
 from postroad.client.aio.runtime import Leaving
-from postroad.client.aio.transaction import Transaction
-from postroad.client.values import MOVE_MESSAGES, as_lookup_ids
+from postroad.client.payloads import MOVE_MESSAGES, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from postroad.client.aio.backend import Backend
+    from postroad.client.payloads import Name, Sendable
     from postroad.client.signing import Signing
-    from postroad.client.values import Name, Sendable
-    from postroad.fields.queue import QueueAttributes
+    from postroad.describe.received import ReceivedMessage
     from postroad.names import MessageId
-    from postroad.received import ReceivedMessage
-    from postroad.values.info import (
+    from postroad.reports.enterprise import Route, Table
+    from postroad.reports.info import (
         KeysInfo,
         ListenerInfo,
         LockInfo,
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
         SessionInfo,
         TransactionInfo,
     )
-    from postroad.values.routes import Route, Table
-    from postroad.values.trace import Trace
+    from postroad.reports.trace import Trace
+    from postroad.validation.queue_properties import QueueAttributes
 
 
 class QueueManager:

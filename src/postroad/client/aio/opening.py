@@ -56,10 +56,10 @@ def connect(
     """As `postroad.connect`."""
 
     async def backend() -> Backend:
-        from postroad.client.aio.joined import JoinedSends
+        from postroad.client.aio.runtime import JoinedSends
         from postroad.client.aio.transport import Transport
         from postroad.client.exchange import Address
-        from postroad.client.http import HttpBackend
+        from postroad.client.http_backend import HttpBackend
 
         address = Address(url, token, client_certificate, client_key, user, password)
         return HttpBackend(address, Transport(address), JoinedSends)

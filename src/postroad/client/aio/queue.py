@@ -2,28 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+from uuid import UUID
 
 from postroad.client.aio.consuming import Consumer
-from postroad.client.aio.handle import Cursor, OpenQueue
-from postroad.client.aio.transaction import Transaction
-from postroad.client.values import PAGE_MESSAGES, as_action, as_lookup_id, as_lookup_ids, as_messages, next_page
-from postroad.errors import InvalidArgument, PostroadError
-from postroad.values.offsets import Selection
-from postroad.values.reading import QueueAccess, ShareMode
+from postroad.client.payloads import PAGE_MESSAGES, as_action, as_lookup_id, as_lookup_ids, as_messages, next_page
+from postroad.errors import InvalidArgument, InvalidHandle, PostroadError
+from postroad.reports.offsets import Selection
+from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable
 
     from postroad.client.aio.backend import Backend
     from postroad.client.aio.manager import QueueManager
-    from postroad.client.values import Place, Sendable
-    from postroad.fields.queue import QueueAttributes
+    from postroad.client.payloads import Place, Sendable
+    from postroad.describe.received import ReceivedMessage
     from postroad.message import Message
-    from postroad.received import ReceivedMessage
-    from postroad.values.info import QueueInfo
-    from postroad.values.offsets import HoldInfo, Mark, Submission
+    from postroad.reports.info import QueueInfo
+    from postroad.reports.offsets import HoldInfo, Mark, Submission
+    from postroad.validation.queue_properties import QueueAttributes
+
+
+# A local transaction as its owner sees it: open, then committed or aborted, once.
+
+
+class Transaction:
+    """Sends and receives that happen together, in any queues of one manager. Made by `QueueManager.transaction`, which
+    also ends it, or by `QueueManager.begin`. It stays open however long the work takes; the manager aborts it once this
+    process is gone or silent for too long, and then a commit raises LeaseEnded."""
+
+    __slots__ = ("_manager", "ended", "identifier")
+
+    def __init__(self, manager: QueueManager, identifier: UUID) -> None:
+        self._manager = manager
+        self.identifier = identifier
+        self.ended = False
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id}{', ended' if self.ended else ''}>"
+
+    @property
+    def id(self) -> str:
+        return str(self.identifier)
+
+    async def commit(self) -> None:
+        """Everything done in it becomes true, durably. TransactionSequence if it has ended already."""
+        self.ended = True
+        await self._manager.backend.commit(self.identifier)
+
+    async def abort(self) -> None:
+        """What was sent never was; what was received is back in its place."""
+        self.ended = True
+        await self._manager.backend.abort(self.identifier)
+
+
+# An open queue and its cursors: a reader that keeps others out, or that walks through a queue at its own pace.
+
+
+class OpenQueue:
+    """Made by `Queue.open`; a context manager that closes itself. With `exclusive=True` this is the only reader."""
+
+    __slots__ = ("_manager", "closed", "handle", "name")
+
+    def __init__(self, manager: QueueManager, name: str, handle: int) -> None:
+        self._manager = manager
+        self.name = name
+        self.handle = handle
+        self.closed = False
+
+    def __repr__(self) -> str:
+        return f"<OpenQueue {self.name}{', closed' if self.closed else ''}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def receive(self, timeout: float | None = None) -> ReceivedMessage:
+        """Takes the first message."""
+        async with self.cursor() as cursor:
+            return await cursor.receive(timeout)
+
+    async def peek(self, timeout: float | None = None) -> ReceivedMessage:
+        """The first message, which stays."""
+        async with self.cursor() as cursor:
+            return await cursor.peek(timeout)
+
+    @asynccontextmanager
+    async def cursor(self) -> AsyncIterator[Cursor]:
+        """A cursor before the first message."""
+        if self.closed:
+            raise InvalidHandle(f"the queue {self.name} was closed: open it again")
+        cursor = Cursor(self._manager, self.handle, await self._manager.backend.open_cursor(self.handle))
+        try:
+            yield cursor
+        finally:
+            with suppress(PostroadError):  # the handle, the queue or the manager may be gone
+                await self._manager.backend.close_cursor(self.handle, cursor.number)
+
+    async def close(self) -> None:
+        """Reads that wait on it end with OperationCancelled. A second call does nothing."""
+        if not self.closed and not self._manager.closed:
+            self.closed = True
+            await self._manager.backend.close_queue(self.handle)
+
+
+class Cursor:
+    """A place in a queue, before the first message at first. Reads that found nothing in time raise NoMessage;
+    MessageAlreadyReceived says that another reader took the message at this place."""
+
+    __slots__ = ("_handle", "_manager", "number")
+
+    def __init__(self, manager: QueueManager, handle: int, number: int) -> None:
+        self._manager = manager
+        self._handle = handle
+        self.number = number
+
+    async def peek(self, timeout: float | None = None) -> ReceivedMessage:
+        """The message at the cursor."""
+        return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.PEEK, timeout)
+
+    async def peek_next(self, timeout: float | None = None) -> ReceivedMessage:
+        """The message behind the cursor, which moves there. IllegalCursorAction before the first `peek`."""
+        return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.PEEK_NEXT, timeout)
+
+    async def receive(self, timeout: float | None = None) -> ReceivedMessage:
+        """Takes the message at the cursor; the next read is about the one behind it."""
+        return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.RECEIVE, timeout)
 
 
 class Queue:

@@ -24,7 +24,7 @@ from postroad.errors import (
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
-    from postroad.received import ReceivedMessage
+    from postroad.describe.received import ReceivedMessage
 
 log = logging.getLogger(__name__)
 

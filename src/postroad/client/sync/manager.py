@@ -7,22 +7,21 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self, Unpack, overload
 from uuid import UUID
 
-from postroad.client.sync.queue import Queue
+from postroad.client.payloads import MOVE_MESSAGES, as_lookup_ids
+from postroad.client.sync.queue import Queue, Transaction
 from postroad.client.sync.runtime import Leaving
-from postroad.client.sync.transaction import Transaction
-from postroad.client.values import MOVE_MESSAGES, as_lookup_ids
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from postroad.client.payloads import Name, Sendable
     from postroad.client.signing import Signing
     from postroad.client.sync.backend import Backend
-    from postroad.client.values import Name, Sendable
-    from postroad.fields.queue import QueueAttributes
+    from postroad.describe.received import ReceivedMessage
     from postroad.names import MessageId
-    from postroad.received import ReceivedMessage
-    from postroad.values.info import (
+    from postroad.reports.enterprise import Route, Table
+    from postroad.reports.info import (
         KeysInfo,
         ListenerInfo,
         LockInfo,
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
         SessionInfo,
         TransactionInfo,
     )
-    from postroad.values.routes import Route, Table
-    from postroad.values.trace import Trace
+    from postroad.reports.trace import Trace
+    from postroad.validation.queue_properties import QueueAttributes
 
 
 class QueueManager:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Lock, Thread
 from threading import get_ident as caller
 from time import sleep
+
+from postroad.client.payloads import Lane, Outcome, Post
+from postroad.errors import OperationCancelled
 
 __all__ = ["Leaving", "caller", "sleep"]
 
@@ -41,3 +45,97 @@ def _on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+# Joined sends of threads. Its coroutines never wait for an event loop, so `CallerThread` runs them.
+
+
+INTERRUPTED = "the thread that sent the message was interrupted, and it is not known whether it was sent"
+
+
+class _Waiting:
+    """A thread that waits: for its outcome, or for its turn to send what has gathered."""
+
+    __slots__ = ("batch", "message", "outcome", "ready")
+
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+        self.ready = Event()
+        self.outcome: Outcome | None = None
+        self.batch: list[_Waiting] | None = None
+
+
+class JoinedSends:
+    """No thread of its own: of those that wait, the first sends for all."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._lock = Lock()
+        self._lanes: defaultdict[str, Lane[_Waiting]] = defaultdict(Lane)
+
+    async def send(self, name: str, message: bytes) -> str:
+        waiting = None
+        with self._lock:
+            lane = self._lanes[name]
+            if lane.busy:
+                waiting = _Waiting(message)
+                lane.waiting.append(waiting)
+            lane.busy = True
+        outcome = await (self._send_own(name, message) if waiting is None else self._wait(name, waiting))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _send_own(self, name: str, message: bytes) -> Outcome:
+        try:
+            (outcome,) = await self._post(name, [message])
+        finally:
+            self._hand_over(name)
+        return outcome
+
+    async def _wait(self, name: str, waiting: _Waiting) -> Outcome:
+        try:
+            waiting.ready.wait()
+        except BaseException:  # an interrupt
+            self._leave(name, waiting)
+            raise
+        if waiting.batch is not None:
+            await self._send_batch(name, waiting.batch)
+        assert waiting.outcome is not None
+        return waiting.outcome
+
+    async def _send_batch(self, name: str, batch: list[_Waiting]) -> None:
+        outcomes: list[Outcome] = [OperationCancelled(INTERRUPTED) for _ in batch]
+        try:
+            outcomes = await self._post(name, [each.message for each in batch])
+        except Exception as fault:
+            outcomes = [fault for _ in batch]
+        finally:
+            self._hand_over(name)
+            for each, outcome in zip(batch, outcomes, strict=True):
+                each.outcome = outcome
+                each.ready.set()
+
+    def _hand_over(self, name: str) -> None:
+        """The request is over: the first of those that wait sends next."""
+        with self._lock:
+            lane = self._lanes[name]
+            batch = lane.next_batch()
+            if not batch:
+                del self._lanes[name]
+                return
+            batch[0].batch = batch
+            batch[0].ready.set()
+
+    def _leave(self, name: str, waiting: _Waiting) -> None:
+        """A thread goes without its outcome. If it was its turn to send, that passes on."""
+        with self._lock:
+            lane = self._lanes[name]
+            if waiting in lane.waiting:
+                lane.waiting.remove(waiting)
+                return
+            batch = waiting.batch
+            if batch is None:
+                return  # its message is on its way
+            lane.waiting.extendleft(reversed(batch[1:]))
+        self._hand_over(name)

@@ -15,8 +15,19 @@ from threading import Lock
 from time import monotonic
 from weakref import finalize
 
-from postroad.client.exchange import ANSWER_S, CONNECT_S, KEEP_ALIVE_S, Address, WholeReply
-from postroad.client.replies import END, MAX_HEAD, BadAnswer, Head, chunk_size, read_head
+from postroad.client.exchange import (
+    ANSWER_S,
+    CONNECT_S,
+    END,
+    KEEP_ALIVE_S,
+    MAX_HEAD,
+    Address,
+    BadAnswer,
+    Head,
+    WholeReply,
+    chunk_size,
+    read_head,
+)
 from postroad.errors import InvalidHandle, OperationCancelled
 
 READ = 1 << 16  # bytes that are read at a time

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from postroad.console.client import Credentials, LoginNeeded
+from postroad.console.manager_client import Credentials, LoginNeeded
 from postroad.console.visit import Form, Visit, local_path
 from postroad.errors import InvalidArgument, ManagerUnavailable
 

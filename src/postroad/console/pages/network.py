@@ -9,8 +9,8 @@ from starlette.responses import Response
 from postroad.console.pictures import hop_picture, hop_sentence, joined_hops, sign, site_map
 from postroad.console.visit import Visit
 from postroad.errors import PostroadError
-from postroad.values.routes import Route
-from postroad.values.trace import Trace
+from postroad.reports.enterprise import Route
+from postroad.reports.trace import Trace
 
 MOST_QUEUES = 100
 

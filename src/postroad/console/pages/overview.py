@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
-from postroad.console.attention import DEAD_LETTERS, Item, is_own, items
-from postroad.console.charts import Chart, depth_charts
-from postroad.console.client import LoginNeeded
+from postroad.console.history import DEAD_LETTERS, Item, Rates, is_own, items, rates
+from postroad.console.manager_client import LoginNeeded
+from postroad.console.pictures import Chart, depth_charts
 from postroad.console.visit import Visit
-from postroad.console.watch import Rates, rates
 from postroad.errors import AccessDenied, ManagerUnavailable
-from postroad.values.info import ManagerInfo, QueueInfo
+from postroad.reports.info import ManagerInfo, QueueInfo
 
 LARGEST = 10
 

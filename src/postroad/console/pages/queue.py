@@ -8,15 +8,19 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from postroad.console.charts import depth_charts
+from postroad.console.pictures import depth_charts
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError, Status
-from postroad.fields.kinds import FieldFault
-from postroad.fields.queue import CHANGEABLE, QUEUE_PROPERTIES, QueueAttributes
+from postroad.reports.access_list import read_entries
+from postroad.reports.info import QueueInfo
 from postroad.security.rights import QUEUE_RIGHT_WORDS
-from postroad.values.access_list import read_entries
-from postroad.values.info import QueueInfo
+from postroad.validation.kinds import FieldFault
+from postroad.validation.queue_properties import (
+    CHANGEABLE,
+    QUEUE_PROPERTIES,
+    QueueAttributes,
+)
 
 MADE = ("private", "public")
 _STATUSES: Mapping[int, str] = {each.value: each.name.replace("_", " ").lower() for each in Status}

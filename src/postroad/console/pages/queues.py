@@ -7,12 +7,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from postroad.console.attention import is_own, queue_name
-from postroad.console.charts import sparkline
+from postroad.console.history import is_own, queue_name
+from postroad.console.pictures import sparkline
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError
-from postroad.fields.queue import QueueAttributes
-from postroad.values.info import QueueInfo
+from postroad.reports.info import QueueInfo
+from postroad.validation.queue_properties import QueueAttributes
 
 PAGE = 50
 IN_USE = "in use"  # without journals and the manager's own queues, if they are empty

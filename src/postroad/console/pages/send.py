@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, PostroadError
 from postroad.message import ACK_WORDS, Message
-from postroad.received import ReceivedMessage
-from postroad.values.reading import SeekAction
+from postroad.reports.operations import SeekAction
 from postroad.wire.bodies import body_text, encode_body
 from postroad.wire.constants import INFINITE
 

@@ -29,7 +29,7 @@ from postroad.rpc.ndr.base import (
 )
 from postroad.rpc.ndr.base import Enumeration as enum  # noqa: N813
 from postroad.rpc.ndr.constructed import Pointer, full, members_of, read, struct, union, unique, write
-from postroad.rpc.ndr.streams import Format, Reader, Scope, Writer
+from postroad.rpc.ndr.octets import Format, Reader, Scope, Writer
 
 context_handle = ContextHandle
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc.ndr.base import Integer, NdrType, char, wchar
-from postroad.rpc.ndr.streams import Expression, Format, Reader, Scope, Writer
+from postroad.rpc.ndr.octets import Expression, Format, Reader, Scope, Writer
 
 
 class Array(NdrType):

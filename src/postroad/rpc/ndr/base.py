@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
-from postroad.rpc.ndr.streams import Format, Reader, Scope, Writer
+from postroad.rpc.ndr.octets import Format, Reader, Scope, Writer
 
 
 class NdrType:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc.ndr.base import Enumeration, Integer, Item, NdrType
-from postroad.rpc.ndr.streams import FORMATS, Expression, Format, Reader, Scope, Writer
+from postroad.rpc.ndr.octets import FORMATS, Expression, Format, Reader, Scope, Writer
 
 
 class _Run:

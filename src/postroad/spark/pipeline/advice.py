@@ -12,14 +12,14 @@ from datetime import UTC
 from shlex import quote
 from typing import Any
 
-from postroad.spark.pipeline.anomalies import Anomaly
+from postroad.reports.trace import class_words
 from postroad.spark.pipeline.facts import Facts, Row, earliest, latest, summed
 from postroad.spark.pipeline.silver import OUTGOING, QUEUED
+from postroad.spark.pipeline.trends import Anomaly
 from postroad.spark.pipeline.words import age, counted, listed, seconds
-from postroad.values.trace import class_words
 from postroad.wire.constants import MessageClass, class_name
 
-# What to do about each reason. The words for the reasons are in values/trace.py.
+# What to do about each reason. The words for the reasons are in reports/trace.py.
 _REMEDIES: dict[MessageClass, str] = {
     MessageClass.NACK_BAD_DST_Q: "create the queue, or correct the name at the sender",
     MessageClass.NACK_DELETED: "ask who emptied the outgoing queue",

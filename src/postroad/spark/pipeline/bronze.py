@@ -14,7 +14,7 @@ import pyarrow.compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from postroad.spark.manager import ManagerApi
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.sources import Range

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from postroad.spark.pipeline.anomalies import Anomaly, anomalies
-from postroad.spark.pipeline.delivery import STATES as STATE_WORDS
-from postroad.spark.pipeline.depths import current
+from postroad.spark.pipeline.fates import STATES as STATE_WORDS
 from postroad.spark.pipeline.lake import (
     BACKLOG,
     BRONZE,
@@ -30,7 +28,8 @@ from postroad.spark.pipeline.lake import (
 )
 from postroad.spark.pipeline.service_levels import Attainment, ServiceLevel, attained
 from postroad.spark.pipeline.silver import QUEUED
-from postroad.spark.pipeline.trends import BEFORE, NOW
+from postroad.spark.pipeline.summaries import current
+from postroad.spark.pipeline.trends import BEFORE, NOW, Anomaly, anomalies
 
 Row = dict[str, Any]
 EPOCH = datetime.fromtimestamp(0, UTC)

@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
-from postroad.spark.pipeline import conversations, depths, summaries
-from postroad.spark.pipeline.delivery import SEQUENCE, delivery, in_sequence, report_key
+from postroad.spark.pipeline import conversations, summaries
+from postroad.spark.pipeline.fates import SEQUENCE, delivery, in_sequence, report_key
 from postroad.spark.pipeline.frames import local, persisted
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
@@ -53,10 +53,11 @@ from postroad.spark.pipeline.lake import (
     TREND,
     UNDECODABLE,
     Lake,
+    fingerprint,
+    ids_sent_again,
 )
-from postroad.spark.pipeline.latency import latency, spans
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
-from postroad.spark.pipeline.sent_again import fingerprint, ids_sent_again
+from postroad.spark.pipeline.service_levels import latency, spans
 from postroad.spark.pipeline.silver import QUEUED
 from postroad.spark.pipeline.tables import DAY, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
@@ -272,7 +273,7 @@ def _of(
     known = locations(spark, (KnownManager(**each) for each in facts["managers"]), given.directory)
     called = queue_names(spark, facts["queues"])
     again = message_ids(spark, ids_sent_again(given.lake.replays))
-    there = depths.floor_rows(spark, given.floors)
+    there = summaries.floor_rows(spark, given.floors)
     return delivery(messages, acknowledgments, reports, known, called, again, there, sequences)
 
 
@@ -337,8 +338,8 @@ def _count_looks(given: _Inputs) -> None:
     facts: dict[str, Any] = {"version": VERSION, "looks": 0 if looks is None else looks.batch}
     facts["retained_from"] = given.bronze.facts.get("retained_from")
     if before is None or before.facts != facts:
-        seen = local(lake.session, (), depths.DEPTHS) if looks is None else lake.read(DEPTHS)
-        table.replace(depths.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
+        seen = local(lake.session, (), summaries.DEPTHS) if looks is None else lake.read(DEPTHS)
+        table.replace(summaries.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
 
 
 def _changed(delivered: Commit, since: int) -> list[str] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType
 
 from postroad.errors import InvalidArgument, PipelineError
-from postroad.spark.pipeline.files import Files, open_files
+from postroad.spark.pipeline.lake_files import Files, open_files
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
 from postroad.spark.pipeline.tables import DAY, ParquetTable, Table, rows_of
 
@@ -142,3 +144,30 @@ def check_format(form: str | None) -> None:
     """InvalidArgument for an unknown format."""
     if form is not None and form not in FORMATS:
         raise InvalidArgument(f"format: must be one of {', '.join(FORMATS)}, got {form!r}")
+
+
+# The dead letters that replays of a lake have sent again: a file for each replay, by the ids of the messages.
+
+
+_SUFFIX = ".sent"
+
+
+def keep(plans: Files, replay: str, ids: Iterable[str]) -> None:
+    """Replaces what was kept of the same replay before."""
+    name = f"{replay}{_SUFFIX}"
+    plans.delete(name)
+    plans.write_text(name, json.dumps(list(ids)))
+
+
+def ids_sent_again(plans: Files) -> set[str]:
+    return {each for name in _names(plans) for each in json.loads(plans.read_text(name) or "[]")}
+
+
+def fingerprint(plans: Files) -> str | None:
+    """Changes with every replay that has sent something; None if there is none."""
+    names = _names(plans)
+    return sha256("\n".join(names).encode()).hexdigest()[:16] if names else None
+
+
+def _names(plans: Files) -> list[str]:
+    return [file.path for file in plans.walk("") if file.path.endswith(_SUFFIX)]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pyarrow
 from pyspark.errors import AnalysisException
@@ -26,20 +27,51 @@ from pyspark.sql.types import StringType
 
 from postroad.client.arrow import batches
 from postroad.client.opening import connect
+from postroad.describe.received import ReceivedMessage
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
-from postroad.received import ReceivedMessage
+from postroad.reports.operations import new_message
 from postroad.spark.options import ARRIVAL_MASK
-from postroad.spark.pipeline.files import Files, open_files
 from postroad.spark.pipeline.frames import local
-from postroad.spark.pipeline.messages import message_json, read_message
+from postroad.spark.pipeline.lake import keep
+from postroad.spark.pipeline.lake_files import Files, open_files
 from postroad.spark.pipeline.run import Progress
-from postroad.spark.pipeline.sent_again import keep
 from postroad.spark.schema import choose, spark_schema
-from postroad.values.resending import new_message
 
 if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
+
+
+# Converts messages to JSON and back: a replay stores them as JSON.
+
+
+_BYTES = ("body", "correlation_id", "extension")
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """The message as JSON-ready values. `read_message` is the inverse."""
+    found: dict[str, Any] = {}
+    for name in (each.name for each in fields(Message)):
+        value = getattr(message, name)
+        if isinstance(value, bytes):
+            value = {"base64": b64encode(value).decode()}
+        elif isinstance(value, tuple):
+            value = ",".join(value)
+        elif value is not None and not isinstance(value, str | int | bool):
+            value = str(value)
+        found[name] = value
+    return found
+
+
+def read_message(values: Mapping[str, Any]) -> Message:
+    given: dict[str, Any] = {
+        name: b64decode(value["base64"]) if isinstance(value, Mapping) else value for name, value in values.items()
+    }
+    for name in ("trace", "connector_type"):
+        if isinstance(given[name], str) and "=" not in given[name]:
+            given[name] = UUID(given[name])
+    return Message(**given)
+
 
 Repair = Callable[[ReceivedMessage, Message], Message | None]
 

@@ -12,15 +12,15 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from postroad.runtime.version import __version__
 from postroad.spark.pipeline import charts
 from postroad.spark.pipeline.advice import Advice, advice, anomaly_words, reason_words
-from postroad.spark.pipeline.anomalies import LIMIT, NORMAL
 from postroad.spark.pipeline.facts import Facts, Row, latest, summed
 from postroad.spark.pipeline.page import Page, details, faint, heading, table
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.spark.pipeline.summaries import BINS_S
+from postroad.spark.pipeline.trends import LIMIT, NORMAL
 from postroad.spark.pipeline.words import age, counted, listed, moment, seconds, size
-from postroad.version import __version__
 
 MOST_ROWS = 20  # of a table or a chart; what is left out is counted
 MOST_CHOICES = 200  # queues to choose from

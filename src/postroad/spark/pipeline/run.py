@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
 from postroad.errors import PipelineError
-from postroad.spark.pipeline import bronze, depths, silver
+from postroad.spark.pipeline import bronze, silver, summaries
 from postroad.spark.pipeline.frames import persisted
 from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
@@ -184,8 +184,8 @@ def _look(lake: Lake, found: Sequence[Source]) -> Commit | None:
     if found:
         look = 1 if last is None else last.batch + 1
         known = {} if last is None else dict(last.facts["floors"])
-        frame = depths.looked(lake.session, found, look, datetime.now(UTC))
-        table.append(frame, look, {"floors": known | depths.floors(found)})
+        frame = summaries.looked(lake.session, found, look, datetime.now(UTC))
+        table.append(frame, look, {"floors": known | summaries.floors(found)})
         last = table.last()
     return last
 

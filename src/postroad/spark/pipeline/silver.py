@@ -17,7 +17,7 @@ from postroad.columns import ERROR, PROPERTIES, arrow_type
 from postroad.columns import decode as decode_columns
 from postroad.errors import RemoteProtocolError
 from postroad.wire.constants import AckFlags, MessageClass
-from postroad.wire.report import TraceReport
+from postroad.wire.records import TraceReport
 from postroad.wire.view import MessageView
 
 # The role of a queue: what a copy in it says of its message.

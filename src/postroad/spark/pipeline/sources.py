@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 
 from postroad.client.opening import connect
 from postroad.names import parse_format_name
-from postroad.names.internal import is_internal, leads_to_internal
-from postroad.spark.manager import ManagerApi
+from postroad.names.format import is_internal, leads_to_internal
+from postroad.reports.offsets import Part
+from postroad.spark.manager_api import ManagerApi
 from postroad.spark.offsets import shares
 from postroad.spark.options import TIMEOUT_S, Place
-from postroad.spark.pipeline.depths import NOT_LOOKED, Depth
 from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
-from postroad.values.offsets import Part
+from postroad.spark.pipeline.summaries import NOT_LOOKED, Depth
 
 if TYPE_CHECKING:
-    from postroad.values.info import QueueInfo
+    from postroad.reports.info import QueueInfo
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.files import File, Files
 from postroad.spark.pipeline.frames import local
+from postroad.spark.pipeline.lake_files import File, Files
 
 DAY = "day"  # the column that divides the files, if there is one
 COMPACT_AFTER = 16  # files of a day: a run that finds more writes them as one

@@ -1,0 +1,327 @@
+"""The gate of the API: who asks, and what they may do."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import sha256
+from hmac import compare_digest
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from postroad.api.paths import canonical_path
+from postroad.api.problems import problem
+from postroad.api.waits import Waits
+from postroad.errors import AccessDenied
+from postroad.net.endpoints import CALLED_FOR, is_loopback, vouched_address
+from postroad.net.http import BoundedHttpProtocol
+from postroad.queues.permissions import Access
+from postroad.security.access import Token
+from postroad.security.attempts import FailedLogins
+
+# Who calls: checks the token, passwords and where they come from, and refuses web pages of other sites. It runs before
+# the router.
+#
+# It also gives each request its canonical path, because that must happen before the router too. What a caller may do is
+# in calls.py.
+
+
+OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
+MAX_DELAYED: Final = 1024  # delayed answers at one time; beyond that wrong tokens are refused at once, and all logins
+MAX_PROVED: Final = 4096  # logins that are remembered as right
+_HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_TOKEN for commands, token= in Python"
+_TOKEN_MISSING = f"a token is required: {_HOW_TO_SEND_IT}; a user logs in with --user or POSTROAD_USER, user= in Python"
+_TOKEN_WRONG = f"the token is wrong: {_HOW_TO_SEND_IT}"
+_LOGIN_WRONG = "the user or the password is wrong"
+_NEEDS_TLS = "a password needs TLS, except from 127.0.0.1 and ::1: use https, and set api.tls_certificate"
+_SENT_TWICE = "Authorization must be sent once, got it several times"
+_BUSY = "too many logins from other callers wait for their turn: try again later"
+_CALLED_FOR = CALLED_FOR.lower().encode()
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
+_ADMINISTRATOR, _NOBODY = Token.administrator(), Token.nobody()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    fault: str
+    status: HTTPStatus = HTTPStatus.UNAUTHORIZED
+
+
+class Gate:
+    """Without a token, callers must name this server by an address or one of `names`. `certificates`
+    lifts that rule, because TLS then admits only clients with a certificate.
+
+    The answer to a wrong token is delayed, longer each time. A right token never waits. Passwords can be guessed, so a
+    login waits for its turn before it is checked, unless the same address has used it before.
+
+    A console calls for many people. It says for which address, and proves with a key that it may: with `console_key`
+    for the manager's own, with the token for others. Waiting and the audit log then go by that address.
+    """
+
+    def __init__(
+        self,
+        token: str | None,
+        names: frozenset[str],
+        logins: FailedLogins,
+        clock: Callable[[], float],
+        waits: Waits,
+        access: Access,
+        certificates: bool = False,
+        credentials: Mapping[str, str] | None = None,
+        console_key: str | None = None,
+    ) -> None:
+        self._console_key = None if console_key is None else console_key.encode()
+        self._names = names
+        self._logins = logins
+        self._clock = clock
+        self._waits = waits
+        self._access = access
+        self._certificates = certificates
+        self._no_password = secrets.token_bytes(32)  # an unknown user is compared too: it takes as long
+        self._proved: dict[tuple[str, bytes], None] = {}
+        self._delayed = 0
+        self.set_credentials(token, credentials or {})
+
+    def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
+        """Replaces the token and the passwords of users by name. Earlier logins have to prove themselves again."""
+        self._token = None if token is None else token.encode()
+        self._passwords = {name.casefold(): _digest(word) for name, word in passwords.items() if word}
+        self._proved.clear()
+        self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
+
+    async def admit(self, scope: Scope) -> Response | None:
+        """None if the caller may go on, else the refusal. The scope gets its canonical path, and its state gets the
+        caller and the headers."""
+        scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
+        fields: list[tuple[bytes, bytes]] = scope["headers"]
+        headers = {name: value.decode("latin-1") for name, value in reversed(fields)}  # the first of each counts
+        refusal = self._refusal(scope["method"], headers)
+        if refusal is not None:
+            return problem(AccessDenied(refusal))
+        caller = await self._caller(scope, headers)
+        if isinstance(caller, _Refusal):
+            challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
+            return problem(AccessDenied(caller.fault), caller.status, challenge)
+        scope.setdefault("state", {}).update({CALLER: caller, HEADERS: headers})
+        return None
+
+    async def _caller(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | _Refusal:
+        connected = _address(scope)
+        address = self._called_for(headers) or connected
+        if scope["path"] in OPEN_PATHS:
+            return Caller(ANONYMOUS, address, Token.anonymous)
+        given = headers.get(b"authorization")
+        if given is not None and sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
+            return await self._wrong(address, _SENT_TWICE)
+        scheme, _, proof = (given or "").partition(" ")
+        if scheme.lower() == "basic" and self._passwords:
+            return await self._user(scope, connected, address, proof.strip())
+        if self._token is not None:
+            if given is None:
+                return _Refusal(_TOKEN_MISSING)
+            if scheme.lower() != "bearer" or not compare_digest(proof.strip().encode("latin-1"), self._token):
+                return await self._wrong(address, _TOKEN_WRONG)
+        elif given is not None and scheme.lower() != "bearer":  # a token that is not needed does no harm
+            return await self._wrong(address, _LOGIN_WRONG)
+        who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
+        token = self._token
+        return Caller(who, address, lambda: _ADMINISTRATOR if self._token == token else _NOBODY)
+
+    def _called_for(self, headers: Mapping[bytes, str]) -> str | None:
+        """The address that a console calls for; None where none does, or somebody only claims to be one."""
+        value = headers.get(_CALLED_FOR)
+        if value is None:
+            return None
+        return vouched_address(value, [each for each in (self._console_key, self._token) if each is not None])
+
+    async def _user(self, scope: Scope, connected: str, address: str, proof: str) -> Caller | _Refusal:
+        """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
+        name, word = _login(proof)
+        if scope["scheme"] != "https" and not _is_here(connected):
+            return await self._wrong(address, _NEEDS_TLS, name)
+        key = address, _digest(proof)
+        if key not in self._proved and not await self._turn(address):
+            return _Refusal(_BUSY, HTTPStatus.TOO_MANY_REQUESTS)
+        expected = self._passwords.get(name.casefold())
+        right = compare_digest(_digest(word), expected or self._no_password) and expected is not None
+        user = self._access.users.named(name) if right else None
+        if user is None:
+            self._logins.failed(address, self._clock(), door="api", who=name)
+            return _Refusal(_LOGIN_WRONG)
+        self._proved[key] = None
+        if len(self._proved) > MAX_PROVED:
+            del self._proved[next(iter(self._proved))]
+        return Caller(user_name(user.name), address, partial(self._right, user.name, expected))
+
+    def _right(self, name: str, password: bytes | None) -> Token:
+        """Of a user who has logged in with this password."""
+        users = self._access.users
+        user = users.named(name)
+        return _NOBODY if user is None or self._passwords.get(name.casefold()) != password else users.token(user.sid)
+
+    async def _turn(self, address: str) -> bool:
+        """Waits as long as logins of this address must; False if too many wait."""
+        while wait := self._logins.delay(address, self._clock()):
+            if not await self._pause(wait):
+                return False
+        return True
+
+    async def _wrong(self, address: str, fault: str, who: str | None = None) -> _Refusal:
+        now = self._clock()
+        self._logins.failed(address, now, door="api", who=who)
+        await self._pause(self._logins.delay(address, now))
+        return _Refusal(fault)
+
+    async def _pause(self, seconds: float) -> bool:
+        if not seconds:
+            return True
+        if self._delayed >= MAX_DELAYED:
+            return False
+        self._delayed += 1
+        try:
+            await self._waits.pause(seconds)
+        finally:
+            self._delayed -= 1
+        return True
+
+    def _refusal(self, method: str, headers: Mapping[bytes, str]) -> str | None:
+        """A browser says which page a request comes from. A foreign name may also resolve to this server."""
+        host = headers.get(b"host", "")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return f"Origin: {origin} is not this server: pages of other origins may not call it"
+        site = headers.get(b"sec-fetch-site")
+        if method not in _SAFE and site is not None and site.lower() not in _OWN_PAGES:
+            return f"Sec-Fetch-Site: {site}: only this server's own web pages may call it"
+        if self._token is None and not self._certificates and host and not self._is_ours(_without_port(host)):
+            return f"Host: {host} must be an address or this server's name; set api.token to use other names"
+        return None
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._names or name.endswith(".localhost") or _is_address(name)
+
+
+@lru_cache(256)
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length for every text: comparing them says nothing of a password's length."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _login(proof: str) -> tuple[str, str]:
+    """The name and the password; an empty name for what cannot be read."""
+    try:
+        name, colon, word = b64decode(proof, validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return (name, word) if colon else ("", "")
+
+
+def _is_here(address: str) -> bool:
+    """Whether a caller is on this computer."""
+    try:
+        return is_loopback(address)
+    except ValueError:  # the address is not known
+        return False
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+# Who calls: an administrator or a user, as rights and the audit log need it; the subject of a TLS certificate.
+
+
+TOKEN: Final = "token"
+LOCAL: Final = "local"
+ANONYMOUS: Final = "anonymous"
+CALLER, HEADERS = "caller", "headers"  # keys in the state of a request's scope; the first header of each name counts
+_NO_USERS = frozenset({TOKEN, LOCAL, ANONYMOUS, "configuration"})
+_TLS: Final = "tls"  # the name of the ASGI extension
+_NAME: Final = "client_cert_name"
+_SHORT: Mapping[str, str] = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`who` is "token", the subject of a certificate, a user, or "local" for a caller that needs no credentials.
+
+    `right` says what the caller may do now: a user may be removed, and a token replaced, while a call waits.
+    """
+
+    who: str
+    address: str
+    right: Callable[[], Token]
+
+    @property
+    def token(self) -> Token:
+        return self.right()
+
+
+def user_name(name: str) -> str:
+    """A user's name in the audit log, which no other kind of caller can have."""
+    return f"user:{name}" if "=" in name or name.casefold() in _NO_USERS else name
+
+
+class NamingProtocol(BoundedHttpProtocol):
+    """HTTP whose requests carry the subject of the client's certificate, if there is one."""
+
+    _subject: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self._subject = subject(certificate)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._subject is not None:
+            self.scope["extensions"] = {_TLS: {_NAME: self._subject}}
+
+
+def certificate_name(scope: Mapping[str, Any]) -> str | None:
+    name: str | None = scope.get("extensions", {}).get(_TLS, {}).get(_NAME)
+    return name
+
+
+def subject(certificate: Mapping[str, Any]) -> str:
+    """`CN=ann,O=Example`, the last part first as in [RFC 4514], from the names that `ssl` gives."""
+    parts = [
+        "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in part)
+        for part in certificate.get("subject", ())
+    ]
+    return ",".join(reversed(parts)) or "a certificate without a subject"

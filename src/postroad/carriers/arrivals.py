@@ -1,0 +1,267 @@
+"""Messages from other managers: which queues they may enter, why one refuses them, and which have come already.
+
+MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: each carrier has its own. What becomes of a duplicate
+or of a refused message is the carrier's to say.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import repeat
+from struct import Struct
+
+from postroad.errors import ManagerFull, QuotaExceeded
+from postroad.names import DirectName, FormatName
+from postroad.queues.collection import QueueCollection
+from postroad.queues.delivery import Delivery
+from postroad.queues.permissions import Access, Credentials
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.queues.tick import Tick
+from postroad.runtime.bounded import BoundedTable, Standing, owner_of
+from postroad.security.refusals import (
+    EXPIRED,
+    NOT_TRANSACTIONAL_MESSAGE,
+    NOT_TRANSACTIONAL_QUEUE,
+    QUEUE_FULL,
+    Refused,
+)
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, Store, new_records
+from postroad.wire.constants import INFINITE
+from postroad.wire.runs import Run
+from postroad.wire.view import MessageView
+
+HISTORY_STATE = "history/"
+_ENTRY = Struct("<20sI")
+_SECONDS = Struct("<I")
+ADDRESSES = 8  # that have all of their newest ids remembered, however many there are
+KNOWN_ADDRESSES = 1024  # of which it is remembered for a while whose they are
+
+KNOWN_QUEUES = 1024  # names that are remembered with their queues
+_DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
+REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
+
+
+class Destinations:
+    """The queues that others may send to, by the names that they use; a name that recurs is not looked up again."""
+
+    def __init__(self, queues: QueueCollection) -> None:
+        self._queues = queues
+        self._known: dict[object, Queue] = {}
+
+    def known(self, key: object) -> Queue | None:
+        """The queue that `remember` was given for a key, as long as it is there."""
+        queue = self._known.get(key)
+        if queue is None or queue.deleted or self._queues.by_number.get(queue.number) is not queue:
+            return None
+        return queue
+
+    def remember(self, key: object, queue: Queue) -> None:
+        if len(self._known) >= KNOWN_QUEUES:
+            self._known.clear()
+        self._known[key] = queue
+
+    def find(self, name: FormatName, *, internal: bool = False) -> Queue | None:
+        """The queue of this name; a direct name has led here, whatever it calls this computer. None for queues that are
+        not for others, but for the manager's own where `internal` says so."""
+        queue = self._queues.by_tail(name.tail) if isinstance(name, DirectName) else self._queues.find(name)
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS or (queue.is_internal and not internal):
+            return None
+        return queue
+
+
+def refusal(
+    queue: Queue, view: MessageView, credentials: Credentials, access: Access, now: float, *, timeless: bool = False
+) -> Refused | None:
+    """[MS-MQQB] 3.1.5.8.3 and [MC-MQSRM] 3.1.5.1.12: the first check of the queue that fails names the reason.
+
+    A `timeless` message is as true later.
+    """
+    if view.transactional != queue.properties.transactional:
+        return NOT_TRANSACTIONAL_QUEUE if view.transactional else NOT_TRANSACTIONAL_MESSAGE
+    refused = access.refusal(queue, credentials)
+    if refused is None and not timeless and view.has_expired(now):
+        return EXPIRED
+    return refused
+
+
+def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:
+    """Why the queue has no room for a message; ManagerFull where the manager itself has none."""
+    try:
+        delivery.check_quota(queue, size)
+    except QuotaExceeded as fault:
+        if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
+            raise ManagerFull(str(fault)) from fault
+        return QUEUE_FULL
+    return None
+
+
+def has_room(delivery: Delivery, queue: Queue, size: int) -> bool:
+    try:
+        delivery.check_quota(queue, size)
+    except QuotaExceeded:
+        return False
+    return True
+
+
+def arrive_all(delivery: Delivery, queue: Queue, run: Run, now: float) -> list[Record]:
+    """The messages of a run reach their queue, which has room for them."""
+    view, packets = run.view, run.packets
+    priority = 0 if view.transactional else view.priority
+    first = (7 - priority) << PRIORITY_SHIFT | delivery.counters.take_arrivals(len(packets))
+    if view.time_to_be_received == INFINITE and not queue.is_outgoing:
+        expiries: Iterable[int] = repeat(NEVER)
+    else:
+        expiries = [delivery.expiry(queue, packet, now) for packet in packets]
+    lookup_ids = range(first, first + len(packets))
+    records = new_records(queue.number, lookup_ids, int(now * 1000), expiries, packets)
+    delivery.put_all(queue, records, now)
+    return records
+
+
+def foreign_id(identifier: bytes, address: str) -> bytes:
+    """The id of a message that somebody at this address sends in another's name. It makes no message of that other one
+    a duplicate: a stranger who guesses the next ids of a manager must not keep its messages out."""
+    return blake2b(identifier + address.encode(), digest_size=len(identifier)).digest()
+
+
+class MessageIdHistory:
+    """The newest ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
+
+    `size` is how many of one address are kept; there are `ADDRESSES` times as many in all. Then the address that has
+    most gives up its oldest first, and no address that `is_known` for another one: a flood does not push out another's.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        size: int,
+        lifetime_s: int,
+        prefix: str = HISTORY_STATE,
+        is_known: Callable[[str], bool] = lambda address: False,
+    ) -> None:
+        self.size = size
+        self.lifetime_s = lifetime_s
+        self._prefix = prefix
+        self._seen: BoundedTable[bytes, int] = BoundedTable(ADDRESSES * size, most=size)  # when
+        self._is_known = is_known
+        self._asked: dict[str, tuple[str, bool]] = {}  # by address: whose it is, and whether it is known
+        self._blocks: OrderedDict[str, bytes] = OrderedDict()
+        self._kept = 0  # ids in all of them
+        self._gathering: list[bytes] = []  # entries of the gathering tick, one or several in each
+        self._tick: Tick | None = None
+        self._next_block = 0
+        for name, block in sorted(store.state(prefix).items()):
+            for identifier, seen_s in _ENTRY.iter_unpack(block):
+                self._seen.put(identifier, seen_s, f"earlier {len(self._seen) // size}", Standing.KNOWN)
+            self._blocks[name] = block
+            self._kept += len(block) // _ENTRY.size
+            self._next_block = int(name.removeprefix(prefix)) + 1
+
+    def start(self, now: float) -> None:
+        """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
+        self._seen.set_values(int(now))
+
+    @property
+    def limit(self) -> int:
+        """Of all addresses together."""
+        return self._seen.limit
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __contains__(self, identifier: bytes) -> bool:
+        return identifier in self._seen
+
+    def has_any(self, identifiers: list[bytes]) -> bool:
+        """Whether one of them has come already, or is there twice."""
+        return self._seen.has_any(identifiers) or len(set(identifiers)) < len(identifiers)
+
+    def seen_at(self, identifier: bytes) -> int | None:
+        """When a message came last, in seconds; None for one that did not, or that is forgotten."""
+        return self._seen.get(identifier)
+
+    def refresh(self, identifier: bytes, now: float) -> None:
+        """3.1.5.8.1: a duplicate came, so more may."""
+        if identifier in self._seen:
+            self._seen.put(identifier, int(now), self._seen.owner(identifier), self._seen.standing(identifier))
+
+    def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "", *, taken: bool = True) -> None:
+        """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered. Of a
+        message that no queue has taken the id is the first to be forgotten."""
+        self._seen.pop(identifier)
+        self.add_all((identifier,), now, tick, address, taken=taken)
+
+    def add_all(
+        self, identifiers: Sequence[bytes], now: float, tick: Tick | None, address: str, *, taken: bool = True
+    ) -> None:
+        """The same for several that have not come before."""
+        seen_s = int(now)
+        owner, known = self._asked.get(address) or self._ask(address)
+        standing = Standing.KNOWN if known else Standing.PROVEN if taken else Standing.STRANGER
+        self._seen.put_all(identifiers, seen_s, owner, standing)
+        if tick is None:
+            return
+        if tick is not self._tick:
+            self._tick = tick
+            self._gathering = []
+            self._next_block += 1
+            tick.on_seal.append(partial(self._write, tick, self._next_block, self._gathering))
+        stamp = _SECONDS.pack(seen_s)
+        self._gathering.append(stamp.join(identifiers) + stamp)
+
+    def _ask(self, address: str) -> tuple[str, bool]:
+        """Once in a while for each: it is the same for many messages."""
+        if len(self._asked) >= KNOWN_ADDRESSES:
+            self._asked.clear()
+        self._asked[address] = owner_of(address), self._is_known(address)
+        return self._asked[address]
+
+    def forget(self, identifier: bytes) -> None:
+        """A message that the gathering tick was to bring is not coming after all."""
+        self._seen.pop(identifier)
+        entries = _ENTRY.iter_unpack(b"".join(self._gathering))
+        self._gathering[:] = [_ENTRY.pack(*entry) for entry in entries if entry[0] != identifier]
+
+    def _write(self, tick: Tick, number: int, entries: list[bytes]) -> None:
+        """The block of a tick that is sealed. Where blocks hold many ids that are forgotten, the oldest of them leaves,
+        and what is not forgotten in it moves into this one."""
+        name = f"{self._prefix}{number:012d}"
+        block = b"".join(entries)
+        dropped: list[tuple[str, bytes]] = []
+        moved: list[bytes] = []
+        self._kept += len(block) // _ENTRY.size
+        while self._blocks and self._kept > self.size + len(self._seen):
+            dropped.append(self._blocks.popitem(last=False))
+            alive = [entry for entry in _ENTRY.iter_unpack(dropped[-1][1]) if entry[0] in self._seen]
+            moved += [_ENTRY.pack(*entry) for entry in alive]
+            self._kept -= len(dropped[-1][1]) // _ENTRY.size - len(alive)
+            tick.set_state(dropped[-1][0], None)
+        self._blocks[name] = b"".join((*moved, block))
+        tick.set_state(name, self._blocks[name])
+        tick.on_failure.append(lambda error: self._lost(name, block, dropped))
+
+    def _lost(self, name: str, block: bytes, dropped: list[tuple[str, bytes]]) -> None:
+        """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
+        for identifier, _ in _ENTRY.iter_unpack(block):
+            self._seen.pop(identifier)
+        self._blocks.pop(name, None)
+        for old, content in reversed(dropped):
+            self._blocks[old] = content
+            self._blocks.move_to_end(old, last=False)
+        self._kept = sum(map(len, self._blocks.values())) // _ENTRY.size
+
+    @property
+    def deadline(self) -> float | None:
+        """MessageIDHistory Cleanup Timer, 3.1.2.8: it runs as long as there is something to forget."""
+        oldest = next(iter(self._seen.values()), None)
+        return None if oldest is None else oldest + self.lifetime_s + 1
+
+    def clean(self, now: float) -> None:
+        """3.1.6.7: ids that have not been repeated for long are forgotten."""
+        self._asked.clear()
+        while (oldest := next(iter(self._seen.items()), None)) is not None and oldest[1] < now - self.lifetime_s:
+            self._seen.pop(oldest[0])

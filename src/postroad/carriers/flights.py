@@ -1,0 +1,246 @@
+"""Messages on their way out: what has been handed to a carrier, and who hears what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from postroad.errors import Status
+from postroad.queues.collection import JOURNAL, QueueCollection
+from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing_queues import (
+    NOBODY_KNOWN,
+    SILENT,
+    Carrier,
+    ConnectionAttempt,
+    ConnectionStatus,
+    NextHop,
+    OutgoingEvent,
+)
+from postroad.queues.queue import PositionState, Queue
+from postroad.security.refusals import Refused
+from postroad.store.interface import Record
+from postroad.wire.constants import MessageClass
+from postroad.wire.headers import TxSequenceId
+from postroad.wire.patch import SOURCE, transaction_fields_of, wants_positive_copy
+from postroad.wire.view import MessageView
+
+# Messages of outgoing queues on their way, whatever carries them, and what a carrier notes of the queues.
+#
+# A message on its way is a locked position of its queue: a restart makes it available again by itself. How messages are
+# sent, and when again, is the carrier's.
+
+
+HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
+_HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
+# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
+_ERRORS = {
+    ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
+    ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
+    ConnectionStatus.CONNECTION_LIMIT_REACHED: Status.INSUFFICIENT_RESOURCES,
+    ConnectionStatus.LOW_RESOURCE: Status.INSUFFICIENT_RESOURCES,
+}
+
+
+# By the indexes of records: sequence, number and previous number of a message that a sequence of our own counts.
+Places = dict[int, tuple[TxSequenceId, int, int]]
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A message of an outgoing queue that was sent. `number` is 0 unless a sequence of our own counts it."""
+
+    queue: Queue
+    record: Record
+    sequence: TxSequenceId | None = None
+    number: int = 0
+    sent_at: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the message is still where it was when it was sent."""
+        return self.queue.positions.get(self.record.lookup_id) in _HELD
+
+    def release(self, core: LocalQueueManager, now: float) -> None:
+        """The message is available again, unless somebody has purged the queue meanwhile."""
+        state = self.queue.positions.get(self.record.lookup_id)
+        if state is PositionState.LOCKED:
+            core.reading.put_back(self.queue, self.record, now)
+        elif state is PositionState.PURGE_PENDING:
+            core.delivery.take(self.queue, self.record, MessageClass.NACK_DELETED, now)
+
+
+F = TypeVar("F", bound=Flight)
+
+
+@dataclass(slots=True)
+class OutgoingTransfer(Generic[F]):
+    """What of an outgoing queue the far end has not put in order yet, and when that is sent again."""
+
+    unacked: list[F] = field(default_factory=list)
+    resend_index: int = 0
+    resend_at: float | None = None
+    last_ack_time: float = 0.0
+    last_ack_count: int = 0
+
+
+def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
+    """The sequence and number of a message of the manager `own`; None for any other, and outside of transactions."""
+    fields = view.transaction_fields
+    if fields is None or view.source_queue_manager_bytes != own:
+        return None
+    return TxSequenceId(fields[1], fields[2]), fields[3]
+
+
+def own_places(records: Sequence[Record], own: bytes) -> Places:
+    """The places of messages of the manager `own` that its sequences count. Those of one sequence share its id."""
+    packets = [record.packet for record in records]
+    found: Places = {}
+    sequence = TxSequenceId(0, 0)
+    for index, fields in enumerate(transaction_fields_of(packets)):
+        if fields is None or packets[index][SOURCE] != own:
+            continue
+        _, ordinal, time_stamp, number, previous = fields
+        if ordinal != sequence.ordinal or time_stamp != sequence.time_stamp:
+            sequence = TxSequenceId(ordinal, time_stamp)
+        found[index] = (sequence, number, previous)
+    return found
+
+
+def held(queue: Queue, records: Sequence[Record]) -> list[Record]:
+    """Those that are still where they were when they were sent, each once: after a lost tick, one session may have
+    sent a message twice."""
+    positions = queue.positions
+    once = {record.lookup_id: record for record in records}
+    return [record for lookup_id, record in once.items() if positions.get(lookup_id) in _HELD]
+
+
+def is_losing(queue: Queue, before: int) -> bool:
+    """Whether something before this position is on its way out, and not durably gone."""
+    return any(state is PositionState.DELETED and at < before for at, state in queue.positions.items())
+
+
+def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float, hop: NextHop = NOBODY_KNOWN) -> None:
+    """The next hop has the message: it is done with here, but for the copy that its source may have asked for."""
+    packet = flight.record.packet
+    core.delivery.discard(flight.queue, flight.record)
+    core.departures.delivered(flight.queue, (flight.record,), hop=hop)
+    if copy and core.delivery.journals_at_source(MessageView(packet)):
+        core.delivery.try_after(packet, core.delivery.copy, core.queues.system(JOURNAL), packet, now)
+
+
+def leave_all(
+    core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float, hop: NextHop = NOBODY_KNOWN
+) -> None:
+    """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
+    leaving = held(queue, records)
+    if copied := [record for record in leaving if wants_positive_copy(record.packet)]:
+        for record in copied:
+            core.delivery.try_after(
+                record.packet, partial(leave, core, Flight(queue, record), copy=True, now=now, hop=hop)
+            )
+        leaving = [record for record in leaving if not wants_positive_copy(record.packet)]
+    if leaving:
+        core.delivery.try_after(leaving[0].packet, core.delivery.discard_all, queue, leaving)
+        core.departures.delivered(queue, leaving, hop=hop)
+
+
+def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
+    """An acknowledgment that another takes the place of goes, unless it is on its way or has left."""
+    if place is not None:
+        queue, record = place
+        if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
+            core.delivery.discard(queue, record)
+
+
+def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float, *, positive: bool) -> None:
+    """What became of a message at its destination: its source journals it, or keeps a dead letter."""
+    view = MessageView(packet)
+    if positive and view.positive_journaling:
+        core.delivery.copy(core.queues.system(JOURNAL), packet, now)
+    elif not positive and view.negative_journaling:
+        core.delivery.dead_letter(packet, view, reason, now)
+
+
+def end_sequence(
+    core: LocalQueueManager, queue: Queue, sequence: TxSequenceId | None, number: int, ended: Callable[[], None]
+) -> None:
+    """[MS-MQQB] 3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
+    transacting, path = core.transacting, queue.properties.path
+    if sequence is None or not transacting.is_last(path, sequence, number):
+        return
+
+    def end() -> None:  # once it is durable that they have left
+        if not queue.count and transacting.is_last(path, sequence, number):
+            transacting.end_sequence(path)
+            ended()
+
+    if core.tick:
+        core.tick.on_commit.append(end)
+    else:
+        end()
+
+
+def attempt(status: ConnectionStatus, now: float, *addresses: str) -> ConnectionAttempt:
+    failed = status >= ConnectionStatus.UNKNOWN_FAILURE
+    error = _ERRORS.get(status, Status.REMOTE_MACHINE_NOT_AVAILABLE) if failed else Status.OK
+    return ConnectionAttempt(status, int(now), error.value, addresses)
+
+
+@dataclass(slots=True, eq=False)
+class PeerQueues:
+    """The outgoing queues that use one peer, and how trying it goes. Deleted ones are passed over."""
+
+    queues: dict[Queue, None] = field(default_factory=dict)
+    retry_at: float | None = None
+    last_error: str | None = None
+
+    def happened(self, collection: QueueCollection, event: OutgoingEvent) -> None:
+        for queue in self.queues:
+            info = collection.outgoing_info.get(queue)
+            if info is not None:
+                info.on(event)
+
+    def note(
+        self, collection: QueueCollection, status: ConnectionStatus, now: float, host: str, error: str | None = None
+    ) -> None:
+        self.last_error = error
+        noted = attempt(status, now, host)
+        for queue in self.queues:
+            info = collection.outgoing_info.get(queue)
+            if info is not None:
+                info.note(noted, error)
+
+
+def may_send(collection: QueueCollection, queue: Queue) -> bool:
+    """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
+    info = collection.outgoing_info.get(queue)
+    return info is not None and info.state not in SILENT
+
+
+def waiting_for(collection: QueueCollection, carrier: Carrier) -> list[Queue]:
+    """The outgoing queues of a carrier that have messages."""
+    return [queue for queue in collection.outgoing.values() if queue.count and queue.carrier is carrier]
+
+
+def sendable(collection: QueueCollection, queues: Iterable[Queue]) -> list[Queue]:
+    """Those that have messages and may send them."""
+    return [queue for queue in queues if queue.count and may_send(collection, queue)]
+
+
+# What people ought to hear of a carrier's work. Who logs or counts it says so when the carrier is made.
+
+
+def _ignore(*arguments: object) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferWatcher:
+    """Each is called with facts alone: nothing depends on what it does."""
+
+    refused: Callable[[MessageView, Refused], None] = _ignore  # a message from another manager, and why
+    suspicious: Callable[[str, Mapping[str, object]], None] = _ignore  # what strangers do: an event and its facts
+    reachable: Callable[[str, str | None], None] = _ignore  # a host changed: why it is out of reach, or None

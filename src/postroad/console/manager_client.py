@@ -1,0 +1,145 @@
+"""One manager as one person may use it: the verbs of the HTTP API, typed."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from postroad.client.aio.runtime import JoinedSends
+from postroad.client.aio.transport import Transport
+from postroad.client.exchange import Address, Exchange, WholeReply
+from postroad.client.http_backend import HttpBackend
+from postroad.client.payloads import queue_path
+from postroad.errors import AccessDenied
+from postroad.reports.enterprise import DirectoryInfo, Route
+from postroad.reports.info import CallerInfo, UserInfo
+from postroad.reports.operations import Resent
+from postroad.reports.plain import from_json
+
+PACKETS_AT_ONCE = 1000
+ANY_QUEUE = r"private$\admin_queue$"  # where the rights on queues do not matter: there may be thousands
+
+
+class LoginNeeded(AccessDenied):
+    """The manager answered 401: it wants credentials, or other ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A token, a user with a password, or neither."""
+
+    token: str | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def who(self) -> str:
+        if self.user is not None:
+            return self.user
+        return "nobody" if self.token is None else "token"
+
+
+NO_CREDENTIALS = Credentials()
+# Where the manager admits every client with a certificate. It is the console's, and says nothing about the person.
+_BY_CERTIFICATE = "client certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvents:
+    """`file` has all events; without a file, the manager only remembers the last ones."""
+
+    file: str | None
+    events: Sequence[Mapping[str, object]]
+
+
+class _Transport(Transport):
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> WholeReply:
+        reply = await super().ask(method, target, headers, body, wait)
+        if reply.status == HTTPStatus.UNAUTHORIZED:
+            raise LoginNeeded(str(self._address.error(reply.status, reply.media_type, reply.content)))
+        return reply
+
+
+class ManagerClient(HttpBackend):
+    """The verbs of every client, and those that only the console needs."""
+
+    def __init__(
+        self,
+        url: str,
+        credentials: Credentials = NO_CREDENTIALS,
+        tls: ssl.SSLContext | None = None,
+        caller: Mapping[str, str] | None = None,
+    ) -> None:
+        """`tls` says which server to trust; without it, the system decides. `caller` is the header that says for whom
+        the console calls."""
+        self.credentials = credentials
+        address = Address(url, credentials.token, user=credentials.user, password=credentials.password)
+        if tls is not None and address.tls is not None:
+            address.tls = tls
+        address.headers["Postroad-Client"] = f"console {address.headers['Postroad-Client']}"
+        address.headers |= caller or {}
+        transport = _Transport(address)
+        super().__init__(address, transport, JoinedSends)
+        self._calls = Exchange(address, transport)
+
+    async def is_administrator(self) -> bool:
+        """Raises LoginNeeded if the credentials are wrong, or if the manager knows nothing but the console."""
+        try:
+            listeners = await self.exposure()
+        except LoginNeeded:
+            raise
+        except AccessDenied:
+            return False
+        if (await self.caller(ANY_QUEUE)).role != "administrator":
+            return False
+        if self.credentials.user is None and any(
+            each.listener == "api" and each.authentication == _BY_CERTIFICATE for each in listeners
+        ):
+            raise LoginNeeded(
+                "the manager has no token, and the certificate that it wants is the console's: log in as a user"
+            )
+        return True
+
+    async def caller(self, queue: str | None = None) -> CallerInfo:
+        """Who calls, with the rights on this queue, or on every queue that the caller may see."""
+        return from_json(CallerInfo, await self._calls.json("GET", "/whoami", query={"queue": queue}))
+
+    async def directory(self) -> DirectoryInfo:
+        return from_json(DirectoryInfo, await self._calls.json("GET", "/directory"))
+
+    async def route_without(self, destination: str, source: str | None, closed: Sequence[str]) -> Route:
+        """The route if these links (`A-B`) were closed."""
+        query = {"to": destination, "from": source, "without": ",".join(closed) or None}
+        return from_json(Route, await self._calls.json("GET", "/route", query=query))
+
+    async def resend(self, name: str, lookup_ids: Sequence[int], to: str | None, ttbr: int | None) -> list[Resent]:
+        order: dict[str, object] = {"lookup_ids": list(lookup_ids)}
+        order |= {} if to is None else {"to": to}
+        order |= {} if ttbr is None else {"time_to_be_received": ttbr}
+        answer = await self._calls.json("POST", queue_path(name, "resend"), order, member="resent")
+        return [from_json(Resent, each) for each in answer]
+
+    async def resend_changed(self, name: str, lookup_id: int, changes: Mapping[str, object]) -> str:
+        """Sends a message again with these properties of the API changed. The id of the new one."""
+        path = queue_path(name, f"messages/{lookup_id}/resend")
+        found: list[str] = await self._calls.json("POST", path, dict(changes), member="ids")
+        return found[0]
+
+    async def users(self) -> list[UserInfo]:
+        return [from_json(UserInfo, each) for each in await self._calls.json("GET", "/users", member="users")]
+
+    async def audit(self, limit: int) -> AuditEvents:
+        found: dict[str, Any] = await self._calls.json("GET", "/audit", query={"limit": limit})
+        return AuditEvents(found["file"], found["events"])
+
+    async def packets(self, name: str, after: int) -> tuple[bytes, int | None]:
+        """Packets behind the lookup id `after`, back to back, and the lookup id of the last one; None at the end."""
+        query = {"after": after, "limit": PACKETS_AT_ONCE}
+        answer = await self._calls.request("GET", queue_path(name, "packets"), query)
+        last = answer.headers.get("postroad-last-lookup-id")
+        return answer.content, None if last is None else int(last)

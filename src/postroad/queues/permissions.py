@@ -1,0 +1,280 @@
+"""Who may use a queue: whose descriptor counts, and which rights of [MS-MQMQ] 2.2.23 and 2.2.24 an action needs.
+
+A journal and a subqueue have the descriptor of their queue. The journal and the dead letters of the manager have the
+manager's. Outgoing queues are for administrators, but anyone may send.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from postroad.errors import AccessDenied, IllegalIdentifier, PostroadError, RemoteProtocolError
+from postroad.queues.collection import JOURNAL, QueueCollection
+from postroad.queues.properties import QueueType
+from postroad.queues.queue import Queue
+from postroad.security.access import (
+    ADMINISTRATORS,
+    Token,
+    allowed,
+    default_manager_descriptor,
+    default_queue_descriptor,
+)
+from postroad.security.descriptors import EVERYONE, Acl, SecurityDescriptor, Sid
+from postroad.security.guard import arrived_encrypted
+from postroad.security.refusals import BODY_ENCRYPTED, BODY_NOT_ENCRYPTED, NO_ACCESS, NOT_AUTHENTICATED, Refused
+from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
+from postroad.security.sddl import parse_sddl
+from postroad.security.users import Users
+from postroad.validation.queue_properties import QueuePrivacy
+from postroad.wire.constants import SecurityFlags, SenderIdType
+from postroad.wire.security_patch import security_parts
+from postroad.wire.view import MessageView
+
+_log = logging.getLogger(__name__)
+
+
+class Action(Enum):
+    """What somebody wants to do with a queue. Purging removes messages as receiving does."""
+
+    SEND = "send to"
+    PEEK = "look at the messages of"
+    RECEIVE = "receive from"
+    GET_PROPERTIES = "see the properties of"
+    SET_PROPERTIES = "change the properties of"
+    DELETE = "delete"
+    GET_PERMISSIONS = "see the access list of"
+    SET_PERMISSIONS = "change the access list of"
+
+
+# The words of `postroad queue acl`; for a journal, receive is the word for receive-journal.
+ACTION_WORDS = {
+    Action.SEND: "write",
+    Action.PEEK: "peek",
+    Action.RECEIVE: "receive",
+    Action.GET_PROPERTIES: "get-properties",
+    Action.SET_PROPERTIES: "set-properties",
+    Action.DELETE: "delete",
+    Action.GET_PERMISSIONS: "get-permissions",
+    Action.SET_PERMISSIONS: "set-permissions",
+}
+_QUEUE_RIGHTS = {
+    Action.SEND: QueueRight.WRITE_MESSAGE.value,
+    Action.PEEK: QueueRight.PEEK_MESSAGE.value,
+    Action.RECEIVE: QueueRight.RECEIVE_MESSAGE.value,
+    Action.GET_PROPERTIES: QueueRight.GET_QUEUE_PROPERTIES.value,
+    Action.SET_PROPERTIES: QueueRight.SET_QUEUE_PROPERTIES.value,
+    Action.DELETE: QueueRight.DELETE_QUEUE.value,
+    Action.GET_PERMISSIONS: QueueRight.GET_QUEUE_PERMISSIONS.value,
+    Action.SET_PERMISSIONS: QueueRight.CHANGE_QUEUE_PERMISSIONS.value,
+}
+_JOURNAL_RIGHTS = _QUEUE_RIGHTS | {Action.RECEIVE: QueueRight.RECEIVE_JOURNAL_MESSAGE.value}
+_MANAGER_RIGHTS = {
+    Action.GET_PROPERTIES: QueueManagerRight.GET_MACHINE_PROPERTIES.value,
+    Action.SET_PROPERTIES: QueueManagerRight.SET_MACHINE_PROPERTIES.value,
+    Action.GET_PERMISSIONS: QueueManagerRight.GET_MACHINE_PERMISSIONS.value,
+    Action.SET_PERMISSIONS: QueueManagerRight.CHANGE_MACHINE_PERMISSIONS.value,
+}
+_MANAGER_JOURNAL_RIGHTS = _MANAGER_RIGHTS | {
+    Action.PEEK: QueueManagerRight.PEEK_JOURNAL_QUEUE_MESSAGE.value,
+    Action.RECEIVE: QueueManagerRight.RECEIVE_JOURNAL_QUEUE_MESSAGE.value,
+}
+_DEAD_LETTER_RIGHTS = _MANAGER_RIGHTS | {
+    Action.PEEK: QueueManagerRight.PEEK_DEADLETTER_MESSAGE.value,
+    Action.RECEIVE: QueueManagerRight.RECEIVE_DEADLETTER_MESSAGE.value,
+}
+_WRITE = QueueRight.WRITE_MESSAGE.value
+_DEFAULT = default_queue_descriptor()
+_CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl())
+_ANONYMOUS, _EVERYONE = Token.anonymous(), Token.everyone()
+_SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
+_NULL_SID = "S-1-0-0"
+_SIGNATURE_TYPE = SecurityFlags.SIGNATURE_TYPE.value  # 0 until a Guard has checked a signature
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is known of a message's sender and of its security, once signature and key have been checked.
+
+    What a manager writes because of a message, it asks for with the credentials of that message. `own` are those of
+    applications here that may do everything, and of the manager itself; those of other users here are `local`. `origin`
+    is the address that a message of others came from, where it is known.
+    """
+
+    token: Token
+    authenticated: bool = False
+    encrypted: bool = False
+    own: bool = False
+    local: bool = False
+    origin: str | None = None
+
+
+NOBODY = Credentials(_ANONYMOUS)
+OWN = Credentials(Token.administrator(), authenticated=True, encrypted=True, own=True, local=True)
+
+
+@lru_cache(maxsize=4096)
+def descriptor_of(acl: str | None) -> SecurityDescriptor:
+    """The descriptor that a queue has by its property. A stored list that this version cannot read must not stop the
+    manager, nor open the queue: only administrators may use it."""
+    if acl is None:
+        return _DEFAULT
+    try:
+        return parse_sddl(acl).mapped(QUEUE_MAPPING)
+    except PostroadError as fault:
+        _log.error("access list not understood: only administrators may use the queue", extra={"reason": str(fault)})
+        return _CLOSED
+
+
+def no_right(action: Action, queue: Queue) -> str:
+    fixed = queue.properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING)  # the manager's list counts there
+    how = "only administrators have it" if fixed else "an administrator grants it with `postroad queue acl grant`"
+    return f"no right to {action.value} {queue.name}: {how}"
+
+
+class Access:
+    """One for a queue manager. `claimed` believes the sender that an unsigned message names, as MSMQ does."""
+
+    def __init__(self, queues: QueueCollection) -> None:
+        self._queues = queues
+        self._users = Users()
+        self._gone: frozenset[str] = frozenset()
+        self.claimed = False
+        self.manager_descriptor = default_manager_descriptor()
+
+    @property
+    def users(self) -> Users:
+        return self._users
+
+    @users.setter
+    def users(self, users: Users) -> None:
+        before, now = ({each.name.casefold() for each in some} for some in (self._users, users))
+        self._gone = (self._gone | before) - now
+        self._users = users
+
+    def is_gone(self, name: str) -> bool:
+        """Whether somebody was a user and was removed: nobody, and not one of those who never were users."""
+        return name.casefold() in self._gone
+
+    def descriptor(self, queue: Queue) -> SecurityDescriptor:
+        properties = queue.properties
+        if properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING):
+            return self.manager_descriptor
+        return descriptor_of(self._whole(queue).properties.acl)
+
+    def _whole(self, queue: Queue) -> Queue:
+        """The queue that a journal or subqueue belongs to; any other queue itself."""
+        owner = queue.properties.owner
+        return queue if owner is None else self._queues.by_number[owner]
+
+    def allows(self, queue: Queue, token: Token, action: Action) -> bool:
+        if token.everything:
+            return True
+        kind = queue.properties.queue_type
+        rights = _QUEUE_RIGHTS
+        if kind is QueueType.OUTGOING:
+            if action is Action.SEND:
+                return token.only is None
+            rights = _MANAGER_RIGHTS
+        elif kind is QueueType.JOURNAL:
+            rights = _JOURNAL_RIGHTS
+        elif kind is QueueType.SYSTEM:
+            rights = _MANAGER_JOURNAL_RIGHTS if queue.properties.path == JOURNAL else _DEAD_LETTER_RIGHTS
+        mask = rights.get(action)
+        return mask is not None and allowed(self.descriptor(queue), token, mask)
+
+    def has_own_list(self, queue: Queue) -> bool:
+        """Whether an access list was set for the queue. Otherwise the default one counts."""
+        return self._whole(queue).properties.acl is not None
+
+    def words(self, queue: Queue, token: Token) -> tuple[str, ...]:
+        """The words of the rights that somebody has."""
+        return tuple(word for action, word in ACTION_WORDS.items() if self.allows(queue, token, action))
+
+    def require(self, queue: Queue, token: Token, action: Action) -> None:
+        if not self.allows(queue, token, action):
+            raise AccessDenied(no_right(action, queue))
+
+    def may_create(self, token: Token) -> bool:
+        return token.everything or allowed(self.manager_descriptor, token, QueueManagerRight.CREATE_QUEUE.value)
+
+    def may_see_manager(self, token: Token) -> bool:
+        right = QueueManagerRight.GET_MACHINE_PROPERTIES.value
+        return token.everything or allowed(self.manager_descriptor, token, right)
+
+    def may_send(self, queue: Queue, token: Token) -> bool:
+        """For messages on their way in: the hot form of `allows`."""
+        return allowed(descriptor_of(self._whole(queue).properties.acl), token, _WRITE)
+
+    def refusal(self, queue: Queue, credentials: Credentials) -> Refused | None:
+        """[MS-MQQB] 3.1.5.8.3: why the queue takes nothing from a sender with these credentials."""
+        properties = queue.properties
+        if properties.authenticate and not credentials.authenticated:
+            return NOT_AUTHENTICATED
+        if properties.privacy is not QueuePrivacy.OPTIONAL:
+            if properties.privacy is QueuePrivacy.BODY and not credentials.encrypted:
+                return BODY_NOT_ENCRYPTED
+            if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
+                return BODY_ENCRYPTED
+        token = credentials.token
+        if (properties.acl is not None or token.only is not None) and not self.may_send(queue, token):
+            return NO_ACCESS  # the default list lets everyone send
+        return None
+
+    def may_cause(self, queue: Queue, credentials: Credentials) -> bool:
+        """Whether the manager may write into the queue because of a message with these credentials. What it writes is
+        never encrypted."""
+        return credentials.own or self.refusal(queue, credentials) in (None, BODY_ENCRYPTED)
+
+    def claimed_sender(self, view: MessageView, *, signed: bool = False) -> Token:
+        """The token of whom a message names that no certificate proves: anonymous, unless such names are believed. What
+        a queue manager has `signed` counts as Everyone's, [MS-MQQB] 3.1.5.8.3: anybody can write that it is one."""
+        header = security_parts(view)
+        if header is None:
+            return _ANONYMOUS
+        sender_id_type = header.flags & _SENDER_ID_TYPE
+        if sender_id_type == SenderIdType.QUEUE_MANAGER:
+            return _EVERYONE if signed or self.claimed else _ANONYMOUS
+        if not self.claimed or sender_id_type != SenderIdType.SID:
+            return _ANONYMOUS
+        return self._token(header.security_id)
+
+    def _token(self, security_id: bytes) -> Token:
+        try:
+            return self.users.token(Sid.decode(security_id))
+        except RemoteProtocolError:
+            return _ANONYMOUS
+
+    # Those whom a stored message is of
+
+    def of_user(self, sid: str) -> Credentials:
+        """Of an application's user here. What stays within this manager is as good as encrypted."""
+        try:
+            parsed = Sid.parse(sid)
+        except IllegalIdentifier:  # a hand has put it into the store
+            return Credentials(_ANONYMOUS, local=True)
+        token = _EVERYONE if parsed == EVERYONE else self.users.token(parsed)
+        return Credentials(token, authenticated=token not in (_EVERYONE, _ANONYMOUS), encrypted=True, local=True)
+
+    def of_arrived(self, view: MessageView, origin: str | None) -> Credentials:
+        """Of a message that a queue here has taken: its header says what the Guard has found."""
+        header = security_parts(view)
+        if header is None:
+            return Credentials(_ANONYMOUS, origin=origin)
+        authenticated = header.flags & _SIGNATURE_TYPE != 0
+        if authenticated and header.flags & _SENDER_ID_TYPE == SenderIdType.SID:
+            token = self._token(header.security_id)
+        else:
+            token = self.claimed_sender(view, signed=authenticated)
+        return Credentials(token, authenticated, arrived_encrypted(view), origin=origin)
+
+
+def sender_of(token: Token) -> str | None:
+    """Who sends, as `of_user` reads it; None for those who may do everything."""
+    if token.everything:
+        return None
+    if token.only is not None:
+        return _NULL_SID  # nobody: they send nothing
+    return str(EVERYONE if token.user is None else token.user)

@@ -1,0 +1,324 @@
+"""What a manager says of itself, of its queues and of who uses them: plain values, ready for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from postroad.reports.plain import listed
+from postroad.validation.queue_properties import QueueSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo(QueueSettings):
+    """`messages` counts the messages in the queue, `locked` those that a reader has locked. `readers` counts who has
+    the queue open, and clients that work on its messages. `holds` are ranges that readers hold, in order of arrival.
+    `messages_in` and `messages_out` count those that came and left since the start.
+
+    The fields from `state` on are for outgoing queues. Their messages are unsent; in flight, that is sent but not
+    acknowledged by the next hop; or unacknowledged, that is at the next hop but not acknowledged in order by the
+    destination, which only transactional ones are. `why` says what they wait for, and is None if there are none;
+    `stuck` says whether they need attention. Messages that wait for a final acknowledgment have left the queue.
+    """
+
+    path: str
+    format_name: str
+    id: str
+    type: str
+    messages: int
+    bytes: int
+    locked: int
+    readers: int
+    waiting: int
+    nearly_full: bool
+    damaged: int
+    created_at_s: int
+    oldest_arrived_ms: int | None
+    messages_in: int = 0
+    messages_out: int = 0
+    holds: tuple[dict[str, object], ...] = ()
+    state: str | None = None
+    next_hops: tuple[str, ...] = ()
+    history: tuple[dict[str, object], ...] = ()
+    why: str | None = None
+    stuck: bool = False
+    paused: bool = False
+    unsent: int = 0
+    in_flight: int = 0
+    unacknowledged: int = 0
+    awaiting_final_ack: int = 0
+    last_error: str | None = None
+    failures: int = 0
+    next_retry_s: float | None = None
+    next_resend_s: float | None = None
+    resend_interval_s: float | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the manager made it for itself, as private$\\admin_queue$."""
+        from postroad.names.format import is_internal  # a small command needs no names
+
+        return is_internal(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session of the binary protocol. `peer` is a GUID, None until the other end has said who it is; `direction` is
+    out where we called and in where it did; `queues` are the outgoing queues that use it."""
+
+    peer: str | None
+    address: str
+    direction: str
+    state: str
+    opened_at_s: float | None
+    last_received_at_s: float | None
+    messages_in: int
+    messages_out: int
+    unacknowledged: int
+    window: int
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderInfo:
+    """A queue that a remote reader has open. `user` is None for an anonymous reader."""
+
+    queue: str
+    address: str
+    user: str | None
+    access: str
+    exclusive: bool
+    cursors: int
+    waiting: int
+    unacknowledged: int
+    opened_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerInfo:
+    """One listener. `reachable` is whether other computers can reach it; `allows` is who may do what there, in words.
+
+    `authentication` is none, token, client certificate or users; `encryption` is none, tls or what each call has.
+    """
+
+    listener: str
+    address: str
+    reachable: bool
+    authentication: str
+    encryption: str
+    allows: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """A user of the configuration. `groups` are SIDs."""
+
+    name: str
+    sid: str
+    groups: tuple[str, ...]
+    administrator: bool
+    monitor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallerInfo:
+    """Who calls, and what the caller may do. `role` is `administrator`, `monitor` or `user`; `queues` has the words of
+    the caller's rights by path, of those queues that the caller may see."""
+
+    name: str
+    role: str
+    create_queues: bool
+    see_manager: bool
+    queues: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
+    still decrypt."""
+
+    provider: str
+    bits: int
+    fingerprint: str
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysInfo:
+    """`public_keys` is what the directory has to publish: MQDSPUBLICKEYS in hexadecimal digits."""
+
+    public_keys: str
+    made_at_s: int | None
+    keys: tuple[KeyInfo, ...] = field(default=(), metadata=listed(KeyInfo))
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Messages of one queue that one client has locked. `kind` is receive; transaction, if it received them in one; or
+    remote reader, whose messages go back when its connection ends.
+
+    `silent_s` is the time since the client's last call; None if it need not call.
+    """
+
+    queue: str
+    owner: str
+    kind: str
+    age_s: float
+    silent_s: float | None
+    messages: int
+    lookup_ids: tuple[int, ...]
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """An open transaction of a client; `messages` are those received and sent in it."""
+
+    id: str
+    owner: str
+    age_s: float
+    silent_s: float
+    messages: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A multicast address that queues here listen to. `sources` are heard at present; `packets`, `lost`, `repaired` and
+    `naks` are data packets since the start. `unconfirmed` are packets that are missing from sources that have brought
+    no message, and may be forged. `error` says why nothing can be received."""
+
+    address: str
+    queues: tuple[str, ...]
+    error: str | None
+    sources: tuple[str, ...]
+    packets: int
+    lost: int
+    unconfirmed: int
+    repaired: int
+    naks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MulticastInfo:
+    """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
+    messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as
+    in GroupInfo; `malformed` cannot be read; `overflowed` came while the receive buffer was full, whether they were
+    repaired or not; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
+    early."""
+
+    address: str | None
+    error: str | None
+    groups: tuple[GroupInfo, ...] = field(default=(), metadata=listed(GroupInfo))
+    sources: int = 0
+    sent: int = 0
+    received: int = 0
+    refused: int = 0
+    packets: int = 0
+    lost: int = 0
+    unconfirmed: int = 0
+    repaired: int = 0
+    malformed: int = 0
+    overflowed: int = 0
+    naks: int = 0
+    repairs_sent: int = 0
+    forced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerInfo:
+    """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
+    worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
+    dead-letter queues that had none. `outgoing_queues_refused` are those that were not made, since there were
+    too many.
+
+    `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
+    `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
+    what followed from a change (an acknowledgment, a copy) and failed, and `unwritten` what was not even tried: whoever
+    caused it has no right to write to its queue, or there is no room.
+    `messages_refused` counts messages of other managers that were refused since the start, by reason. `algorithms` are
+    those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
+    `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
+    `multicast` has the fields of MulticastInfo; None where multicast is off.
+    `disk` has bytes: of the store's `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
+    `total` on the disk. Empty for a manager in memory.
+    """
+
+    name: str
+    id: str
+    version: str
+    started_at_s: float
+    queues: int
+    messages: int
+    bytes: int
+    quota_kb: int | None
+    transactions: int
+    damaged: int
+    journal_overflows: int
+    storage_error: str | None
+    directory_failures: int = 0
+    directory_error: str | None = None
+    overflowed: tuple[str, ...] = ()
+    outgoing_queues_refused: int = 0
+    down: tuple[str, ...] = ()
+    follow_up_errors: int = 0
+    unwritten: int = 0
+    messages_refused: dict[str, int] = field(default_factory=dict)
+    algorithms: dict[str, list[str]] = field(default_factory=dict)
+    limits: dict[str, dict[str, int]] = field(default_factory=dict)
+    multicast: dict[str, object] | None = None
+    disk: dict[str, int] = field(default_factory=dict)
+
+
+# What needs an operator's attention, in sentences.
+
+
+LOW_DISK_BYTES = 1 << 30  # free, if it is also less than one part in LOW_DISK_SHARE
+LOW_DISK_SHARE = 20
+MOST_NAMED = 20  # stuck queues in the list: those whose messages wait longest
+
+
+def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
+    """One sentence each, the most urgent first."""
+    if info.storage_error is not None:
+        yield f"the store cannot be written: {info.storage_error}"
+    free, total = info.disk.get("free", 0), info.disk.get("total", 0)
+    if free < LOW_DISK_BYTES and free * LOW_DISK_SHARE < total:
+        yield f"the disk is nearly full: {free >> 20} MiB of {total >> 20} MiB are free"
+    for task in info.down:
+        yield f"the background task {task}"
+    if info.directory_error is not None:
+        yield f"the directory's file cannot be loaded, and an earlier copy is used: {info.directory_error}"
+    if info.damaged:
+        yield f"{info.damaged} stored records have a wrong checksum; see the log"
+    for name, limit in info.limits.items():
+        if limit["reached"]:
+            yield f"the limit {name} of {limit['maximum']} was reached {limit['reached']} times"
+    stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
+    for queue in stuck[:MOST_NAMED]:
+        count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
+        yield f"{count} for {queue.path}: {queue.why}"
+    if rest := stuck[MOST_NAMED:]:
+        yield f"{len(rest)} more outgoing queues are stuck, with {sum(queue.messages for queue in rest)} messages"
+    for queue in queues:
+        if queue.nearly_full:
+            yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
+    if info.journal_overflows:
+        copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
+        yield f"{copies} dropped, because a journal or dead-letter queue is full: {', '.join(info.overflowed)}"
+    if info.follow_up_errors:
+        yield f"{info.follow_up_errors} acknowledgments or copies could not be made; see the log"
+
+
+# Lengths of time as people say them.
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it: `0.8 s`, `45 s`, `12 min`, `3 h`, `4 days`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"

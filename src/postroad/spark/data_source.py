@@ -1,0 +1,66 @@
+"""The data source `postroad`: the messages of a queue as a DataFrame or a stream, and rows sent to a queue."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark import Accumulator
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from postroad.errors import InvalidArgument
+from postroad.spark.options import Mode, batch_options, read_options, stream_options, write_options
+from postroad.spark.reading import BatchReader
+from postroad.spark.remote import RemoteBatchReader, RemoteStreamReader
+from postroad.spark.schema import spark_schema
+from postroad.spark.streaming import StreamReader
+from postroad.spark.tracebacks import without_traceback
+from postroad.spark.writing import BatchWriter, StreamWriter
+
+
+class MessageSource(DataSource):
+    """`spark.read`, `readStream`, `write` and `writeStream` with `format("postroad")`."""
+
+    dropped: ClassVar[Accumulator[int] | None] = None  # rows that writers did not send again; a session sets it
+
+    @classmethod
+    def name(cls) -> str:
+        return "postroad"
+
+    @without_traceback
+    def schema(self) -> StructType:
+        return spark_schema(read_options(self.options).columns)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> BatchReader | RemoteBatchReader:
+        options = batch_options(self.options)
+        if options.mode is Mode.CONSUME:
+            raise InvalidArgument(
+                "mode: must be peek for spark.read, which does not report when its rows are safe; to consume the "
+                "messages that are there and then end, use readStream with .trigger(availableNow=True)"
+            )
+        return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
+
+    # With its traceback: if this fails, Spark fails as well, and its message has our error in the traceback only.
+    def streamReader(self, schema: StructType) -> StreamReader | RemoteStreamReader:  # noqa: N802
+        options = stream_options(self.options)
+        if options.rpc is None:
+            return StreamReader(options, schema)
+        if options.mode is Mode.PEEK:
+            raise InvalidArgument(
+                "mode: must be consume for a stream from `rpc`, because MS-MQQP does not say up to where a queue is "
+                "complete; use .option('mode', 'consume'), or the option `api`, or spark.read"
+            )
+        return RemoteStreamReader(options, options.rpc, schema)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise InvalidArgument("mode: must be append, because a queue cannot be overwritten; use .mode('append')")
+        return BatchWriter(write_options(self.options), schema, self.dropped)
+
+    @without_traceback
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        if overwrite:
+            raise InvalidArgument("outputMode: must be append or update, got complete: a queue takes rows one by one")
+        return StreamWriter(write_options(self.options), schema, self.dropped)

@@ -1,0 +1,160 @@
+"""Tables of fields: JSON objects by a table of properties, TOML tables by a frozen dataclass that is its own schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar, cast
+
+from postroad.errors import InvalidArgument, PostroadError
+from postroad.validation.kinds import FieldFault, Kind, items, suggestion
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+KIND, KEY, MORE = "kind", "key", "more"
+_TABLE = "a table"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+# JSON objects
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One key of a JSON object, and the field or argument that takes its value."""
+
+    name: str
+    field: str
+    kind: Kind[Any]
+    description: str
+    required: bool = False
+
+
+Properties = Mapping[str, Property]
+
+
+def properties(*listed: Property) -> Properties:
+    return {each.name: each for each in listed}
+
+
+def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]:
+    """The values of an object by their fields. InvalidArgument names the first fault."""
+    values = read_values(data, table)
+    for name, each in table.items():
+        if each.required and name not in data:
+            raise InvalidArgument(f"{name}: is missing")
+    return values
+
+
+def read_values(
+    data: Mapping[str, object], table: Properties, error: type[PostroadError] = InvalidArgument, place: str = ""
+) -> dict[str, Any]:
+    """The same for a table in which nothing is required. A fault is raised as `error`, with its key behind `place`."""
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        wanted = table.get(name)
+        if wanted is None:
+            raise error(f"{place}{name}: there is no such property{suggestion(name, table)}")
+        found = checked(wanted.kind, value, f"{place}{name}", error)
+        if wanted.field in values:
+            raise error(f"{place}{name}: must be given once, got it in two forms")
+        values[wanted.field] = found
+    return values
+
+
+def checked(kind: Kind[T], value: object, name: str, error: type[PostroadError] = InvalidArgument) -> T:
+    """The value as its kind has it; a fault is raised as `error` with the name before it."""
+    try:
+        return kind(value)
+    except FieldFault as fault:
+        raise error(str(fault.inside(name))) from None
+
+
+def read_text(kind: Kind[T], text: str, name: str, error: type[PostroadError] = InvalidArgument) -> T:
+    """The same for the text of a query parameter or an option."""
+    try:
+        return kind.from_text(text)
+    except FieldFault as fault:
+        raise error(str(fault.inside(name))) from None
+
+
+# Tables of a file
+
+
+def setting(kind: Kind[T], default: D, *, key: str | None = None, secret: bool = False, more: object = None) -> T | D:
+    """A field of a dataclass that a file sets; `key` is its name there, if it is not the field's.
+
+    A secret is left out when the dataclass is printed. `more` is kept with the field, under MORE.
+    """
+    return cast(T | D, field(default=default, metadata={KIND: kind, KEY: key, MORE: more}, repr=not secret))
+
+
+def required(kind: Kind[T], *, key: str | None = None) -> T:
+    """The same for a setting without a default."""
+    return cast(T, field(metadata={KIND: kind, KEY: key}))
+
+
+def shown_key(key: str) -> str:
+    """A key in the form for a dotted key."""
+    return key if _BARE_KEY.fullmatch(key) else f'"{key}"'
+
+
+def table(schema: type[T], **given: object) -> Kind[T]:
+    """A table that becomes a `schema`, a dataclass whose fields are settings. A key that is no setting is refused."""
+    settings = {
+        each.metadata[KEY] or each.name: each
+        for each in fields(schema)  # type: ignore[arg-type]  # every schema is a dataclass
+        if KIND in each.metadata
+    }
+
+    def check(value: Any) -> T:
+        if not isinstance(value, dict):
+            raise TypeError
+        for key in value:
+            if key not in settings:
+                raise FieldFault(f"there is no such setting{suggestion(key, settings)}", shown_key(key))
+        values: dict[str, object] = {}
+        for key, each in settings.items():
+            kind: Kind[Any] = each.metadata[KIND]
+            if key not in value and each.default is not MISSING:
+                continue
+            try:
+                if key not in value and kind.what != _TABLE:
+                    raise FieldFault("is missing")
+                values[each.name] = kind(value.get(key, {}))  # the fault of a missing table names what it must have
+            except FieldFault as fault:
+                raise fault.inside(key) from None
+        return schema(**values, **given)
+
+    return Kind(_TABLE, {"type": "object"}, check)
+
+
+def tables(schema: type[T]) -> Kind[tuple[T, ...]]:
+    """An array of tables, such as `[[queue]]`."""
+    listed = items(table(schema))
+
+    def check(value: Any) -> tuple[T, ...]:
+        if isinstance(value, dict):
+            raise FieldFault("must be a list of tables, got one table: write its name in double brackets")
+        return listed.check(value)
+
+    return Kind("a list of tables", listed.schema, check)
+
+
+def tables_by_key(schema: type[T], key_kind: Kind[str], key_field: str) -> Kind[tuple[T, ...]]:
+    """A table of tables, such as `[peers]`: its keys are values too, and become the field `key_field`."""
+
+    def check(value: Any) -> tuple[T, ...]:
+        if not isinstance(value, dict):
+            raise TypeError
+        found = []
+        for key, each in value.items():
+            try:
+                found.append(table(schema, **{key_field: key_kind(key)})(each))
+            except FieldFault as fault:
+                raise fault.inside(shown_key(key)) from None
+        return tuple(found)
+
+    return Kind(_TABLE, {"type": "object"}, check)
