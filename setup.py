@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
-PACKAGE = Path("src/postroad/runtime/version")
+PACKAGE = Path("src/postroad/runtime")
 
 
 def described_commit() -> str | None:
@@ -54,7 +54,7 @@ class BuildWithCommit(build_py):
         if self.editable_mode:
             write_commit(ROOT / PACKAGE, COMMIT and f"{COMMIT.removesuffix('.dirty')}.editable")
         else:
-            write_commit(Path(self.build_lib, "postroad", "version"), COMMIT)
+            write_commit(Path(self.build_lib, "postroad", "runtime"), COMMIT)
 
 
 class ArchiveWithCommit(sdist):

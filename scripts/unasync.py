@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 CLIENT = Path(__file__).parents[1] / "src" / "postroad" / "client"
-MODULES = ("consuming", "handle", "manager", "queue", "transaction")
+MODULES = ("consuming", "manager", "queue")
 NOTICE = "# Written by scripts/unasync.py from client/aio/{name}.py: edit that one.\n"
 
 SUBSTITUTIONS = [

@@ -46,10 +46,8 @@ _HOMES = {
     for module, names in {
         "postroad.client.opening": "connect open remote",
         "postroad.client.signer": "Signer",
-        "postroad.client.sync.queue": "Cursor OpenQueue",
         "postroad.client.sync.manager": "QueueManager",
-        "postroad.client.sync.queue": "Queue",
-        "postroad.client.sync.queue": "Transaction",
+        "postroad.client.sync.queue": "Cursor OpenQueue Queue Transaction",
         "postroad.errors": "ManagerUnavailable NoMessage PostroadError QueueExists QueueNotFound QuotaExceeded "
         "StorageError TransactionUsage",
         "postroad.message": "Message",
@@ -59,7 +57,7 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-_MODULES = frozenset({"aio", "errors", "spark", "tracing"})
+_MODULES = frozenset({"aio", "errors", "spark", "telemetry"})
 
 __all__ = [
     "Cursor",

@@ -55,8 +55,8 @@ multicast_address = "234.1.2.3:8001"
 """
 # What runs in no manager: commands, clients, files of captured packets, pipelines, the simulator, words.
 ELSEWHERE = frozenset(
-    {"aio", "capture", "cli", "client", "columns", "describe", "fields", "message", "names", "received", "simulation"}
-    | {"spark", "tracing", "values", "wire", "bounded"}
+    {"aio", "cli", "client", "columns", "describe", "message", "names", "reports", "simulation", "spark"}
+    | {"telemetry", "validation", "wire"}
 )
 
 CONNECTION = "of one connection, which ends with it"

@@ -20,56 +20,53 @@ SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 # The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("bounded", "deadlines", "errors", "version", "runtime"),
+    ("errors", "runtime"),
     ("net",),
     ("names",),
-    ("wire", "fields"),
+    ("wire", "validation"),
     ("message",),
     ("store", "security"),
-    ("capture", "describe"),
-    ("received",),
-    ("columns", "values"),
+    ("describe",),
+    ("columns", "reports"),
     ("queues",),
     ("config", "directory"),
     ("routing",),
     ("rpc", "pgm"),
-    ("transfer",),
+    ("carriers",),
     ("binary", "soap", "remote_read"),
-    ("status",),
-    ("manager", "simulation"),  # the simulator joins managers' parts by itself, so it stands beside the manager
-    ("api", "tracing"),
+    ("manager",),
+    ("simulation",),  # joins the parts of many managers by itself
+    ("api", "telemetry"),
     ("client",),  # above the manager, because an embedded client opens one
     ("aio",),
     (FRONT_DOOR, "spark", "server", "console"),
     ("cli",),
     ("__main__",),
 )
-WORDS = frozenset({"errors", "version", "names", "wire", "message"})
+WORDS = frozenset({"errors", "runtime.version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
     # Values that people write need names at the most.
-    "fields": frozenset({"errors", "names"}),
+    "validation": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
-    "capture": WORDS | {"net"},  # the standard ports
-    "describe": WORDS | {"security"},
-    "received": WORDS | {"describe"},
+    "describe": WORDS | {"security", "net"},  # of net, the standard ports
     "columns": WORDS | {"describe"},
     # A client of the HTTP API needs nothing of what runs a queue manager; LOADED_LATE has the modules that do.
-    "client": WORDS | {"describe", "fields", "received", "values", "net.endpoints", "net.ports"},
+    "client": WORDS | {"describe", "validation", "reports", "net.endpoints", "net.ports"},
     # Pipelines and the front door see a queue manager as its users do.
-    "aio": WORDS | {"client", "received"},
-    FRONT_DOOR: WORDS | {"aio", "client", "received", "values"},
+    "aio": WORDS | {"client", "describe.received"},
+    FRONT_DOOR: WORDS | {"aio", "client", "describe.received", "reports"},
     "spark": WORDS
-    | {"client", "capture", "columns", "describe", "fields", "net", "received", "values"}
+    | {"client", "columns", "describe", "validation", "net", "reports"}
     | {"runtime.private_files"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
     # The console is a user of the API and a door as the others, and reads access lists and expressions as people write
     # them.
     "console": WORDS
-    | {"bounded", "client", "describe", "fields", "received", "values", "net"}
+    | {"runtime.bounded", "client", "describe", "validation", "reports", "net"}
     | {"security.descriptors", "security.rights", "security.sddl"},
     # A command is a user of the client. `serve` alone starts a server, and `console` the console.
     "cli": WORDS
-    | {FRONT_DOOR, "client", "capture", "describe", "fields", "received", "spark", "simulation", "values"}
+    | {FRONT_DOOR, "client", "describe", "validation", "spark", "simulation", "reports"}
     | {"server", "config", "net", "runtime", "console"}
     | {"store.backup"}  # `backup` reads back what it has written
     | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
@@ -88,41 +85,37 @@ LOADED_LATE: dict[str, frozenset[str]] = {
 
 # Rooms and modules whose only inputs are their arguments: bytes or a timer, and `now`.
 PURE = (
-    "bounded",
-    "deadlines",
+    "runtime.bounded",
+    "runtime.deadlines",
     "net.endpoints",
     "net.ports",
     "errors",
-    "version",
+    "runtime.commit",
+    "runtime.version",
     "names",
     "wire",
-    "fields.kinds",
-    "fields.queue",
-    "fields.tables",
+    "validation.kinds",
+    "validation.queue_properties",
+    "validation.fields",
     "message",
-    "capture",
+    "describe.capture",
     "describe",
-    "received",
+    "describe.received",
     "directory.objects",
-    "directory.reading",
     "directory.snapshot",
     "directory.review",
-    "directory.describe",
     "directory.what_if",
     "routing",
     "security.access",
     "security.descriptors",
     "security.algorithms",
-    "security.caches",
     "security.encryption",
     "security.guard",
     "security.keys",
-    "security.protection",
     "security.refusals",
     "security.relay",
     "security.rights",
     "security.sddl",
-    "security.sid",
     "security.users",
     "security.signatures",
     "store.interface",
@@ -131,29 +124,24 @@ PURE = (
     "store.journal",
     "store.overlay",
     "store.bulk",
-    "values",
+    "reports",
     "queues",
-    "transfer",
+    "carriers",
     "binary.settings",
     "binary.states",
-    "binary.received",
-    "binary.sent",
     "binary.session",
     "binary.sequences",
-    "binary.awaiting",
     "binary.neighbours",
-    "binary.tracing",
+    "binary.trace_reports",
     "binary.sender",
     "binary.receiver",
     "binary.service",
-    "binary.report",
+    "binary.session_reports",
     "binary.ping",
     "soap.elements",
-    "soap.texts",
+    "soap.simple_types",
     "soap.tree",
-    "soap.blocks",
     "soap.header",
-    "soap.msmq",
     "soap.signature",
     "soap.fast_envelope",
     "soap.envelope",
@@ -161,40 +149,26 @@ PURE = (
     "soap.addresses",
     "soap.packets",
     "soap.forms",
-    "soap.mapping",
+    "soap.requests",
     "soap.streams",
-    "soap.redirection",
     "soap.settings",
-    "soap.receipts",
-    "soap.incoming",
-    "soap.outgoing",
     "soap.sender",
     "soap.receiver",
     "soap.service",
-    "soap.report",
     "soap.multicast",
-    "soap.multicast_receiver",
-    "soap.multicast_text",
     "pgm.packet",
     "pgm.settings",
-    "pgm.rate",
     "pgm.source",
-    "pgm.session",
     "pgm.receiver",
     "rpc.pdu",
     "rpc.ndr",
     "rpc.interface",
     "rpc.constants",
-    "rpc.fragments",
-    "rpc.presentation",
-    "rpc.verification",
     "rpc.security",
-    "rpc.caller",
     "rpc.association",
-    "rpc.calls",
     "rpc.server_connection",
+    "rpc.calls",
     "rpc.client_connection",
-    "rpc.tower",
     "rpc.epm_interface",
     "rpc.mgmt",
     "rpc.negotiate",
@@ -203,10 +177,8 @@ PURE = (
     "remote_read.fast_stubs",
     "remote_read.qm2qm",
     "remote_read.qmcomm",
-    "remote_read.transfer_buffer",
-    "remote_read.entries",
-    "remote_read.values",
     "remote_read.service",
+    "remote_read.values",
 )
 IMPURE_LIBRARIES = frozenset(
     {"asyncio", "concurrent", "multiprocessing", "random", "secrets", "select", "selectors"}
@@ -388,9 +360,33 @@ def documented_rooms() -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
+def drawn_floors() -> list[set[str]]:
+    """The floors of the picture, top to bottom, each with its rooms."""
+    _, _, rest = ARCHITECTURE.read_text(encoding="utf-8").partition("```mermaid\n")
+    picture = rest.partition("```")[0]
+    floors: list[set[str]] = []
+    inside = False
+    for line in picture.splitlines():
+        room = re.match(r' +(\w+)\["(?:(\w+))', line)
+        if line.strip().startswith("subgraph"):
+            inside = True
+            floors.append(set())
+        elif line.strip() == "end":
+            inside = False
+        elif room and inside:
+            floors[-1].add(room[2])
+        elif room:
+            floors.append({room[2]})
+    return floors
+
+
 def test_the_architecture_page_lists_every_room() -> None:
     there = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
-    assert documented_rooms() == there - {"__init__"}
+    assert documented_rooms() == there - {"__init__"} | {FRONT_DOOR}
+
+
+def test_the_architecture_page_draws_the_rooms_on_their_floors() -> None:
+    assert drawn_floors() == [set(floor) for floor in reversed(FLOORS)]
 
 
 def test_the_tables_speak_only_of_known_rooms() -> None:
@@ -414,7 +410,7 @@ def test_the_tables_speak_only_of_known_rooms() -> None:
         ("wire.packet", "def late():\n    from postroad.queues import queue"),
         ("names", "from postroad.wire import packet"),
         ("queues.queue", "from postroad.manager import Manager"),
-        ("capture", "from postroad.store import interface"),
+        ("describe.capture", "from postroad.store import interface"),
         ("describe", "from postroad.store import interface"),
         ("binary.session", "from postroad.soap import envelope"),
         ("errors", "from postroad import anything"),
@@ -427,7 +423,7 @@ def test_the_tables_speak_only_of_known_rooms() -> None:
         ("spark.source", "from postroad.queues import queue"),
         ("console", "from postroad.manager import Manager"),
         ("cli", "from postroad.queues import queue"),
-        ("simulation", "from postroad.manager import Manager"),
+        ("manager", "from postroad.simulation import node"),
         ("attic", "import json"),
         ("wire.packet", "import socket"),
         ("wire.packet", "from time import monotonic"),

@@ -119,9 +119,6 @@ async def edit_acl(call: Call) -> Response:
     return json_answer({"sddl": sddl})
 
 
-_ACL_SCHEMAS = {"AclChange": _SET, "AclEdit": _EDIT}
-
-
 # Calls about the manager's own keys, for administrators. Private keys never leave the manager.
 
 
@@ -250,7 +247,7 @@ async def set_log_level(call: Call) -> Response:
     return json_answer({"level": level_name()})
 
 
-SCHEMAS = {"LogLevel": LOG_LEVEL}
+SCHEMAS = {"AclChange": _SET, "AclEdit": _EDIT, "LogLevel": LOG_LEVEL}
 
 
 class _Download(StreamingResponse):

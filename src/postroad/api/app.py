@@ -35,16 +35,10 @@ from postroad.security.audit import ACCESS_REFUSED, DONE
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first, because the router searches from the top and these are called most
     *holdings.OPERATIONS,
-    *holdings.OPERATIONS,
     *offsets.OPERATIONS,
-    *holdings.OPERATIONS,
     *queues.OPERATIONS,
     *administration.OPERATIONS,
     *connections.OPERATIONS,
-    *connections.OPERATIONS,
-    *administration.OPERATIONS,
-    *administration.OPERATIONS,
-    *administration.OPERATIONS,
 )
 
 

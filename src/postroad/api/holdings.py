@@ -159,9 +159,6 @@ async def release(call: Call) -> Response:
     return json_answer({"released": released, "locked": call.manager.leases.locked(call.queue)})
 
 
-_LEASE_SCHEMAS = {"Renewal": _RENEWAL, "Release": _RELEASE}
-
-
 # Calls about open queues: a handle can exclude other readers, and holds cursors.
 
 
@@ -287,4 +284,4 @@ for word, (read_call, summary) in CALLS.items():
         parameters=(TIMEOUT, PACKET),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.CONFLICT, HTTPStatus.GONE),
     )(_reader(read_call))
-SCHEMAS = {"Opening": _OPENING}
+SCHEMAS = {"Renewal": _RENEWAL, "Release": _RELEASE, "Opening": _OPENING}

@@ -262,7 +262,7 @@ def _reference(name: str) -> Json:
 
 def schemas() -> dict[str, Json]:
     """Every schema by its name. The server refuses keys that an object does not list."""
-    rooms = (queues, administration, messages, holdings, offsets, holdings, administration)
+    rooms = (queues, administration, messages, holdings, offsets)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     new_message = _closed(MESSAGE_PROPERTIES)
     one = _closed(MESSAGE_PROPERTIES)

@@ -1,6 +1,7 @@
 """Pings, [MS-MQQB] 3.1.7.6 to 3.1.7.9: whether a queue manager is there and would take a session. No socket, no clock.
 
-The packet itself is in wire/internal.py; who sends and receives the datagrams is in client/ping.py and ping_transport.py.
+The packet itself is in wire/internal.py; who sends and receives the datagrams is in client/ping.py and
+ping_transport.py.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ COMMANDS = {
     "browse": Source("read", "browse", "List the messages of a queue, one per line; on a terminal, page by page."),
     "move": Source("rescue", "move", "Move messages to another local queue."),
     "resend": Source(
-        "resend",
+        "rescue",
         "resend",
         "Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.",
     ),
@@ -63,23 +63,27 @@ COMMANDS = {
     "definitions": Source(
         "definitions", "app", "Write the queues and users of a manager to a file, and create queues from such a file."
     ),
-    "keys": Source("keys", "app", "Show and replace the keys that others encrypt messages to this manager with."),
+    "keys": Source(
+        "administration", "keys_app", "Show and replace the keys that others encrypt messages to this manager with."
+    ),
     "log-level": Source(
-        "log_level",
+        "administration",
         "log_level",
         "Show how much a running manager logs, or change it until the manager stops or reads its configuration again.",
     ),
-    "lock": Source("lock", "app", "List and release messages that clients have locked."),
-    "transaction": Source("lock", "transactions", "List and abort the open transactions of clients."),
+    "lock": Source("administration", "lock_app", "List and release messages that clients have locked."),
+    "transaction": Source("administration", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),
     "route": Source("route", "route", "Show the next hop and the route of a message to a queue manager, and why."),
     "trace": Source(
-        "trace",
+        "route",
         "trace",
         "Show where a message went, and what is known of it at each queue manager.",
     ),
     "ping": Source(
-        "ping", "ping", "Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects."
+        "route",
+        "ping",
+        "Ask a queue manager by UDP whether it would accept a session, as MSMQ does before it connects.",
     ),
     "simulate": Source(
         "simulate",

@@ -295,7 +295,7 @@ class Sized(Protocol):
     def message(self) -> bytes: ...
 
 
-Sent = TypeVar("T", bound=Sized)
+Sent = TypeVar("Sent", bound=Sized)
 
 
 @dataclass(slots=True)

@@ -71,16 +71,16 @@ COLUMNS: Mapping[str, tuple[type[spark_types.DataType], ...]] = {
 
 def check_schema(schema: spark_types.StructType) -> None:
     """InvalidArgument, by the column's name, for rows that cannot be messages."""
-    for field in schema.fields:
-        types = COLUMNS.get(field.name)
+    for column in schema.fields:
+        types = COLUMNS.get(column.name)
         if types is None:
-            raise InvalidArgument(f"{field.name}: {_stranger(field.name)}")
-        kind = field.dataType
+            raise InvalidArgument(f"{column.name}: {_stranger(column.name)}")
+        kind = column.dataType
         wrong_items = isinstance(kind, spark_types.ArrayType) and not isinstance(
             kind.elementType, spark_types.StringType
         )
         if wrong_items or not isinstance(kind, types):
-            raise InvalidArgument(f"{field.name}: the column must be {_NAMES[types]}, got {kind.simpleString()}")
+            raise InvalidArgument(f"{column.name}: the column must be {_NAMES[types]}, got {kind.simpleString()}")
     if "body" not in schema.fieldNames():
         raise InvalidArgument("body: the column is missing; every message needs a body, even an empty one")
 

@@ -1,3 +1,4 @@
+# Written by scripts/unasync.py from client/aio/queue.py: edit that one.
 """A queue as a program sees it: send, receive, peek, and everything else one does with one queue."""
 
 from __future__ import annotations
