@@ -1,4 +1,4 @@
-"""Calls for operators: a backup of the whole manager, its users, and how much it logs."""
+"""Calls for operators: access lists, keys, the audit log, users, a backup of a whole manager, and how much it logs."""
 
 from __future__ import annotations
 

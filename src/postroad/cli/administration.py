@@ -1,4 +1,4 @@
-"""`postroad keys`: the keys that other managers encrypt messages with, shown and rotated."""
+"""`postroad keys`, `lock`, `transaction` and `log-level`: what an operator looks after besides queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets as people see them: messages and the other packets of a session as JSON-ready values, and what was verified."""
+"""Packets as people see them: messages and the other packets of a session as JSON-ready values, and their checks."""
 
 from __future__ import annotations
 
