@@ -39,7 +39,7 @@ def written(name: str, path: Path) -> str:
 
 
 COMMIT = described_commit()
-RELEASE = written("RELEASE", ROOT / PACKAGE / "__init__.py")
+RELEASE = written("RELEASE", ROOT / PACKAGE / "version.py")
 LOCAL = written("COMMIT", ROOT / PACKAGE / "commit.py") if COMMIT is None else COMMIT
 
 

@@ -130,14 +130,13 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
 FED = {
     "columns.ipc": "arrow",
     "columns.sending": "arrow",
-    "spark.manager": "arrow",
+    "spark.manager_api": "arrow",
     "columns.batches": "columns",
-    "columns.buffers": "columns",
+    "columns.texts": "columns",
     "columns.decoding": "columns",
     "columns.ranges": "columns",
-    "columns.texts": "columns",
     "console.bodies": "bodies",
-    "describe.verification": "keys",
+    "describe.packets": "keys",
     "rpc.ntlm_keys": "rpc_tokens",
     "security.algorithms": "guard",
     "security.encryption": "guard",
@@ -150,29 +149,24 @@ FED = {
 _OWN_TABLES = "tables and columns that Spark or we have made"
 _OWN_FILES = "files in our own data directory, which only its owner can write"
 NOT_FED = {
-    "api.arrow": "asks only whether the library is there",
+    "api.formats": "asks only whether the library is there",
     "manager.ranges": "asks only whether the library is there",
     "client.signer": "the user's own key and certificate",
     "columns.schema": "names of types",
-    "server.security": "files that the configuration names",
+    "server.protection": "files that the configuration names",
     "simulation.keys": "keys made from a seed",
-    "simulation.vault": "keys made from a seed",
     "spark.bodies": "tests/unit/test_spark_bodies.py has its decoders: they need Spark",
     **dict.fromkeys(
         (
-            *("spark.digests", "spark.packets", "spark.reading", "spark.remote_reading", "spark.rows", "spark.schema"),
-            *("spark.sending", "spark.streaming", "spark.writing", "spark.pipeline.bronze", "spark.pipeline.formats"),
-            *("spark.pipeline.frames", "spark.pipeline.lake", "spark.pipeline.lake_traffic", "spark.pipeline.replay"),
-            *("spark.pipeline.routes", "spark.pipeline.service_levels", "spark.pipeline.silver"),
-            "spark.pipeline.tables",
+            *("spark.packets", "spark.reading", "spark.remote", "spark.schema", "spark.streaming", "spark.writing"),
+            *("spark.pipeline.bronze", "spark.pipeline.frames", "spark.pipeline.lake", "spark.pipeline.lakes"),
+            *("spark.pipeline.replay", "spark.pipeline.routes", "spark.pipeline.service_levels"),
+            *("spark.pipeline.silver", "spark.pipeline.tables", "spark.pipeline.traffic"),
         ),
         _OWN_TABLES,
     ),
     **dict.fromkeys(
-        (
-            *("store.columns", "store.completeness", "store.database", "store.inspection", "store.snapshot"),
-            "store.sqlite",
-        ),
+        (*("store.data_directory", "store.database", "store.inspection", "store.snapshot", "store.sqlite"),),
         _OWN_FILES,
     ),
 }

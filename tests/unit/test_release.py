@@ -40,7 +40,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     origin = tmp_path / "origin"
     (origin / VERSION_FILE).parent.mkdir(parents=True)
     (origin / VERSION_FILE).write_text('"""The version."""\n\nRELEASE = "0.1.0"\n')
-    (origin / VERSION_FILE).parents[1].joinpath("__init__.py").write_text("")
+    (origin / VERSION_FILE).with_name("__init__.py").write_text("")
     (origin / CHANGELOG).write_text(CHANGES)
     (origin / "pyproject.toml").write_text(PROJECT)
     shutil.copy(SETUP, origin)

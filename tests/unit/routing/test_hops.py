@@ -289,8 +289,10 @@ def test_routing_knows_names_and_the_directory_and_makes_no_packets() -> None:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("postroad."):
                 known.add(node.module.removeprefix("postroad."))
     rooms = {module.split(".")[0] for module in known}
-    assert rooms == {"routing", "directory", "names", "errors", "values"}
-    assert {module for module in known if module.startswith("values")} == {"values.routes"}  # which knows no packet
+    assert rooms == {"routing", "directory", "names", "errors", "reports"}
+    assert {module for module in known if module.startswith("reports")} == {
+        "reports.enterprise"
+    }  # which knows no packet
 
 
 @pytest.mark.parametrize(
