@@ -1,1 +1,1 @@
-"""A DCE/RPC runtime over TCP, server and client ([C706], [MS-RPCE]). The interfaces are in other rooms."""
+"""A DCE/RPC runtime over TCP, server and client ([C706], [MS-RPCE]). Other rooms define the interfaces."""

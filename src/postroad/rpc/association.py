@@ -1,7 +1,6 @@
 """Associations (association groups) and the context handles in their scope, [MS-RPCE] 3.3.1.1.1 and 3.3.1.4.1.
 
-No I/O: connections join and leave; when the last one leaves, the context handles are run down.
-"""
+No I/O. Connections join and leave an association. When the last one leaves, its context handles are run down."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Format, Handle
 from postroad.rpc.pdu import NDR, NDR64, NO_SYNTAX, ContextAnswer, PresentationContext, SyntaxId, features_of
 
-# Presentation contexts: the interface and transfer syntax of each context id, [MS-RPCE] 3.3.1.5.6. No I/O.
+# Presentation contexts: the interface and transfer syntax of each context id, [MS-RPCE] 3.3.1.5.6.
 
 
-MAX_CONTEXTS: Final = 256  # of one connection; [MS-RPCE] 3.3.3.5.5 lets a server hold 4000 for each interface
+MAX_CONTEXTS: Final = 256  # for one connection; [MS-RPCE] 3.3.3.5.5 lets a server hold 4000 for each interface
 FEATURES: Final = 0x03  # security context multiplexing, and keeping the connection after an orphaned PDU
-_PREFERENCE: Final = (NDR, NDR64)  # NDR is the smaller
+_PREFERENCE: Final = (NDR, NDR64)  # NDR first: it needs fewer octets
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Presentations:
         return len(self._table) > MAX_CONTEXTS
 
     def negotiate(self, proposed: tuple[PresentationContext, ...]) -> tuple[ContextAnswer, ...]:
-        """One answer for each proposal, in order; of one interface's transfer syntaxes one is accepted."""
+        """Returns one answer for each proposal, in order. Accepts one transfer syntax for each interface."""
         wanted: dict[SyntaxId, set[SyntaxId]] = {}
         for context in proposed:
             wanted.setdefault(context.abstract, set()).update(context.transfers)
@@ -66,7 +65,7 @@ class Presentations:
             return ContextAnswer(ContextResult.NEGOTIATE_ACK, features & FEATURES, NO_SYNTAX)
         abstract = context.abstract
         interface = self._interfaces.get(abstract.uuid)
-        # We can serve the same major version with at most our minor version: [C706] 6.1.2.
+        # The major versions must be equal, and the client's minor version at most ours: [C706] 6.1.2.
         if interface is None or abstract.major != interface.version[0] or abstract.minor > interface.version[1]:
             return _rejected(ProviderReason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
         if transfer is None or transfer not in context.transfers or abstract in taken:
@@ -82,12 +81,12 @@ def _rejected(reason: ProviderReason) -> ContextAnswer:
     return ContextAnswer(ContextResult.PROVIDER_REJECTION, reason, NO_SYNTAX)
 
 
-# Who makes a call, and whether it may use what another caller has opened. No I/O.
+# Who makes a call, and whether it may use what another caller has opened.
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What is known of a client. One is made for each security context of a connection, not for each call."""
+    """What the server knows of a client. Each security context of a connection has one; calls share it."""
 
     address: str = ""
     user: str | None = None  # the authenticated name; None for an anonymous client
@@ -95,8 +94,8 @@ class Caller:
     association: int = 0
 
     def may_use(self, owner: Caller) -> bool:
-        """Whether this caller may use what `owner` opened: the same user at no lower level. Callers without a name are
-        distinguished by their address."""
+        """Whether this caller may use what `owner` opened: it must be the same user, at no lower level. Callers without
+        a name are told apart by their address."""
         if self is owner:
             return True
         if self.user is None:
@@ -112,8 +111,8 @@ Rundown = Callable[[Any], None]
 
 @dataclass(slots=True)
 class Context:
-    """The content of a handle: the IDL's type name, the server's object, its owner, and the rundown if the client never
-    closes it."""
+    """The content of a handle: the IDL's type name, the server's object, its owner, and the rundown for a client that
+    never closes it."""
 
     kind: str
     value: object
@@ -124,9 +123,8 @@ class Context:
 class Association:
     """A client's connections to this server, and the context handles that they share.
 
-    `users` are those who have called by the connection that made it (None: without a name). They may join with further
-    connections; a handle belongs to the user who opened it.
-    """
+    `users` are the users who have called on the connection that created it (None: without a name). They may join with
+    further connections. A handle belongs to the user who opened it."""
 
     def __init__(self, identifier: int, address: str, max_handles: int, new_octets: Callable[[], bytes]) -> None:
         self.identifier = identifier
@@ -139,7 +137,7 @@ class Association:
         self._new_octets = new_octets
 
     def open(self, kind: str, value: object, owner: Caller, rundown: Rundown | None = None) -> Handle:
-        """A new handle for `value`. If the client is already gone, `value` is run down at once."""
+        """Opens a new handle for `value`. If the client is already gone, runs `value` down at once."""
         handle = Handle(0, self._new_octets())
         context = Context(kind, value, owner, rundown)
         if self.ended:
@@ -152,7 +150,7 @@ class Association:
         return handle
 
     def find(self, handle: Handle, kind: type[Kind]) -> Kind:
-        """The value of a handle; a fault for null, for another caller's handle, and for one of another class."""
+        """Returns the value of a handle. A null handle, another caller's handle, or one of another class is a fault."""
         context = self.contexts.get(handle)
         if context is None or not isinstance(context.value, kind):
             raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
@@ -164,8 +162,9 @@ class Association:
         return NULL_HANDLE
 
     def check(self, expected: ContextHandle, handle: Handle, caller: Caller) -> None:
-        """[MS-RPCE] 3.1.1.5.3.3.1.1: a handle must be of this association and of the type that the call expects. It
-        must also be the caller's own: another caller's is answered as one that was never opened."""
+        """[MS-RPCE] 3.1.1.5.3.3.1.1: the handle must belong to this association and have the type that the call
+        expects. It must also be the caller's own: another caller's handle gets the same answer as one that was never
+        opened."""
         if not handle:
             if expected.strict:
                 raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "the context handle must not be null")
@@ -174,10 +173,12 @@ class Association:
         if context is None or not caller.may_use(context.owner):
             raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, "there is no such context handle")
         if context.kind != expected.kind:
-            raise RpcFault(FaultStatus.NCA_CONTEXT_MISMATCH, f"a {context.kind} where {expected.kind} belongs")
+            raise RpcFault(
+                FaultStatus.NCA_CONTEXT_MISMATCH, f"the handle must be a {expected.kind}, got a {context.kind}"
+            )
 
     def end(self) -> None:
-        """[MS-RPCE] 3.3.3.7.1: the last connection is gone."""
+        """Ends the association: its last connection is gone, [MS-RPCE] 3.3.3.7.1."""
         self.ended = True
         contexts, self.contexts = self.contexts, {}
         for context in contexts.values():
@@ -189,12 +190,13 @@ def _run_down(context: Context) -> None:
         return
     try:
         context.rundown(context.value)
-    except Exception:  # the failure of one rundown must not stop the others
+    except Exception:  # a failed rundown must not stop the others
         _log.exception("context handle rundown failed", extra={"type": context.kind})
 
 
 class Associations:
-    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_octets` 16 that no one can guess."""
+    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits; `new_octets` gives 16 octets that no one can
+    guess."""
 
     def __init__(self, random: Callable[[], int], new_octets: Callable[[], bytes], max_handles: int) -> None:
         self._random = random
@@ -206,11 +208,10 @@ class Associations:
         return len(self._table)
 
     def join(self, identifier: int, address: str, connection: object) -> Association | None:
-        """The association that a bind asks for, a new one for 0. None for one that this client may not join.
+        """Returns the association that a bind asks for; for id 0, a new one. None if this client may not join it.
 
-        [MS-RPCE] 3.3.1.5.7: the connection must come from the address that made the association. It joins it once
-        `admit` has seen who calls.
-        """
+        [MS-RPCE] 3.3.1.5.7: the connection must come from the address that created the association. It joins once
+        `admit` knows the caller."""
         if identifier:
             found = self._table.get(identifier)
             return found if found is not None and found.address == address else None
@@ -220,10 +221,10 @@ class Associations:
         return found
 
     def admit(self, association: Association, connection: object, user: str | None) -> bool:
-        """Whether the user may call in the association by this connection.
+        """Whether the user may call in the association on this connection.
 
-        Otherwise a stranger who guessed its id could delay its rundown, and use up its handles.
-        """
+        Without this check, a stranger who guesses the association's id could delay its rundown and use up its
+        handles."""
         if connection not in association.connections:
             if association.ended or user not in association.users:
                 return False

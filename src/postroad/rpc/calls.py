@@ -22,7 +22,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much clients can make the server hold. Each limits memory or time."""
+    """How much memory and time clients can make the server spend."""
 
     max_fragment: int = 0xFFF8
     max_request: int = 4 << 20  # [MS-RPCE] 3.3.3.5.4
@@ -30,23 +30,23 @@ class Limits:
     max_calls: int = 1024  # in flight on one connection
     max_handles: int = 65536  # open in one association
     max_connections: int = 4096
-    max_half_open: int = 512  # connected without a bind yet
-    max_unsent: int = 64 << 20  # written to one connection, but not read by the client
+    max_half_open: int = 512  # connections that have not bound yet
+    max_unsent: int = 64 << 20  # octets for one connection that its client has not read
     bind_timeout_s: float = 30.0
     fragment_timeout_s: float = 60.0  # from a request's first fragment to its last
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """What the connections of one server share: interfaces, associations and security providers."""
+    """What all connections of one server share: interfaces, associations and security providers."""
 
     associations: Associations
     limits: Limits = field(default_factory=Limits)
     interfaces: dict[UUID, Interface] = field(default_factory=dict)
     providers: Mapping[int, Provider] = field(default_factory=dict)
-    minimum_level: int = AuthLevel.CONNECT  # of every call of a client that authenticates
+    minimum_level: int = AuthLevel.CONNECT  # for every call of an authenticated client
     gathering: int = 0  # octets of unfinished requests
-    calls_in: int = 0  # since the start, as are the others
+    calls_in: int = 0  # since the start, like the counters below
     pdus_in: int = 0
     pdus_out: int = 0
 
@@ -71,7 +71,7 @@ class Call:
 
     @property
     def local_address(self) -> str:
-        """The address of ours that the client called."""
+        """The local address that the client called."""
         return self.connection.local[0]
 
     @property
@@ -90,21 +90,21 @@ class Call:
         return association
 
     def open_context(self, kind: str, value: object, rundown: Rundown | None = None) -> Handle:
-        """A new context handle for `value`; `rundown(value)` runs if the client leaves without closing it."""
+        """Opens a context handle for `value`. `rundown(value)` runs if the client leaves without closing it."""
         return self.association.open(kind, value, self.caller, rundown)
 
     def context(self, handle: Handle, kind: type[Kind]) -> Kind:
-        """The value of a context handle. Its IDL type and its owner have been checked; null is a fault here."""
+        """The value of a context handle, after a check of its IDL type and its owner. Null is a fault here."""
         return self.association.find(handle, kind)
 
     def close_context(self, handle: Handle) -> Handle:
-        """Removes the handle without a rundown; returns the null handle for the answer."""
+        """Removes the handle without a rundown, and returns the null handle for the answer."""
         return self.association.close(handle)
 
 
 class Later(Generic[Out]):
-    """A reply that its handler gives from a later callback, without a task. A client cannot cancel it: what it asks for
-    is already done, and only the reply waits."""
+    """A reply that the handler gives later, from a callback, without a task. A client cannot cancel it: the work is
+    already done, and only the reply waits."""
 
     __slots__ = ("_given", "_then")
 
@@ -113,14 +113,14 @@ class Later(Generic[Out]):
         self._then: Callable[[Out], None] | None = None
 
     def give(self, reply: Out) -> None:
-        """Once."""
+        """Gives the reply. Call it once."""
         if self._then is None:
             self._given.append(reply)
         else:
             self._then(reply)
 
     def then(self, take: Callable[[Out], None]) -> None:
-        """Calls `take` with the reply, when it is there."""
+        """Calls `take` with the reply as soon as it is there."""
         self._then = take
         for reply in self._given:
             take(reply)
@@ -133,7 +133,7 @@ class CallReceived:
 
 @dataclass(frozen=True, slots=True)
 class CallCancelled:
-    """The client cancels the call; with `orphaned` it does not want the answer either."""
+    """The client cancels the call. With `orphaned`, it does not want the answer either."""
 
     call: Call
     orphaned: bool
@@ -141,7 +141,7 @@ class CallCancelled:
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """A client failed to authenticate. `who` is the name that it gave, if it got that far."""
+    """A client failed to authenticate. `who` is the name that it gave, if it gave one."""
 
     who: str | None
 

@@ -1,4 +1,5 @@
-"""An RPC client on asyncio: many calls in flight on one connection, time-outs, cancelling. The core has the rules."""
+"""An RPC client on asyncio: many calls in flight on one connection, time-outs, cancelling. The rules are in
+client_connection.py."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class RpcClient:
-    """One connection to a server. It binds an interface at its first call; use `connect` to make one."""
+    """One connection to a server. Use `connect` to make one; it binds an interface at its first call."""
 
     def __init__(self, core: ClientConnection, peer: str) -> None:
         self._core = core
@@ -40,15 +41,15 @@ class RpcClient:
         self._link = _Link(self)
         self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
         self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls whose caller has left
-        self._missed: dict[int, tuple[bytes, str] | None] = {}  # replies that came while a caller was being cancelled
+        self._missed: dict[int, tuple[bytes, str] | None] = {}  # replies that came while the caller was being cancelled
         self._binding: asyncio.Future[None] | None = None
         self._bind_lock = asyncio.Lock()
         self._error: PostroadError | None = None
-        self._flushing = False  # at the end of this turn of the event loop
+        self._flushing = False  # a flush is due at the end of this turn of the event loop
 
     @property
     def association(self) -> int:
-        """The association's id: a client that connects with it shares this one's context handles."""
+        """The association's id. A client that connects with it shares the context handles of this one."""
         return self._core.association
 
     @property
@@ -56,7 +57,7 @@ class RpcClient:
         return self._error is not None or self._core.closed
 
     async def bind(self, interface: Interface) -> None:
-        """Makes an interface callable. RpcUnavailable if the server does not offer it."""
+        """Makes an interface callable. Raises RpcUnavailable if the server does not offer it."""
         async with self._bind_lock:
             if self._core.layout(interface) is not None:
                 return
@@ -67,7 +68,7 @@ class RpcClient:
             try:
                 await self._binding
             except asyncio.CancelledError:
-                # Its answer would reach no caller, and the next bind would wait for it.
+                # The answer would reach no caller, and the next bind would wait for it.
                 self._fail(RpcUnavailable(f"the bind to {self._peer} was cancelled"))
                 raise
             finally:
@@ -80,11 +81,11 @@ class RpcClient:
         timeout: float | None = None,
         late: Callable[[Out | None], None] | None = None,
     ) -> Out:
-        """One call. Raises RpcFault from the server, RpcUnavailable if the connection ends, TimeoutError after ours.
+        """Makes one call. Raises RpcFault if the server answers with a fault, RpcUnavailable if the connection ends,
+        and TimeoutError after `timeout`.
 
-        A call that times out or whose task is cancelled is orphaned: the server ends it, and other calls continue.
-        With `late` it continues instead, and `late` gets the reply when it comes, or None if there is none.
-        """
+        A call that times out, or whose task is cancelled, is orphaned: the server ends it, and other calls continue.
+        With `late` the call continues instead; `late` then gets the reply when it comes, or None if none comes."""
         interface = operation.interface
         layout = self._core.layout(interface)
         if layout is None:
@@ -98,7 +99,7 @@ class RpcClient:
         answer = self._calls[call_id] = loop.create_future()
         if len(self._calls) == 1:
             self.flush()
-        elif not self._flushing:  # further calls may come in this turn: they leave together
+        elif not self._flushing:  # further calls of this turn leave with it
             self._flushing = True
             loop.call_soon(self._flush_together)
         try:
@@ -133,7 +134,8 @@ class RpcClient:
         decoded: Callable[[bytes, str], Out],
         late: Callable[[Out | None], None],
     ) -> None:
-        """The reply of a call whose caller has left. It may have come before the cancelling, or right after."""
+        """Passes the reply of a call whose caller has left to `late`. It may have come before the cancellation or right
+        after it."""
 
         def settled(answer: tuple[bytes, str] | None) -> None:
             try:
@@ -151,18 +153,19 @@ class RpcClient:
             self._late[call_id] = settled
 
     def cancel_calls(self) -> None:
-        """Asks the server to end the calls in flight; each ends with its fault, or with a reply that came first."""
+        """Asks the server to end all calls in flight. Each ends with a fault, or with a reply that came first."""
         for call_id in self._calls:
             self._core.cancel(call_id)
         self.flush()
 
     async def close(self) -> None:
-        """Closes the connection. After the association's last one, the server runs its context handles down."""
+        """Closes the connection. When the last connection of an association closes, the server runs down its
+        handles."""
         self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._link.gone.wait()
-        except TimeoutError:  # a peer that does not read
+        except TimeoutError:  # the peer does not read
             if self._link.transport is not None:
                 self._link.transport.abort()
 
@@ -226,7 +229,7 @@ class RpcClient:
             future.set_result(answer)
 
     def _fail(self, error: PostroadError) -> None:
-        """The connection has ended, and with it every call in flight."""
+        """Ends every call in flight, because the connection has ended."""
         if self._error is None:
             self._error = error
         for call in self._calls.values():
@@ -274,7 +277,8 @@ async def connect(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> RpcClient:
-    """A connection to `host`:`port` with the interfaces bound; RpcUnavailable, in one sentence, if that fails."""
+    """Connects to `host`:`port` and binds the interfaces. If that fails, raises RpcUnavailable with a sentence that
+    says why."""
     peer = endpoint(host, port)
     core = ClientConnection(association=association, security=security, layouts=layouts)
     client = RpcClient(core, peer)

@@ -28,7 +28,7 @@ from postroad.rpc.pdu import Pdu, PresentationContext, SyntaxId
 from postroad.rpc.security import SecurityContext, fragments
 
 MAX_FRAGMENT: Final = 0xFFF8
-MAX_REPLY: Final = 64 << 20  # octets that a server can make us hold for one call
+MAX_REPLY: Final = 64 << 20  # octets that a server can make this client hold for one call
 _KEEP_ON_ORPHAN: Final = 0x02
 
 
@@ -39,7 +39,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server refused the bind or the interface. After a refused bind the connection is useless."""
+    """The server refused the bind or the interface. After a refused bind the connection cannot be used."""
 
     why: str
 
@@ -76,7 +76,7 @@ class _Waiting:
 
 
 class ClientConnection:
-    """`bind` first, then calls; `data_to_send` after each, and after `receive`."""
+    """Call `bind` first, then `call`. Send `data_to_send` after each of them, and after `receive`."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class ClientConnection:
         security: SecurityContext | None = None,
         layouts: tuple[Format, ...] = (Format.NDR, Format.NDR64),
     ) -> None:
-        """A nonzero `association` joins one that exists at the server, with its context handles."""
+        """A nonzero `association` joins an existing association of the server, with its context handles."""
         self.state = State.FRESH
         self.association = association
         self.keeps_orphans = False  # the connection outlives an orphaned call
-        self.waiting: dict[int, _Waiting | None] = {}  # by call id; None while there is no part of the answer
+        self.waiting: dict[int, _Waiting | None] = {}  # by call id; None until the first part of the answer comes
         self._security = security
         self._header_sign = security is not None and security.signs
         self._layouts = layouts
@@ -104,7 +104,7 @@ class ClientConnection:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is something to send."""
+        """Whether there are octets to send."""
         return bool(self._out)
 
     def data_to_send(self) -> bytes:
@@ -118,7 +118,7 @@ class ClientConnection:
     # Binds
 
     def bind(self, interface: Interface) -> None:
-        """Begins to bind an interface, one at a time; Bound or Refused is the answer."""
+        """Begins to bind an interface. Only one bind runs at a time. The answer is Bound or Refused."""
         if self.state not in (State.FRESH, State.BOUND):
             raise LocalProtocolError(f"cannot bind in state {self.state.name.lower()}")
         first = self.state is State.FRESH
@@ -181,7 +181,7 @@ class ClientConnection:
             self._out.append(pdus.CoCancel(call_id=call_id).encode())
 
     def orphan(self, call_id: int) -> None:
-        """Abandons the call. [MS-RPCE] 3.3.1.5.10: unless the server keeps it, the connection is closed too."""
+        """Abandons the call. The connection closes too, unless the server keeps it: [MS-RPCE] 3.3.1.5.10."""
         if call_id in self.waiting:
             del self.waiting[call_id]
             self._out.append(pdus.Orphaned(call_id=call_id).encode())
@@ -191,7 +191,8 @@ class ClientConnection:
     # Answers
 
     def receive(self, data: bytes) -> list[Event]:
-        """The events of the octets. After RemoteProtocolError or AuthenticationFailed the connection is useless."""
+        """Takes octets and returns their events. After RemoteProtocolError or AuthenticationFailed the connection
+        cannot be used."""
         events: list[Event] = []
         for frame in self._framer.feed(data):
             event = self._received(pdus.decode(frame))
@@ -210,7 +211,7 @@ class ClientConnection:
             self.state = State.CLOSED
             return Refused(f"the server refused the bind: {_reason(pdu.reason)}")
         if isinstance(pdu, pdus.Shutdown):
-            return None  # [C706] 12.6.4.11: advice, which we follow by closing after the last call
+            return None  # [C706] 12.6.4.11: only advice; the client closes after its last call
         raise RemoteProtocolError(f"unexpected {pdu.ptype.name.lower()} in state {self.state.name.lower()}")
 
     def _acknowledged(self, pdu: pdus.BindAck) -> Event | None:

@@ -70,7 +70,7 @@ class RejectReason(IntEnum):
 
 
 class AuthType(IntEnum):
-    """[MS-RPCE] 2.2.1.1.7 Security providers; those that we do not know stay plain numbers."""
+    """[MS-RPCE] 2.2.1.1.7 Security providers. Unknown providers stay plain numbers."""
 
     NONE = 0
     SPNEGO = 0x09
@@ -112,4 +112,4 @@ FORBIDDEN_STATUSES: Final = frozenset(
     | {0xC00000AA, 0xC00000FD, 0xC0000194, 0xC0000235, 0xC0000409, 0xC0000420}
 )
 
-MUST_RECEIVE_FRAGMENT: Final = 1432  # [C706] 12.6.3.1 MustRecvFragSize: every implementation takes this much
+MUST_RECEIVE_FRAGMENT: Final = 1432  # [C706] 12.6.3.1 MustRecvFragSize: every implementation accepts this much

@@ -1,4 +1,5 @@
-"""The endpoint mapper: serves one if its port is free, else registers with the one there; and asks one as a client."""
+"""The endpoint mapper, as a server and as a client. The server runs one if the port is free; else it registers with the
+one that has the port."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Registration:
         return cls(syntax_of(interface), port, "0.0.0.0" if host in _ANY else host, annotation)
 
     def tower(self, called: str) -> ept.Twr:
-        """`called` is the address that the client used, for an interface that is served at all addresses."""
+        """The tower of this registration. An interface that is served at all addresses gets `called`, the address that
+        the client used."""
         address = called if self.address in _ANY else self.address
         return ept.Twr.of(Tower(self.interface, self.port, address).encode())
 
@@ -76,11 +78,12 @@ class Registration:
 
 
 class EndpointMapper:
-    """The table, and the handlers of its interface. Registrations of a process end with its association."""
+    """The table of registrations, and the handlers of the interface. When an association ends, so do its
+    registrations."""
 
     def __init__(self) -> None:
         self._own: list[Registration] = []
-        self._inserted: dict[Registration, int] = {}  # the id of its association
+        self._inserted: dict[Registration, int] = {}  # the id of the association that registered it
 
     @property
     def registrations(self) -> list[Registration]:
@@ -97,7 +100,7 @@ class EndpointMapper:
         server.on(ept.EPT_MAP, self._map)
         server.on(ept.EPT_LOOKUP_HANDLE_FREE, self._free)
 
-    # [MS-RPCE] 3.1.3.5.3: only interfaces that run on this machine are registered, so only from this machine.
+    # [MS-RPCE] 3.1.3.5.3: only interfaces of this machine are registered, so only clients on this machine may register.
 
     def _insert(self, call: Call, request: ept.Insert) -> ept.StatusReply:
         found = _read(request.entries) if is_local(call) else []
@@ -143,7 +146,7 @@ class EndpointMapper:
     def _page(
         self, call: Call, handle: Handle, limit: int, find: Callable[[], list[Registration]]
     ) -> tuple[Handle, list[Registration]]:
-        """The next `limit` matches, and a handle if there are more."""
+        """Returns the next `limit` matches, and a handle if there are more."""
         if handle:
             found = call.context(handle, list)
             call.close_context(handle)
@@ -191,7 +194,7 @@ def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
 
 
 def _read(entries: Sequence[ept.Entry]) -> list[Registration]:
-    """The entries of our protocol."""
+    """Returns the entries of ncacn_ip_tcp and leaves out those of other protocols."""
     return [
         Registration(tower.interface, tower.port, tower.address, entry.annotation, entry.object)
         for entry in entries
@@ -200,7 +203,7 @@ def _read(entries: Sequence[ept.Entry]) -> list[Registration]:
 
 
 def _tower(found: ept.Twr | None) -> Tower | None:
-    """None for a tower of another protocol, and for octets that are no tower."""
+    """None for a tower of another protocol, and for octets that are not a tower."""
     try:
         return None if found is None else Tower.decode(found.tower_octet_string)
     except RemoteProtocolError:
@@ -218,7 +221,7 @@ async def resolve(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> int:
-    """The port of an interface on `host`, from its endpoint mapper."""
+    """Asks the endpoint mapper of `host` for the port of an interface."""
     client = await connect(host, port, ept.EPMAPPER, local_host=local_host, timeout=timeout)
     try:
         tower = ept.Twr.of(Tower(syntax_of(interface), 0).encode())
@@ -239,7 +242,7 @@ async def resolve(
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Our registrations on this machine, in our own endpoint mapper or in another one. `stop` removes them."""
+    """What this machine has registered, in its own endpoint mapper or in another one. `stop` removes it."""
 
     port: int
     stop: Callable[[], Awaitable[None]]
@@ -253,10 +256,9 @@ async def offer(
     providers: Mapping[int, Provider] | None = None,
     logins: FailedLogins | None = None,
 ) -> Offer:
-    """Registers with an endpoint mapper of our own if `port` is free, else with the one there.
+    """Starts an endpoint mapper if `port` is free; else registers with the one that has the port.
 
-    `providers` and `logins` are for clients that authenticate, which is optional.
-    """
+    `providers` and `logins` are for clients that authenticate, which is optional."""
     server = RpcServer(shared=shared, providers=providers, logins=logins)
     mapper = EndpointMapper()
     mapper.attach(server)

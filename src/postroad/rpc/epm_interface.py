@@ -25,7 +25,7 @@ _UUID, _RPC, _TCP, _IP = 0x0D, 0x0B, 0x07, 0x09
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """An interface by ncacn_ip_tcp. The address is 0.0.0.0 if it is unknown or not IPv4."""
+    """An interface at a TCP port (ncacn_ip_tcp). The address is 0.0.0.0 if it is unknown or not IPv4."""
 
     interface: SyntaxId
     port: int
@@ -51,7 +51,7 @@ class Tower:
 
     @classmethod
     def decode(cls, data: bytes) -> Tower | None:
-        """None for a tower of another protocol; RemoteProtocolError for octets that are no tower."""
+        """None for a tower of another protocol. RemoteProtocolError for octets that are not a tower."""
         floors = _floors(data)
         if len(floors) != 5 or [left[:1] for left, _ in floors[2:]] != [bytes([_RPC]), bytes([_TCP]), bytes([_IP])]:
             return None

@@ -1,7 +1,6 @@
 """pyspnego as a security provider: the initiator of NTLM, SPNEGO and Kerberos, and the acceptor of Kerberos.
 
-Needs the extra `auth`; Kerberos also needs the system's GSSAPI, and pyspnego's extra `kerberos`.
-"""
+It needs the extra `auth`. Kerberos also needs the system's GSSAPI and pyspnego's extra `kerberos`."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class GssNegotiation:
             raise AuthenticationFailed(f"authentication failed: {error}") from None
 
     def _whole_pdu(self, header_sign: bool) -> bool:
-        """NTLM always signs the whole PDU, [MS-NLMP] 3.4.6."""
+        """Whether the signature covers the whole PDU. NTLM always signs all of it, [MS-NLMP] 3.4.6."""
         return header_sign or self._context.negotiated_protocol == "ntlm"
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
@@ -121,7 +120,7 @@ class KerberosProvider:
 
 
 def kerberos_available() -> bool:
-    """pyspnego's extra `kerberos` is installed."""
+    """Whether pyspnego's extra `kerberos` is installed."""
     return all(find_spec(name) is not None for name in ("spnego", "gssapi", "krb5"))
 
 
@@ -160,22 +159,22 @@ def _requirements() -> ContextReq:
     return ContextReq.default | ContextReq.dce_style
 
 
-# The security providers of a server, [MS-RPCE] 3.1.3.1.1, from its users and the installed packages.
+# A server's security providers, [MS-RPCE] 3.1.3.1.1. They depend on its users and on the installed packages.
 
 
 AUTH_EXTRA: Final = "run pip install 'postroad[auth]'"
 
 
 def can_authenticate() -> bool:
-    """The extra `auth` is installed."""
+    """Whether the extra `auth` is installed."""
     return find_spec("cryptography") is not None
 
 
 def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider]:
-    """By authentication type: NTLM if there are users, Kerberos if the system has it, and SPNEGO over both.
+    """The providers by authentication type: NTLM if there are users, Kerberos if the system has it, and SPNEGO over
+    both.
 
-    Empty without the extra `auth`: the server then refuses clients that want to authenticate.
-    """
+    Empty without the extra `auth`: the server then refuses clients that authenticate."""
     found: dict[int, Provider] = {}
     mechanisms: dict[bytes, MechanismProvider] = {}
     if not can_authenticate():

@@ -1,8 +1,7 @@
-"""Interface definitions: parameters and results of each operation, written once for client and server stubs.
+"""Interface definitions: the parameters and results of each operation, defined once for client and server stubs.
 
-An operation's request is a dataclass of its `[in]` parameters. Its reply is one of its `[out]` parameters and,
-last, its return value. `[in, out]` parameters are in both. No I/O here, and no call.
-"""
+An operation's request is a dataclass of its `[in]` parameters. Its reply is a dataclass of its `[out]` parameters and,
+last, its return value. `[in, out]` parameters are in both. Nothing here does I/O or makes a call."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class Nothing:
 
 
 class Parameters(Generic[Value]):
-    """The parameters of one direction: each is a separate construction, so its referents follow it directly."""
+    """The parameters of one direction. Each is a separate construction, so its referents follow it directly."""
 
     __slots__ = ("handles", "kind", "members")
 
@@ -35,7 +34,7 @@ class Parameters(Generic[Value]):
         self.handles = tuple((name, member) for name, member in self.members if isinstance(member, ContextHandle))
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
-        """The stub data. `request` has the counts of a reply that only the request contains."""
+        """Returns the stub data. A reply may need counts that only its `request` contains."""
         if not isinstance(value, self.kind):
             raise LocalProtocolError(f"must be {self.kind.__name__}, got {value!r}")
         writer = Writer(layout)
@@ -45,11 +44,12 @@ class Parameters(Generic[Value]):
         return bytes(writer.data)
 
     def decode(self, stub: bytes, layout: Format, order: str = "<", request: object = None) -> Value:
-        """The parameters; RemoteProtocolError for a stub without them."""
+        """Returns the parameters. Stub data that does not contain them is a RemoteProtocolError."""
         return self.decode_from(Reader(stub, layout, order), request)
 
     def decode_from(self, reader: Reader, request: object = None) -> Value:
-        """Leaves the reader after the last parameter: padding and a verification trailer may follow."""
+        """Reads the parameters and leaves the reader behind the last one: padding and a verification trailer may
+        follow."""
         states: dict[str, Any] = {}
         scope = Scope(states, Scope(request))
         for name, member in self.members:
@@ -64,12 +64,12 @@ class Operation(Generic[In, Out]):
 
     __slots__ = ("interface", "name", "opnum", "reply", "request")
 
-    interface: Interface  # its only interface
+    interface: Interface  # set by the interface that it belongs to
 
     def __init__(
         self, opnum: int, name: str, request: type[In] | Parameters[In], reply: type[Out] | Parameters[Out]
     ) -> None:
-        """Uses the operation's own `Parameters` if it has a faster codec than its members."""
+        """Takes the operation's own `Parameters` if they have a codec that is faster than member by member."""
         self.opnum = opnum
         self.name = name
         self.request = request if isinstance(request, Parameters) else Parameters(request)
@@ -80,7 +80,7 @@ class Operation(Generic[In, Out]):
 
 
 class Interface:
-    """A UUID, a version and the operations by their numbers. A number without an operation is out of range."""
+    """A UUID, a version, and the operations by number. A number without an operation is out of range."""
 
     __slots__ = ("name", "operations", "uuid", "version")
 

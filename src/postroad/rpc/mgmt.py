@@ -1,4 +1,4 @@
-"""The remote management interface of every RPC server, [C706] Appendix Q: its interfaces, and its statistics."""
+"""The remote management interface that every RPC server has, [C706] Appendix Q: its interfaces and statistics."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Management:
         return InterfaceIdsReply(InterfaceIds(len(found), found), 0)
 
     def statistics(self, call: Call, request: Statistics) -> StatisticsReply:
-        """A server makes no calls itself."""
+        """The endpoint's counters. It counts no outgoing calls, because a server makes none."""
         endpoint = self._endpoint
         found = (endpoint.calls_in, 0, endpoint.pdus_in, endpoint.pdus_out)
         shown = tuple([each & 0xFFFFFFFF for each in found[: request.count]])
@@ -93,10 +93,10 @@ class Management:
         return ListeningReply(0, 1)
 
     def stop_listening(self, call: Call, request: Nothing) -> StatusReply:
-        """No caller may stop the server."""
+        """Refuses: no caller may stop the server."""
         return StatusReply(ACCESS_DENIED)
 
     def principal_name(self, call: Call, request: PrincipalName) -> PrincipalNameReply:
-        """No principal name is registered with our providers, so it is empty."""
+        """Returns an empty name, because our providers register no principal name."""
         known = request.authn_proto in self._endpoint.providers
         return PrincipalNameReply("", 0 if known else UNKNOWN_AUTHN_SERVICE)

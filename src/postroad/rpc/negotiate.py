@@ -1,4 +1,4 @@
-"""A SPNEGO acceptor, RFC 4178 and [MS-SPNG]: chooses a mechanism that both sides have, and protects the choice."""
+"""A SPNEGO acceptor, RFC 4178 and [MS-SPNG]. It chooses a mechanism that both sides have, and protects that choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroad.rpc.security import Negotiation
 SPNEGO: Final = bytes.fromhex("06062b0601050502")
 NTLM: Final = bytes.fromhex("060a2b06010401823702020a")
 KERBEROS: Final = bytes.fromhex("06092a864886f712010202")
-MS_KERBEROS: Final = bytes.fromhex("06092a864882f712010202")  # the same with one bit lost, as Windows 2000 wrote it
+MS_KERBEROS: Final = bytes.fromhex("06092a864882f712010202")  # one bit lost, as in Windows 2000
 
 _SEQUENCE, _OCTETS, _ENUMERATED, _OID = 0x30, 0x04, 0x0A, 0x06
 _INIT, _APPLICATION, _RESPONSE = 0xA0, 0x60, 0xA1
@@ -26,7 +26,7 @@ class State(IntEnum):
 
 
 class Mechanism(Negotiation, Protocol):
-    """What SPNEGO needs of a mechanism besides its steps: to sign the list of mechanisms."""
+    """What SPNEGO needs from a mechanism besides its steps: to sign the list of mechanisms."""
 
     def verify_mechanisms(self, mechanisms: bytes, mic: bytes) -> None: ...
 
@@ -38,7 +38,7 @@ class MechanismProvider(Protocol):
 
 
 class SpnegoAcceptor:
-    """One client's negotiation. Once it is complete, the chosen mechanism protects the PDUs."""
+    """The negotiation with one client. Once it is complete, the chosen mechanism protects the PDUs."""
 
     def __init__(self, mechanisms: Mapping[bytes, MechanismProvider]) -> None:
         self._providers = mechanisms
@@ -78,7 +78,7 @@ class SpnegoAcceptor:
         if not self._chosen:
             raise AuthenticationFailed("the client offers no mechanism that this server supports")
         self._mechanism = self._providers[self._chosen].accept()
-        # An attacker in between may have chosen a mechanism that is not the client's first choice: RFC 4178, 5.
+        # Somebody on the path may have removed the client's first choice from the list: RFC 4178, 5.
         self._mic_required = self._chosen != mechanisms[0]
         answer = b""
         if inner and not self._mic_required:
@@ -119,7 +119,7 @@ class SpnegoProvider:
         return SpnegoAcceptor(self._mechanisms)
 
 
-# DER, as much of it as the two tokens need
+# As much of DER as the two tokens need.
 
 
 def _der(tag: int, value: bytes) -> bytes:
@@ -131,7 +131,7 @@ def _der(tag: int, value: bytes) -> bytes:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(tag, value, the whole element) of each element; AuthenticationFailed for a wrong length."""
+    """Returns (tag, value, the whole element) for each element. A wrong length raises AuthenticationFailed."""
     start = 0
     while start < len(data):
         tag, size = data[start], data[start + 1]
@@ -156,7 +156,7 @@ def _only(data: bytes, tag: int) -> bytes:
 
 
 def _read_init(token: bytes) -> tuple[list[bytes], bytes]:
-    """(the mechanisms' OIDs, the first one's token) of a NegTokenInit."""
+    """Returns (the mechanisms' OIDs, the token for the first one) of a NegTokenInit."""
     parts = list(_elements(_only(token, _APPLICATION)))
     if len(parts) != 2 or parts[0][2] != SPNEGO or parts[1][0] != _INIT:
         raise AuthenticationFailed("the token must be a SPNEGO NegTokenInit")
@@ -173,7 +173,7 @@ def _read_init(token: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _read_response(token: bytes) -> tuple[bytes, bytes]:
-    """(the mechanism's token, the MIC over the list of mechanisms) of a NegTokenResp."""
+    """Returns (the mechanism's token, the MIC over the list of mechanisms) of a NegTokenResp."""
     inner = mic = b""
     for tag, value, _ in _elements(_only(_only(token, _RESPONSE), _SEQUENCE)):
         if tag == 0xA2:

@@ -1,7 +1,6 @@
-"""An NTLM acceptor, [MS-NLMP] 3.2: NTLMv2 only; it checks the proof over the octets as received.
+"""An NTLM acceptor, [MS-NLMP] 3.2. It supports NTLMv2 only, and checks the proof over the octets as received.
 
-The users come from the configuration. The tokens' signatures and keys are in ntlm_keys.py.
-"""
+The users come from the configuration. Keys and signatures are in ntlm_keys.py."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ _FIELDS: Final = Struct("<HHI")
 _FLAGS: Final = Struct("<I")
 _FLAGS_OFFSET: Final = {_NEGOTIATE: 12, _AUTHENTICATE: 60}
 _MIC_OFFSET, _MIC_SIZE = 72, 16
-_VERSION: Final = bytes.fromhex("0601b11d0000000f")  # that of Windows 7: 6.1.7601, NTLM revision 15
+_VERSION: Final = bytes.fromhex("0601b11d0000000f")  # the version of Windows 7: 6.1.7601, NTLM revision 15
 _FILETIME_EPOCH: Final = 116444736000000000
 _AV_EOL, _AV_COMPUTER, _AV_DOMAIN, _AV_DNS_COMPUTER, _AV_DNS_DOMAIN, _AV_FLAGS, _AV_TIMESTAMP = 0, 1, 2, 3, 4, 6, 7
 _AV_FLAG_MIC: Final = 0x02
-_AV_OFFSET: Final = 44  # in an NTLMv2 response: the proof of 16 octets, then 28 before the pairs
+_AV_OFFSET: Final = 44  # within an NTLMv2 response: a proof of 16 octets and 28 further octets come before the pairs
 _NTLMV2_LEAST: Final = _AV_OFFSET
-_MAX_NEGOTIATE: Final = 4096  # kept until the proof comes; real ones have less than 600 octets
+_MAX_NEGOTIATE: Final = 4096  # kept until the proof comes; real messages have less than 600 octets
 
 
 class Flag(IntFlag):
@@ -59,14 +58,14 @@ _OFFERED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user's configured name, and the hash of the password."""
+    """A configured user: the name, and the hash of the password."""
 
     name: str
     hashed: bytes = field(repr=False)  # as good as the password
 
 
 class NtlmAcceptor:
-    """One client's three messages, then the protection of its PDUs. The keys of `users` are casefolded names."""
+    """The three messages of one client, then the protection of its PDUs. The keys of `users` are casefolded names."""
 
     signature_size = SIGNATURE_SIZE
 
@@ -96,7 +95,8 @@ class NtlmAcceptor:
         raise AuthenticationFailed(f"unexpected NTLM message {kind}")
 
     def _answer(self, token: bytes) -> bytes:
-        """The CHALLENGE_MESSAGE, 2.2.1.2. Its timestamp makes the client prove the whole exchange (MIC)."""
+        """The CHALLENGE_MESSAGE, 2.2.1.2. Because it has a timestamp, the client must protect the whole exchange
+        (MIC)."""
         flags = _flags(token, _NEGOTIATE)
         if flags & _REQUIRED != _REQUIRED:
             raise AuthenticationFailed("the client must offer NTLMv2 with Unicode and 128-bit keys")
@@ -135,7 +135,7 @@ class NtlmAcceptor:
         domain, user = (_field(token, offset).decode("utf-16-le", "replace") for offset in (28, 36))
         if len(response) < _NTLMV2_LEAST:
             raise AuthenticationFailed(f"{user or 'an anonymous client'} sends no NTLMv2 response", who=user)
-        # An unknown user takes as long as a wrong password, and gets the same answer.
+        # For an unknown user the check takes as long, and answers the same, as for a wrong password.
         known = self._users.get(user.casefold())
         key = response_key(bytes(16) if known is None else known.hashed, user, domain)
         proof = hmac_md5(key, self._challenge, response[16:])
@@ -166,7 +166,7 @@ class NtlmAcceptor:
         if not hmac.compare_digest(expected, token[_MIC_OFFSET : _MIC_OFFSET + _MIC_SIZE]):
             raise AuthenticationFailed("the MIC is wrong: the messages were changed on the way")
 
-    # [MS-NLMP] 3.4.6 to 3.4.9: extended session security signs the whole PDU, also without header signing.
+    # [MS-NLMP] 3.4.6 to 3.4.9: extended session security signs the whole PDU, even without header signing.
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
         sent = self._outgoing.crypt(body) if seal else body
@@ -192,7 +192,7 @@ class NtlmAcceptor:
 
 
 class NtlmProvider:
-    """Accepts the users of the configuration; names are compared without regard to case."""
+    """Accepts the users of the configuration. Upper and lower case in names does not matter."""
 
     def __init__(self, passwords: Mapping[str, str], computer: str, clock: Callable[[], float] = time.time) -> None:
         self._users: dict[str, User] = {}
@@ -201,8 +201,8 @@ class NtlmProvider:
         self._clock = clock
 
     def set_passwords(self, passwords: Mapping[str, str]) -> frozenset[str]:
-        """Replaces the users, also for logins under way. Gives back the names of those whose earlier login does not
-        count any more."""
+        """Replaces the users, also for logins that have begun. Returns the names of users whose earlier logins are no
+        longer valid."""
         before = dict(self._users)
         self._users.clear()
         self._users |= {name.casefold(): User(name, nt_hash(password)) for name, password in passwords.items()}
@@ -221,14 +221,14 @@ def _flags(token: bytes, kind: int) -> int:
 
 
 def _field(token: bytes, offset: int) -> bytes:
-    size, _, start = _FIELDS.unpack_from(token, offset)  # _flags() has checked that they are all there
+    size, _, start = _FIELDS.unpack_from(token, offset)  # _flags() has checked that all fields are there
     if start + size > len(token):
         raise AuthenticationFailed("the NTLM message ends before the end of a field")
     return token[start : start + size]
 
 
 def _av_flags(response: bytes) -> int:
-    """MsvAvFlags of the client's pairs, 2.2.2.1; 0 if there are none."""
+    """The client's MsvAvFlags, 2.2.2.1; 0 if there are none."""
     offset = _AV_OFFSET
     while offset + 4 <= len(response):
         kind, size = response[offset] | response[offset + 1] << 8, response[offset + 2] | response[offset + 3] << 8

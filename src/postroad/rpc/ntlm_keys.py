@@ -1,7 +1,7 @@
-"""NTLM's keys and signatures, [MS-NLMP] 3.3.2 and 3.4: NTLMv2 with extended session security and 128 bits only.
+"""NTLM's keys and signatures, [MS-NLMP] 3.3.2 and 3.4: NTLMv2 only, with extended session security and 128 bits.
 
-Needs `cryptography` (the extra `auth`) for RC4. MD4 is here, because neither that nor hashlib always has it.
-"""
+It needs `cryptography` (the extra `auth`) for RC4. MD4 is implemented here, because neither `cryptography` nor hashlib
+always has it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rc4(key: bytes) -> CipherContext:
 
 
 def nt_hash(password: str) -> bytes:
-    """NTOWFv1: the hash that replaces a password everywhere in NTLM."""
+    """NTOWFv1: the hash that stands for a password everywhere in NTLM."""
     return md4(password.encode("utf-16-le"))
 
 
@@ -44,7 +44,8 @@ def response_key(hashed: bytes, user: str, domain: str) -> bytes:
 
 
 class Direction:
-    """One side's signing and sealing: a key for each, the stream cipher's state, and the next sequence number."""
+    """Signing and sealing in one direction: a key for each, the state of the stream cipher, and the next sequence
+    number."""
 
     def __init__(self, session_key: bytes, sender: str, receiver: str, *, key_exchange: bool) -> None:
         self._sign_key = hashlib.md5(session_key + _SIGNING.format(sender, receiver).encode()).digest()
@@ -54,14 +55,14 @@ class Direction:
         self.reset()
 
     def reset(self) -> None:
-        """[MS-SPNG] 3.2.5.1: a mechListMIC advances the sequence number but not the cipher."""
+        """Restarts the cipher but not the sequence number, as after a mechListMIC: [MS-SPNG] 3.2.5.1."""
         self._cipher = rc4(self._seal_key)
 
     def crypt(self, data: bytes) -> bytes:
         return self._cipher.update(data)
 
     def sign(self, *parts: bytes) -> bytes:
-        """[MS-NLMP] 3.4.4.2; after `crypt` if the message is sealed, because both use one stream."""
+        """[MS-NLMP] 3.4.4.2. If the message is sealed, call `crypt` first: both use one key stream."""
         sequence = pack("<I", self._sequence)
         checksum = hmac_md5(self._sign_key, sequence, *parts)[:8]
         if self._key_exchange:

@@ -1,8 +1,7 @@
-"""Connection-oriented PDUs, [C706] 12.6 and [MS-RPCE] 2.2.2: octets <-> values, one dataclass for each type.
+"""Connection-oriented PDUs, [C706] 12.6 and [MS-RPCE] 2.2.2: one dataclass for each type, with its octets.
 
-Encode and decode are side by side. Any octets give a PDU or a RemoteProtocolError. No state is kept here.
-No one changes a PDU; it is not frozen, because a frozen dataclass takes three times as long to make.
-"""
+Encode and decode stand side by side. Any octets decode to a PDU or raise RemoteProtocolError. No state is kept here.
+Nobody changes a PDU. It is not frozen, because a frozen dataclass takes three times as long to make."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _VERSION_OCTETS: Final = bytes([_VERSION, 0])
 _LITTLE_ENDIAN: Final = b"\x10\0\0\0"
 _MAX_FRAGMENT: Final = 0xFFFF
 
-# Plain numbers on the path of every PDU: IntFlag's own operators cost a microsecond each.
+# Plain numbers, because they are used for every PDU: an operator of IntFlag costs a microsecond.
 _FIRST: Final = int(PacketFlag.FIRST_FRAG)
 _LAST: Final = int(PacketFlag.LAST_FRAG)
 _OBJECT: Final = int(PacketFlag.OBJECT_UUID)
@@ -60,7 +59,7 @@ NDR64: Final = SyntaxId(UUID("71710533-beba-4937-8319-b5dbef9ccc36"), 1)
 NO_SYNTAX: Final = SyntaxId(UUID(int=0), 0)
 SYNTAXES: Final = {Format.NDR: NDR, Format.NDR64: NDR64}
 
-# [MS-RPCE] 3.3.1.5.3: a transfer syntax whose UUID starts like this carries a bitmask of features instead.
+# [MS-RPCE] 3.3.1.5.3: a transfer syntax whose UUID begins like this carries a bitmask of features.
 _FEATURES: Final = UUID("6cb71c2c-9812-4540-0000-000000000000").bytes_le[:8]
 
 
@@ -128,7 +127,7 @@ class _Cursor:
         return self.data[start : self.offset]
 
     def stub(self) -> dict[str, Any]:
-        """All that is left; with the whole fragment if it is protected."""
+        """Reads all that is left. For a protected PDU, the whole fragment comes with it."""
         return {"stub": self.data[self.offset : self.end], "frame": b"" if self.trailer is None else self.data}
 
     def align(self) -> None:
@@ -146,7 +145,7 @@ class _Cursor:
 
 @dataclass(slots=True, kw_only=True)
 class Pdu:
-    """The common part of every PDU. `order` is the byte order of the sender's integers."""
+    """What every PDU has. `order` is the byte order of the sender's integers."""
 
     ptype: ClassVar[PacketType]
 
@@ -160,11 +159,11 @@ class Pdu:
 
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
-        """The inverse of `body`: the fields that only this type of PDU has."""
+        """Writes the fields that only this type of PDU has; the inverse of `body`."""
         return {}
 
     def encode(self) -> bytes:
-        """The whole fragment, with a 4-aligned trailer. security.py builds protected stubs."""
+        """Returns the whole fragment, with the trailer aligned to 4. Protected stubs are built in security.py."""
         body = self.body()
         if self.trailer is None:
             return header(self.ptype, self.flags, HEADER_SIZE + len(body), 0, self.call_id) + body
@@ -284,7 +283,7 @@ class BindNak(Pdu):
     @classmethod
     def fields(cls, cursor: _Cursor) -> dict[str, Any]:
         (reason,) = cursor.unpack(_SHORTS)
-        # Windows leaves the versions out if they are not the fault.
+        # Windows omits the versions unless they are the fault.
         count = cursor.take(1)[0] if cursor.offset < cursor.end else 0
         versions = tuple([(major, minor) for major, minor in (cursor.take(2) for _ in range(count))])
         return {"reason": reason, "versions": versions}
@@ -292,7 +291,7 @@ class BindNak(Pdu):
 
 @dataclass(slots=True, kw_only=True)
 class Auth3(Pdu):
-    """[MS-RPCE] 2.2.2.10: the third leg, which has no answer."""
+    """[MS-RPCE] 2.2.2.10: the third leg of an authentication. It has no answer."""
 
     ptype: ClassVar[PacketType] = PacketType.AUTH3
 
@@ -308,7 +307,8 @@ class Auth3(Pdu):
 
 @dataclass(slots=True, kw_only=True)
 class Request(Pdu):
-    """One fragment of a request. `stub` still has the authentication padding; `frame` is the fragment as received."""
+    """One fragment of a request. `stub` still contains the padding of the authentication; `frame` is the fragment as
+    received."""
 
     ptype: ClassVar[PacketType] = PacketType.REQUEST
 
@@ -359,7 +359,7 @@ class Response(Pdu):
 
 @dataclass(slots=True, kw_only=True)
 class Fault(Pdu):
-    """[MS-RPCE] 2.2.2.8: the error is in `status`; stub data is never sent, and ignored."""
+    """[MS-RPCE] 2.2.2.8. The error is in `status`. Stub data is never sent, and ignored when received."""
 
     ptype: ClassVar[PacketType] = PacketType.FAULT
 
@@ -392,20 +392,21 @@ class Shutdown(Pdu):
 
 
 class Framer:
-    """Cuts a stream into fragments. It never holds more than one incomplete fragment."""
+    """Cuts a stream into fragments. It holds at most one incomplete fragment."""
 
     __slots__ = ("_buffer", "foreign")
 
     def __init__(self) -> None:
         self._buffer = b""
-        self.foreign: int | None = None  # the call id of a header of another protocol version
+        self.foreign: int | None = None  # the call id in a header of another protocol version
 
     @property
     def buffered(self) -> int:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The fragments that are now complete. After a RemoteProtocolError the stream cannot be read any more."""
+        """Returns the fragments that are now complete. After a RemoteProtocolError the stream cannot be read any
+        further."""
         if self._buffer:
             data = self._buffer + data
         elif _is_whole(data):
@@ -425,7 +426,7 @@ class Framer:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether this is one little-endian fragment with nothing behind it, as nearly all arrive."""
+    """Whether this is one little-endian fragment with nothing behind it. Nearly all fragments arrive so."""
     return (
         len(data) >= HEADER_SIZE
         and data[:2] == _VERSION_OCTETS
@@ -435,7 +436,7 @@ def _is_whole(data: bytes) -> bool:
 
 
 def fragment_size(data: bytes, start: int) -> int:
-    """The common header, checked."""
+    """Checks the common header and returns the size of the fragment."""
     order = _order(data[start + 4], start)
     major, minor, _, _, _, size, _, _ = _HEADERS[order].unpack_from(data, start)
     if (major, minor) != (_VERSION, 0):  # [MS-RPCE] 3.3.1.5.1
@@ -446,25 +447,25 @@ def fragment_size(data: bytes, start: int) -> int:
 
 
 def _order(label: int, start: int) -> str:
-    """[C706] 14.1: the byte order of integers and the character set in one octet."""
+    """The byte order of integers, from the octet that also has the character set: [C706] 14.1."""
     if label not in (0x00, 0x10):
         raise RemoteProtocolError(f"unknown data representation 0x{label:02x}", start + 4)
     return "<" if label == 0x10 else ">"
 
 
 def whole_call(ptype: int, call_id: int, following: tuple[int, int], stub: bytes) -> bytes:
-    """A request or response in one fragment and without a token. `following` are the two numbers after the hint."""
+    """Builds a request or response in one fragment, without a token. `following` are the two numbers after the hint."""
     size = REQUEST_HEADER_SIZE + len(stub)
     return _CALL.pack(_VERSION, 0, ptype, WHOLE, _LITTLE_ENDIAN, size, 0, call_id, len(stub), *following) + stub
 
 
 def decode(frame: bytes) -> Pdu:
-    """The PDU of one whole fragment."""
+    """Returns the PDU of one whole fragment."""
     return _decode_call(frame) or _decode_any(frame)
 
 
 def _decode_call(frame: bytes) -> Pdu | None:
-    """Requests and responses as nearly all are, in one step: little-endian, without a token or an object."""
+    """Decodes a common request or response in one step: little-endian, without a token and without an object."""
     if len(frame) < REQUEST_HEADER_SIZE:
         return None
     major, minor, ptype, flags, form, size, auth_length, call_id, hint, context, last = _CALL.unpack_from(frame)

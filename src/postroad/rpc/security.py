@@ -1,7 +1,6 @@
 """Security contexts of a connection: the client's identity, and the protection of PDUs, [MS-RPCE] 3.3.1.5.2.
 
-Providers (NTLM, SPNEGO, Kerberos) are separate modules; nothing here knows their tokens.
-"""
+The providers (NTLM, SPNEGO, Kerberos) are separate modules. Nothing here knows their tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from postroad.rpc.pdu import (
     whole_call,
 )
 
-# Cutting a stub into fragments, for requests and responses alike, [C706] 12.6.2.
+# A stub is cut into fragments in the same way for requests and responses, [C706] 12.6.2.
 
 
 _FIRST_FRAGMENT = int(PacketFlag.FIRST_FRAG)
@@ -42,8 +41,8 @@ def fragments(
     security: SecurityContext | None,
     header_sign: bool,
 ) -> list[bytes]:
-    """The fragments of a stub, of at most `largest` octets. After the header come the allocation hint, which is the
-    size of the rest ([MS-RPCE] 2.2.2.6), and the two numbers `following` it in a PDU of this type."""
+    """Cuts a stub into fragments of at most `largest` octets. After each header comes the allocation hint, which is the
+    size of the rest ([MS-RPCE] 2.2.2.6), and then the two numbers `following`."""
     room = largest - REQUEST_HEADER_SIZE
     signing = security if security is not None and security.signs else None
     if signing is not None:
@@ -62,7 +61,7 @@ def fragments(
 
 
 def _parts(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
-    """(flags, size of the rest, part) of each fragment."""
+    """Returns (flags, size of the rest, part) for each fragment."""
     size = len(stub)
     for start in range(0, size, room):
         first = _FIRST_FRAGMENT if start == 0 else 0
@@ -70,34 +69,36 @@ def _parts(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
         yield first | last, size - start, stub[start : start + room]
 
 
-MAX_CONTEXTS: Final = 64  # a client may build 2000, [MS-RPCE] 3.3.1.5.4; none that we know builds many
-_STUB_ALIGNMENT: Final = 16  # [MS-RPCE] 2.2.2.11: the trailer is 16-aligned from the start of the body
+MAX_CONTEXTS: Final = 64  # a client may build 2000, [MS-RPCE] 3.3.1.5.4, but no known client builds many
+_STUB_ALIGNMENT: Final = 16  # [MS-RPCE] 2.2.2.11: the trailer is aligned to 16 from the start of the body
 _EFFECTIVE: Final[dict[int, int]] = {AuthLevel.DEFAULT: AuthLevel.CONNECT, AuthLevel.CALL: AuthLevel.PACKET}
 
 
 class Negotiation(Protocol):
-    """A context of a security provider: tokens are exchanged until `complete`, then PDUs can be protected."""
+    """A security provider's context. The sides exchange tokens until it is `complete`; then it can protect PDUs."""
 
     @property
     def complete(self) -> bool: ...
 
     @property
     def identity(self) -> str | None:
-        """The client's authenticated name, once complete."""
+        """The client's authenticated name. Valid once the context is complete."""
 
     @property
     def signature_size(self) -> int: ...
 
     def step(self, token: bytes) -> bytes:
-        """The next token to send, empty if there is none. AuthenticationFailed ends it."""
+        """Takes a token and returns the next one to send, empty if there is none. AuthenticationFailed ends the
+        negotiation."""
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
-        """(the body to send, the signature). `head` and `tail` are signed too if `header_sign` was agreed."""
+        """Returns (the body to send, the signature). The signature covers `head` and `tail` too if `header_sign` was
+        agreed."""
 
     def unprotect(
         self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool, header_sign: bool
     ) -> bytes:
-        """The original body; AuthenticationFailed if anything was changed."""
+        """Returns the original body. Raises AuthenticationFailed if anything was changed."""
 
 
 class Provider(Protocol):
@@ -107,7 +108,8 @@ class Provider(Protocol):
 
 
 def effective_level(level: int) -> int:
-    """[MS-RPCE] 2.2.1.1.8: call level counts as packet level, and the default as connect level."""
+    """The level that counts, [MS-RPCE] 2.2.1.1.8: call level becomes packet level, and default becomes connect
+    level."""
     return _EFFECTIVE.get(level, level)
 
 
@@ -131,7 +133,8 @@ class SecurityContext:
 
     @property
     def signs(self) -> bool:
-        """At packet level we sign as at integrity level: more than required, but common in other implementations."""
+        """Whether PDUs are signed. Packet level signs like integrity level: not required, but other implementations do
+        it."""
         return self.auth_level >= AuthLevel.PACKET
 
     @property
@@ -139,7 +142,7 @@ class SecurityContext:
         return self.auth_level == AuthLevel.PRIVACY
 
     def room(self, room: int) -> int:
-        """How much of a stub fits in `room` octets of a fragment."""
+        """How many octets of a stub fit in `room` octets of a fragment."""
         if self.signs:
             room -= TRAILER_SIZE + self.negotiation.signature_size
             room -= room % _STUB_ALIGNMENT
@@ -149,7 +152,7 @@ class SecurityContext:
         return SecTrailer(self.auth_type, self.auth_level, self.context_id, token, pad_length)
 
     def protect(self, ptype: int, flags: int, call_id: int, fixed: bytes, stub: bytes, *, header_sign: bool) -> bytes:
-        """A whole fragment of `stub` after the `fixed` fields of its type."""
+        """Builds a whole fragment: the header, the `fixed` fields of its type, and the protected `stub`."""
         pad = -len(stub) % _STUB_ALIGNMENT
         body = stub + bytes(pad)
         size = self.negotiation.signature_size
@@ -160,7 +163,7 @@ class SecurityContext:
         return head + sent + tail + signature
 
     def unprotect(self, pdu: Request | Response, *, header_sign: bool) -> bytes:
-        """The stub of a received fragment, without its padding."""
+        """Returns the stub of a received fragment, without its padding."""
         trailer = pdu.trailer
         if trailer is None:
             raise AuthenticationFailed("the PDU lacks the agreed protection")
@@ -176,7 +179,7 @@ class SecurityContext:
 
 
 class SecurityContexts:
-    """The contexts that a server builds with one client on one connection."""
+    """The security contexts that one client builds on one connection of a server."""
 
     def __init__(self, providers: Mapping[int, Provider]) -> None:
         self._providers = providers
@@ -187,18 +190,17 @@ class SecurityContexts:
 
     @property
     def unfinished(self) -> bool:
-        """A context is being built: the next octets may contain the proof of a password."""
+        """Whether a context is being built. Then the next octets may contain the proof of a password."""
         return self._building is not None
 
     def known(self, trailer: SecTrailer | None) -> bool:
-        """There is no authentication, or its provider is registered."""
+        """Whether the client does not authenticate, or its provider is registered."""
         return trailer is None or trailer.auth_type in self._providers
 
     def step(self, pdu: Bind | Auth3) -> tuple[SecTrailer | None, SecurityContext | None]:
-        """One leg of building a context: the trailer of the answer, and the context once it is built.
+        """Takes one leg of building a context. Returns the trailer of the answer, and the context once it is complete.
 
-        AuthenticationFailed makes it unusable, and this connection can build no further ones.
-        """
+        After AuthenticationFailed the context cannot be used, and this connection can build no other."""
         trailer = pdu.trailer
         if trailer is None:
             return None, None
@@ -230,7 +232,7 @@ class SecurityContexts:
             raise AuthenticationFailed(f"unknown authentication level {trailer.auth_level}")
         if len(self._table) >= MAX_CONTEXTS:
             raise AuthenticationFailed(f"a connection must have at most {MAX_CONTEXTS} security contexts")
-        # One password at a time, and one guess for each connection; otherwise guesses could not be slowed down.
+        # One login at a time, and one guess for each connection; otherwise guesses could not be slowed down.
         if self._building is not None or self._failed:
             raise AuthenticationFailed("a new security context before the last one was complete")
         if not self._table:
@@ -249,7 +251,7 @@ class SecurityContexts:
         )
 
     def of(self, pdu: Request) -> SecurityContext | None:
-        """The context of a request; AuthenticationFailed if it may not use it."""
+        """The context of a request. Raises AuthenticationFailed if the request may not use it."""
         if pdu.trailer is None:
             return self._unnamed()
         context = self._table.get(pdu.trailer.context_id)
@@ -260,7 +262,8 @@ class SecurityContexts:
         return context
 
     def _unnamed(self) -> SecurityContext | None:
-        """[MS-RPCE] 3.3.1.5.4: at connect level, the only context also covers requests that name none."""
+        """The context for requests that name none. At connect level, a single context covers them: [MS-RPCE]
+        3.3.1.5.4."""
         if not self._table:
             return None
         context = next(iter(self._table.values()))

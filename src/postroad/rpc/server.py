@@ -1,8 +1,8 @@
-"""An RPC server on asyncio: listens, passes calls to handlers, writes their answers. The rules are in the core.
+"""An RPC server on asyncio. It listens, passes calls to handlers and writes their answers. The rules are in
+server_connection.py.
 
-A handler is a plain function, or a coroutine if it must wait; or it returns a `Later`. A waiting handler delays no
-other call.
-"""
+A handler is a plain function that returns its reply or a `Later`, or a coroutine if it must wait. A handler that waits
+delays no other call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HANDLES_AHEAD = 256
 
 
 class RpcServer:
-    """Serves any number of interfaces at any number of addresses, with common associations."""
+    """Serves any number of interfaces at any number of addresses. All of them share the associations."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class RpcServer:
         logins: FailedLogins | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A client that authenticates must protect every call at `minimum_level` or higher. `logins` are the failed
-        ones by address, shared with other listeners."""
+        """An authenticated client must protect every call at `minimum_level` or higher. `logins` counts failed logins
+        by address; other listeners share it."""
         self.limits = limits or Limits()
-        self.shared = shared or SharedLimits()  # with other listeners
+        self.shared = shared or SharedLimits()  # shared with other listeners
         associations = Associations(
             partial(secrets.randbits, 32), partial(next, _random_octets()), self.limits.max_handles
         )
@@ -88,15 +88,18 @@ class RpcServer:
         self.on(mgmt.INQ_PRINC_NAME, management.principal_name)
 
     def register(self, interface: Interface) -> None:
-        """Offers an interface. An operation without a handler answers like one that does not exist."""
+        """Offers an interface. A call of an operation without a handler is answered as if the operation did not
+        exist."""
         self.endpoint.interfaces[interface.uuid] = interface
 
     def on(self, operation: Operation[In, Out], handler: Handler[In, Out]) -> None:
-        """The handler of an operation. It may raise RpcFault; in a cancelled call it sees CancelledError."""
+        """Sets the handler of an operation. It may raise RpcFault. When its call is cancelled, it sees
+        CancelledError."""
         self._handlers[operation] = handler
 
     async def listen(self, host: str, port: int, *, probe: bool = False) -> int:
-        """Listens at one more address, and returns the port; with `probe`, at the next free one in steps of 11."""
+        """Listens at one more address and returns the port. If the port is taken, `probe` tries further ones in steps
+        of 11."""
         loop = asyncio.get_running_loop()
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
@@ -130,7 +133,7 @@ class RpcServer:
             await self._emptied.wait()
 
     def end_logins(self, users: Collection[str]) -> None:
-        """Ends the connections on which these users have logged in: what they have open is run down."""
+        """Ends the connections on which these users have logged in, and runs down what they have open."""
         for link in [*self.links]:
             if link.connection is not None and link.connection.has_user(users):
                 link.connection.end("the user was removed, or has another password")
@@ -158,13 +161,13 @@ class RpcServer:
                 if deadline is not None and deadline <= now:
                     self.log_end(link.address, "no complete bind or request in time")
                     link.abort()
-            except Exception:  # a bug: the other connections still have their time-outs
+            except Exception:  # a bug; the other connections must keep their time-outs
                 _log.exception("time-out check failed", extra={"peer": link.address})
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
 class _Link(asyncio.Protocol):
-    """One connection, and its waiting calls."""
+    """One connection, and its calls that wait."""
 
     def __init__(self, server: RpcServer, admission: Admission) -> None:
         self.server = server
@@ -172,12 +175,12 @@ class _Link(asyncio.Protocol):
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
-        self._later: set[Call] = set()  # without a task
-        self._flushing = False  # in the next turn of the event loop
+        self._later: set[Call] = set()  # calls that wait without a task
+        self._flushing = False  # a flush is due in the next turn of the event loop
         self._orphans: set[Call] = set()
         self._transport: asyncio.Transport | None = None
         self._reading: ReadWatch | None = None
-        self._held: list[bytes] = []  # input of an address that must wait before its next login
+        self._held: list[bytes] = []  # input that waits because its address may not log in yet
         self._waking: asyncio.TimerHandle | None = None
         self._deaf = False  # the client does not read its answers
 
@@ -217,12 +220,13 @@ class _Link(asyncio.Protocol):
                 else:
                     self._handle(event)
             self._flush()
-        except Exception:  # a bug: this client must call again, and no other is affected
+        except Exception:  # a bug; it ends this connection and no other
             _log.exception("RPC connection failed", extra={"peer": self.address})
             self.abort()
 
     def _must_wait(self, data: bytes) -> bool:
-        """After failed logins the next one from the same address waits; no other address does."""
+        """Whether this input must wait. After failed logins the next login from the same address waits; other addresses
+        do not."""
         wait = self.server.logins.delay(self.address, self.server.clock())
         if not wait and self._waking is None:
             return False
@@ -233,7 +237,7 @@ class _Link(asyncio.Protocol):
         return True
 
     def _wake(self) -> None:
-        """Another attempt from this address may have failed meanwhile: then it waits again."""
+        """Tries again. If another attempt from this address has failed meanwhile, the input waits again."""
         held, self._held, self._waking = b"".join(self._held), [], None
         self.data_received(held)
         self._read_or_pause()
@@ -247,7 +251,7 @@ class _Link(asyncio.Protocol):
             self._waking.cancel()
         if self.connection is None:
             return
-        # First the calls, then the handles that they may use: disconnected() waits for the last of them.
+        # First the calls, then the handles that they may use: disconnected() waits for the last call.
         self.connection.disconnected()
         for task in list(self.tasks.values()):
             task.cancel()
@@ -261,7 +265,7 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers, so we read no more of its requests."""
+        """Stops reading requests, because the client does not read its answers."""
         self._deaf = True
         self._read_or_pause()
         if self._reading is not None:
@@ -332,13 +336,13 @@ class _Link(asyncio.Protocol):
         self._flush()
 
     def _came(self, call: Call, reply: object) -> None:
-        if call not in self._later:  # the client wants no reply, or is gone
+        if call not in self._later:  # the client left, or wants no reply
             return
         self._later.discard(call)
         self._reply(call, reply)
         if not self._later:
             self._flush()
-        elif not self._flushing:  # one commit may be what several calls wait for: their replies leave together
+        elif not self._flushing:  # several calls may wait for one commit: their replies leave together
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush_together)
 
@@ -350,7 +354,7 @@ class _Link(asyncio.Protocol):
         assert self.connection is not None
         try:
             self.connection.reply(call, reply)
-        except Exception as error:  # the handler's answer has the wrong type
+        except Exception as error:  # the handler's answer has a wrong type
             self._fail(call, error)
 
     def _fail(self, call: Call, error: BaseException) -> None:
@@ -378,7 +382,7 @@ class _Link(asyncio.Protocol):
 
 
 def _random_octets() -> Iterator[bytes]:
-    """16 octets at a time, for context handles. Every receive needs some: the system is asked for many at once."""
+    """Returns 16 octets for a context handle. Every receive needs them, so they are taken from the system in bulk."""
     while True:
         octets = secrets.token_bytes(_HANDLES_AHEAD * 16)
         for start in range(0, len(octets), 16):
@@ -386,10 +390,10 @@ def _random_octets() -> Iterator[bytes]:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Notices within two minutes that a peer has vanished; its context handles are then run down."""
+    """Makes the system notice within two minutes that a peer has vanished. Its context handles are then run down."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6), ("TCP_USER_TIMEOUT", 120000)):
-        option = getattr(socket, name, None)  # not every system has all of them
+        option = getattr(socket, name, None)  # not every system has all of these options
         if option is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)

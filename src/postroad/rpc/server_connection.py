@@ -1,7 +1,6 @@
 """The server's side of one connection without I/O: binds, requests out of fragments, replies into fragments.
 
-Octets and `now` come in, calls come out; replies and faults go in, octets come out. [MS-RPCE] 3.3.3.
-"""
+Octets and `now` come in, calls come out. Replies and faults go in, octets come out. [MS-RPCE] 3.3.3."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from postroad.rpc.ndr import Format, Reader
 from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer, SyntaxId
 from postroad.rpc.security import SecurityContext, SecurityContexts, fragments
 
-# [MS-RPCE] 2.2.2.13 Verification trailer: facts that a client repeats within the protected stub.
+# [MS-RPCE] 2.2.2.13 Verification trailer: a client repeats facts about its call within the protected stub.
 
 
 SIGNATURE: Final = bytes.fromhex("8ae3137102f43671")
@@ -44,7 +43,7 @@ _SUPPORTS_HEADER_SIGNING: Final = 1
 def check_verification(
     rest: bytes, *, abstract: SyntaxId, transfer: SyntaxId, call_id: int, context_id: int, opnum: int, header_sign: bool
 ) -> None:
-    """Checks the trailer after a request's parameters, if there is one; a fault if it disagrees."""
+    """Checks the trailer that may follow a request's parameters. A trailer that disagrees with the call is a fault."""
     start = rest.find(SIGNATURE)
     if start < 0:
         return
@@ -101,26 +100,26 @@ class _Gathering:
 
 
 class ServerConnection:
-    """`receive` gives events; write `data_to_send` after it, and after `reply` and `fault`."""
+    """Call `receive` with input; it returns events. Send `data_to_send` after it, and after `reply` and `fault`."""
 
     def __init__(self, endpoint: Endpoint, address: str, now: float, local: tuple[str, int] = ("", 0)) -> None:
-        """`address` is the client's, `local` our own address and port as the client called them."""
+        """`address` is the client's. `local` is the address and port that the client called."""
         self.endpoint = endpoint
         self.address = address
         self.local = local
         self.state = State.ESTABLISHED
         self.association: Association | None = None
         self.calls: dict[int, Call] = {}
-        self.fault_text = ""  # why we closed the connection
+        self.fault_text = ""  # why this side closed the connection
         self._limits = endpoint.limits
         self._bind_deadline = now + self._limits.bind_timeout_s
         self._framer = pdus.Framer()
         self._out: list[bytes] = []
         self._presentations = Presentations(endpoint.interfaces)
         self._security = SecurityContexts(endpoint.providers)
-        self._callers: dict[int | None, Caller] = {}  # by the id of their security context
+        self._callers: dict[int | None, Caller] = {}  # by the id of the caller's security context
         self._gathering: _Gathering | None = None
-        self._discarding: int | None = None  # the call id of a request that was answered before it was complete
+        self._discarding: int | None = None  # the call id of a request that was answered before all of it had come
         self._max_xmit = self._max_recv = MUST_RECEIVE_FRAGMENT
         self._last_call_id = -1
         self._actions = _ACTIONS[State.ESTABLISHED]
@@ -133,24 +132,24 @@ class ServerConnection:
 
     @property
     def half_open(self) -> bool:
-        """The client has not bound, or has not finished its login."""
+        """Whether the client has yet to bind, or to finish its login."""
         return self.state is State.ESTABLISHED or self._security.unfinished
 
     @property
     def logging_in(self) -> bool:
-        """The next input may be the proof of a password."""
+        """Whether the next input may be the proof of a password."""
         return self._security.unfinished
 
     @property
     def deadline(self) -> float | None:
-        """When the connection has waited too long for a bind, for a login, or for the rest of a request."""
+        """When the wait for a bind, for a login, or for the rest of a request has lasted too long."""
         if self.half_open:
             return self._bind_deadline
         return self._gathering.deadline if self._gathering is not None else None
 
     @property
     def unfinished(self) -> int:
-        """Octets of an incomplete fragment or request."""
+        """Octets held for incomplete fragments and requests."""
         return self._framer.buffered + (self._gathering.size if self._gathering is not None else 0)
 
     def data_to_send(self) -> bytes:
@@ -161,7 +160,7 @@ class ServerConnection:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def disconnected(self) -> None:
-        """The transport is gone. The connection leaves the association once no call is in flight."""
+        """The transport is gone. The connection leaves its association once no call is in flight."""
         self._drop_gathering()
         self.state = State.CLOSED
         self._leave()
@@ -173,7 +172,8 @@ class ServerConnection:
     # Input
 
     def receive(self, data: bytes, now: float) -> list[Event]:
-        """The events of the octets. A protocol error closes the connection; the calls before it are still events."""
+        """Takes octets and returns their events. A protocol error closes the connection; calls that came before it are
+        still returned."""
         events: list[Event] = []
         try:
             for frame in self._framer.feed(data):
@@ -201,7 +201,7 @@ class ServerConnection:
         return any(caller.user in users for caller in self._callers.values())
 
     def end(self, why: str) -> None:
-        """No further octet is looked at."""
+        """Ends the connection. No further octet is read."""
         self._close(why)
 
     def _close(self, why: str) -> None:
@@ -243,7 +243,7 @@ class ServerConnection:
         try:
             trailer, built = self._security.step(pdu)
         except AuthenticationFailed as error:
-            # A half-finished security context must not be used: the connection ends with it.
+            # A security context that is not complete must not be used, so the connection ends with it.
             self._refuse(pdu, str(error))
             return LoginRefused(error.who)
         if built is not None and self._caller(built) is None:
@@ -255,7 +255,7 @@ class ServerConnection:
         return None
 
     def _auth3(self, pdu: Pdu, now: float) -> Event | None:
-        """An rpc_auth_3 has no answer: the first request learns that it failed, [MS-RPCE] 3.3.1.5.2.1."""
+        """Takes an rpc_auth_3, which has no answer. The next request reports its failure, [MS-RPCE] 3.3.1.5.2.1."""
         assert isinstance(pdu, Auth3)
         try:
             _, built = self._security.step(pdu)
@@ -272,12 +272,12 @@ class ServerConnection:
         return None
 
     def _caller(self, security: SecurityContext | None) -> Caller | None:
-        """The caller of a security context; None if it may not use the association that it joined."""
+        """The caller of a security context; None if it may not use the association of this connection."""
         key = None if security is None else security.context_id
         found = self._callers.get(key)
         if found is None:
             assert self.association is not None
-            user = None if security is None else security.identity or None  # a provider may have no name
+            user = None if security is None else security.identity or None  # a provider may give no name
             if not self.endpoint.associations.admit(self.association, self, user):
                 return None
             level = AuthLevel.NONE if security is None else security.auth_level
@@ -314,8 +314,9 @@ class ServerConnection:
         assert isinstance(pdu, Request)
         gathering = self._gathering
         if pdu.first:
-            # A request is complete before the next begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 we only require that no
-            # two calls in flight have one id: clients that alter the context count for each interface separately.
+            # A request must be complete before the next one begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 only one rule is
+            # applied, that two calls in flight have different ids: clients that alter the context count ids for each
+            # interface.
             if gathering is not None or pdu.call_id in self.calls or pdu.call_id > MAX_CALL_ID:
                 return self._protocol_error(pdu, "a request must not begin before the last one is complete")
         elif gathering is None or gathering.first.call_id != pdu.call_id:
@@ -339,7 +340,7 @@ class ServerConnection:
         return self._gather(pdu, stub, security, now)
 
     def _stray(self, pdu: Request) -> Event | None:
-        """A later fragment without its request, [MS-RPCE] 3.3.3.5.6."""
+        """A later fragment whose request is unknown, [MS-RPCE] 3.3.3.5.6."""
         if pdu.call_id == self._discarding or 0 < self._last_call_id - pdu.call_id < OLD_CALLS:
             return None
         return self._protocol_error(pdu, "a fragment without the start of its request")
@@ -375,7 +376,7 @@ class ServerConnection:
             self._gathering = None
 
     def _protocol_error(self, pdu: Request, why: str) -> Event | None:
-        """[MS-RPCE] 3.3.3.5.7. What follows cannot be trusted, so the connection ends."""
+        """Answers and ends the connection, because nothing that follows can be trusted: [MS-RPCE] 3.3.3.5.7."""
         self._fault_pdu(pdu.call_id, pdu.context_id, FaultStatus.NCA_PROTOCOL_ERROR, executed=False)
         self._close(why)
         return None
@@ -406,7 +407,7 @@ class ServerConnection:
             raise RpcFault(FaultStatus.ACCESS_DENIED, "the call must have the protection that this server requires")
         if len(self.calls) >= self._limits.max_calls:
             raise RpcFault(FaultStatus.NCA_SERVER_TOO_BUSY)
-        # [MS-RPCE] 2.2.2.6: if the hint is larger than the stub, something is missing.
+        # [MS-RPCE] 2.2.2.6: a hint larger than the stub means that something is missing.
         if pdu.alloc_hint > len(stub):
             raise RpcFault(FaultStatus.NCA_PROTOCOL_ERROR)
         layout = presentation.layout
@@ -444,7 +445,7 @@ class ServerConnection:
     # Answers
 
     def reply(self, call: Call, reply: object) -> None:
-        """Answers a call with its `[out]` parameters. Sends nothing to a client that is gone."""
+        """Answers a call with its `[out]` parameters. Does nothing if the client is gone."""
         stub = call.operation.reply.encode(reply, call.layout, call.request)
         self._forget(call)
         if self.closed:
@@ -459,7 +460,7 @@ class ServerConnection:
             self._fault_pdu(call.call_id, call.context_id, status, executed=executed)
 
     def drop(self, call: Call) -> None:
-        """Ends a call without an answer: the client orphaned it, or is gone."""
+        """Ends a call without an answer, because the client orphaned it or is gone."""
         self._forget(call)
 
     def _forget(self, call: Call) -> None:
@@ -477,7 +478,7 @@ class ServerConnection:
 
 Action = Callable[[ServerConnection, Pdu, float], Event | None]
 
-# [MS-RPCE] 3.3.3: what a server accepts in each state. Anything else is a protocol error.
+# [MS-RPCE] 3.3.3: what a server accepts in each state. Everything else is a protocol error.
 _ACTIONS: Final[dict[State, dict[type[Pdu], Action]]] = {
     State.ESTABLISHED: {Bind: ServerConnection._bind},
     State.NEGOTIATED: {

@@ -13,10 +13,9 @@ from postroad.rpc.ndr.octets import Expression, Format, Reader, Scope, Writer
 
 
 class Array(NdrType):
-    """`count` elements; or the number in `size_is`, and `length_is` says how many of them are sent.
+    """`count` elements; or as many as `size_is` says, of which `length_is` says how many are sent.
 
-    The maximum count of a conformant array is before it, or before the structure that it ends.
-    """
+    The maximum count of a conformant array comes before the array, or before the structure that the array ends."""
 
     __slots__ = (
         *("conformant", "correlated", "count", "deferring", "element"),
@@ -91,7 +90,7 @@ class Array(NdrType):
         return reader.counts(1)[0] if self.conformant else self.count or 0
 
     def decode(self, reader: Reader, scope: Scope, max_count: int | None = None) -> Any:
-        """The elements; `max_count` if it was before the structure."""
+        """Returns the elements. Pass `max_count` if it came before the structure."""
         offset = length = 0
         if max_count is None and self.conformant and self.varying:
             max_count, offset, length = reader.counts(3)
@@ -130,7 +129,7 @@ class Array(NdrType):
 
 
 class String(NdrType):
-    """`[string]`: conformant and varying, or varying within an array of `count` characters. Zero-terminated."""
+    """`[string]`: conformant and varying; or varying, in an array of `count` characters. It ends with a zero."""
 
     __slots__ = ("character", "conformant", "count")
 
@@ -151,7 +150,7 @@ class String(NdrType):
         return "utf-16-le" if order == "<" else "utf-16-be"
 
     def _octets(self, value: str) -> bytes:
-        """With the terminator. Windows' strings may have half a surrogate pair, which must be preserved."""
+        """The octets with the terminator. A Windows string may contain half a surrogate pair, which must survive."""
         if "\0" in value:
             raise LocalProtocolError(f"a string must not contain a zero, got {value!r}")
         try:

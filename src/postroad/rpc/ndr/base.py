@@ -1,7 +1,6 @@
 """NDR types of a fixed size: integers, enumerations, GUIDs and context handles.
 
-A type says how its value is written and read in either syntax; it holds no value itself.
-"""
+A type says how to write and read a value in both syntaxes. It holds no value itself."""
 
 from __future__ import annotations
 
@@ -16,24 +15,23 @@ from postroad.rpc.ndr.octets import Format, Reader, Scope, Writer
 
 
 class NdrType:
-    """The common part of all types. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
+    """What all types have in common. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
 
-    `encode` and `decode` handle the value in place, `encode_deferred` and `finish` the referents after the outermost
-    construction. `decode` may return a state that only `finish` turns into the value.
-    """
+    `encode` and `decode` handle the value in place. `encode_deferred` and `finish` handle the referents, after the
+    outermost construction. `decode` may return an intermediate state, which `finish` turns into the value."""
 
     __slots__ = ()
 
-    deferring = False  # there are pointers inside
-    conformant = False  # its maximum count is before the structure that it ends
-    plain = False  # `dump` and `load` change nothing
-    correlated = False  # there are counts or tags inside that are looked up in a scope
+    deferring = False  # the type contains pointers
+    conformant = False  # the maximum count comes before the structure that the type ends
+    plain = False  # `dump` and `load` return what they get
+    correlated = False  # the type contains counts or tags that are looked up in a scope
 
     def alignment(self, layout: Format) -> int:
         raise NotImplementedError
 
     def least(self, layout: Format) -> int:
-        """The smallest size of a value: a count is checked against it before anything is allocated."""
+        """The smallest size of a value. A count is checked against it before anything is allocated."""
         raise NotImplementedError
 
     def encode(self, writer: Writer, value: Any, scope: Scope) -> None:
@@ -42,7 +40,7 @@ class NdrType:
     def decode(self, reader: Reader, scope: Scope) -> Any:
         raise NotImplementedError
 
-    # Types that are one item of `struct`: a structure reads and writes a run of them at once.
+    # Types that are one item of `struct`. A structure reads and writes several of them in one step.
 
     def code(self, layout: Format) -> str | None:
         """The item's `struct` code; None for a type that is more than one."""
@@ -57,18 +55,18 @@ class NdrType:
         return item
 
     def fits(self, value: int) -> bool:
-        """Whether an integer is one of this type's."""
+        """Whether this type can hold the integer."""
         return True
 
     def encode_deferred(self, writer: Writer, value: Any, scope: Scope) -> None:
-        """The referents of `value`; nothing if there are no pointers."""
+        """Writes the referents of `value`; nothing if it has no pointers."""
 
     def finish(self, reader: Reader, state: Any, scope: Scope) -> Any:
-        """The value, with the referents read."""
+        """Reads the referents and returns the value."""
         return state
 
     def encode_max_count(self, writer: Writer, value: Any, scope: Scope) -> None:
-        """The maximum count of a conformant array, wherever it belongs."""
+        """Writes the maximum count of a conformant array, which may stand before an enclosing structure."""
 
     def decode_max_count(self, reader: Reader) -> int:
         return 0
@@ -128,7 +126,7 @@ class Integer(Item):
         return self._code == "B"
 
     def range(self, low: int, high: int) -> Integer:
-        """[MS-RPCE] 2.2.4.14.1: the same integer within narrower bounds, both included."""
+        """The same integer within narrower bounds, both included, [MS-RPCE] 2.2.4.14.1."""
         return Integer(self.name, self._code, low, high)
 
     def code(self, layout: Format) -> str:
@@ -154,8 +152,7 @@ class Integer(Item):
 class Enumeration(Item):
     """An enum: 2 octets in NDR, 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
 
-    A number that the enumeration does not name is invalid, unless `kind` is None: then it is a plain integer.
-    """
+    A number that the enumeration does not name is invalid. If `kind` is None, every number is valid."""
 
     kind: type[IntEnum] | None
 
@@ -180,7 +177,7 @@ class Enumeration(Item):
 
 @dataclass(frozen=True)
 class Guid(Item):
-    """A UUID: ulong, ushort, ushort and eight octets, and so aligned to 4."""
+    """A UUID: a ulong, two ushorts and eight octets, and therefore aligned to 4."""
 
     def code(self, layout: Format) -> str:
         return "16s"
@@ -196,10 +193,10 @@ class Guid(Item):
 
 
 class Handle(NamedTuple):
-    """[C706] N ndr_context_handle: a server's name for a context, opaque to the client. Null is 20 zero octets.
+    """[C706] N ndr_context_handle: the server's name for a context, opaque to the client. Null is 20 zero octets.
 
-    `octets` is the UUID in little-endian order, as it is sent: every call of a reader has a handle.
-    """
+    `octets` is the UUID in little-endian order, as it is sent: every call of a reader has a handle, so none is
+    converted."""
 
     attributes: int
     octets: bytes
@@ -213,10 +210,9 @@ NULL_HANDLE: Final = Handle(0, bytes(16))
 
 @dataclass(frozen=True)
 class ContextHandle(Item):
-    """`[context_handle]`: `kind` is the IDL's type name, which a handle keeps from the call that made it.
+    """`[context_handle]`. `kind` is the IDL's type name; a handle keeps the type that it was opened with.
 
-    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as for an `[in]` handle.
-    """
+    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as for an `[in]` handle."""
 
     kind: str
     strict: bool = False

@@ -18,7 +18,7 @@ from postroad.rpc.ndr.octets import FORMATS, Expression, Format, Reader, Scope, 
 
 
 class _Run:
-    """The members at the start of a structure whose places are fixed: one `struct` format for all of them."""
+    """The members at the start of a structure that have fixed places: one `struct` format covers all of them."""
 
     __slots__ = ("forms", "members", "names", "special", "values")
 
@@ -38,7 +38,7 @@ class _Run:
         self.names = tuple([name for name, _ in taken])
         self.special = tuple([(n, name, member) for n, (name, member) in enumerate(taken) if not member.plain])
         self.forms = {order: octets.Struct(order + codes) for order in "<>"}
-        self.values = attrgetter(*self.names) if len(taken) > 1 else None  # of one alone it would give no tuple
+        self.values = attrgetter(*self.names) if len(taken) > 1 else None  # attrgetter of one name gives no tuple
 
 
 class Structure(NdrType):
@@ -105,7 +105,7 @@ class Structure(NdrType):
         try:
             writer.data += run.forms["<"].pack(*items)
         except octets.error:
-            for (name, member), item in zip(run.members, items, strict=True):  # find the wrong one
+            for (name, member), item in zip(run.members, items, strict=True):  # find the member that is wrong
                 if member.plain and not (isinstance(item, int) and member.fits(item)):
                     raise LocalProtocolError(f"{self.kind.__name__}.{name} must not be {item!r}") from None
             raise
@@ -161,15 +161,14 @@ class Structure(NdrType):
         if inner.checks:
             inner.settle(reader.offset)
         assert isinstance(inner.source, dict)
-        return self.kind(*inner.source.values())  # in the members' order, as they were read
+        return self.kind(*inner.source.values())  # in the order of the members
 
 
 class Pointer(Item):
-    """A pointer inside a construction, or a parameter that may be null. None is null. Two `full` pointers may have one
+    """A pointer inside a construction, or a parameter that may be null. None is null. Two `full` pointers may share a
     referent.
 
-    A `ref` parameter has no octets in the stream: leave it out of the parameter's type.
-    """
+    A `ref` parameter has no octets in the stream. Leave it out of the parameter's type."""
 
     __slots__ = ("_full", "_size_is", "correlated", "target")
 
@@ -211,12 +210,13 @@ class Pointer(Item):
         return value
 
     def _is_missing(self, scope: Scope) -> bool:
-        """[MS-RPCE] 3.1.1.5.3.3.1.2: a null pointer to a conformant array with a size above 0."""
+        """Whether a conformant array is null although its size is above 0, [MS-RPCE] 3.1.1.5.3.3.1.2."""
         return self._size_is is not None and (scope.evaluate(self._size_is) or 0) > 0
 
 
 class Union(NdrType):
-    """`[switch_is(...)] union`: the value is the arm's, None for an empty arm. The tag is written again inside."""
+    """`[switch_is(...)] union`. Its value is the value of the selected arm, None for an empty arm. The tag is repeated
+    inside the union."""
 
     __slots__ = ("_alignments", "arms", "deferring", "switch_is", "tag")
 
@@ -280,7 +280,7 @@ class Union(NdrType):
 
 
 def write(writer: Writer, kind: NdrType, value: Any, scope: Scope) -> None:
-    """One whole construction: its maximum count, its value in place, then its referents."""
+    """Writes one whole construction: its maximum count, its value in place, then its referents."""
     if kind.conformant:
         kind.encode_max_count(writer, value, scope)
     kind.encode(writer, value, scope)
@@ -310,7 +310,7 @@ _STRUCTURES: dict[type, Structure] = {}
 
 
 def struct(kind: type) -> Structure:
-    """The structure that a dataclass describes; its hints must be resolvable in its own module."""
+    """The structure that a dataclass describes. Its hints must resolve in its own module."""
     found = _STRUCTURES.get(kind)
     if found is None:
         found = _STRUCTURES[kind] = Structure(kind)
@@ -318,7 +318,8 @@ def struct(kind: type) -> Structure:
 
 
 def members_of(kind: type) -> tuple[tuple[str, NdrType], ...]:
-    """(name, type) of each member: what `Annotated` carries, or the structure or enumeration that the hint is."""
+    """Returns (name, type) for each member: the type in `Annotated`, or the structure or enumeration that is the
+    hint."""
     if not is_dataclass(kind):
         raise LocalProtocolError(f"{kind.__name__} must be a dataclass")
     hints = get_type_hints(kind, include_extras=True)

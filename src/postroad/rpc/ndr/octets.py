@@ -1,7 +1,6 @@
-"""Octet streams of NDR and NDR64: alignment, counts, referents, and the scope where correlated counts are found.
+"""Octet streams of NDR and NDR64: alignment, counts, referents, and the scope in which correlated counts are found.
 
-No type is known here. A stream that is too short always raises RemoteProtocolError before anything is allocated.
-"""
+This module knows no types. A stream that is too short raises RemoteProtocolError before anything is allocated."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ MAX_COUNT: Final = 0x7FFFFFFF  # [MS-RPCE] 3.1.1.5.3.2.2.1: at most 2**31 - 1 el
 
 
 class Format(Enum):
-    """A transfer syntax: its value is the size of pointers, counts and offsets."""
+    """A transfer syntax. Its value is the size of pointers, counts and offsets."""
 
     NDR = 4
     NDR64 = 8
@@ -36,10 +35,10 @@ MISSING: Final = object()
 
 
 class Scope:
-    """Where `size_is`, `length_is` and `switch_is` find their values: a structure's members or a call's parameters.
+    """Where `size_is`, `length_is` and `switch_is` find their values: the members of a structure or the parameters of a
+    call.
 
-    `source` is the value that is written, or the members read so far.
-    """
+    `source` is the value to write, or the members read so far."""
 
     __slots__ = ("checks", "outer", "source")
 
@@ -49,7 +48,7 @@ class Scope:
         self.checks: list[tuple[Expression, int, str]] = []
 
     def find(self, name: str) -> Any:
-        """The value of a member, MISSING while it has not been read."""
+        """The value of a member; MISSING if it has not been read yet."""
         source = self.source
         found = source.get(name, MISSING) if isinstance(source, dict) else getattr(source, name, MISSING)
         return self.outer.find(name) if found is MISSING and self.outer is not None else found
@@ -61,7 +60,7 @@ class Scope:
         return found
 
     def evaluate(self, expression: Expression) -> int | None:
-        """The expression's value; None if it names a member that has not been read."""
+        """The value of the expression; None if it names a member that has not been read yet."""
         if isinstance(expression, str):
             found = self.find(expression)
             return found if isinstance(found, int) else None
@@ -73,7 +72,7 @@ class Scope:
             return None
 
     def expect(self, expression: Expression, found: int, what: str, offset: int) -> None:
-        """[MS-RPCE] 3.1.1.5.3.1: the stream must agree with the correlated member, now or once it is read."""
+        """Requires that the stream agrees with the correlated member, now or once it is read: [MS-RPCE] 3.1.1.5.3.1."""
         value = self.evaluate(expression)
         if value is None:
             self.checks.append((expression, found, what))
@@ -81,7 +80,8 @@ class Scope:
             raise RemoteProtocolError(f"{what} must be {value}, from its correlated member, got {found}", offset)
 
     def settle(self, offset: int) -> None:
-        """Every member is read: checks what had to wait. An expression without a member here is the outer scope's."""
+        """Checks what had to wait, now that every member is read. An expression over no member here goes to the outer
+        scope."""
         checks, self.checks = self.checks, []
         for expression, found, what in checks:
             value = self.evaluate(expression)
@@ -92,7 +92,7 @@ class Scope:
 
 
 class Reader:
-    """Reads one octet stream from its start; every read is checked against its end."""
+    """Reads one octet stream from its start. Checks every read against its end."""
 
     __slots__ = ("data", "full", "layout", "offset", "order", "size", "wide", "word")
 
@@ -104,14 +104,14 @@ class Reader:
         self.order = order
         self.offset = 0
         self.size = len(data)
-        self.full: dict[int, tuple[object, Any]] = {}  # (type, value) of full pointers' referents, which may be shared
+        self.full: dict[int, tuple[object, Any]] = {}  # (type, value) of full pointers' referents: they may be shared
 
     @property
     def remaining(self) -> int:
         return self.size - self.offset
 
     def align(self, alignment: int) -> None:
-        """[MS-RPCE] 3.1.1.5.3.2.2.6: the content of a gap is ignored."""
+        """Skips to the next multiple. The content of the gap is ignored, [MS-RPCE] 3.1.1.5.3.2.2.6."""
         self.offset += -self.offset % alignment
 
     def unpack(self, form: Struct) -> tuple[Any, ...]:
@@ -131,7 +131,7 @@ class Reader:
         return self.data[start:end]
 
     def counts(self, count: int) -> tuple[int, ...]:
-        """Maximum counts, offsets and actual counts that follow each other."""
+        """Reads the maximum counts, offsets and actual counts that follow each other."""
         self.align(self.word)
         found = self.unpack(_WORDS[self.word, self.order, count])
         if max(found) > MAX_COUNT:
@@ -141,12 +141,12 @@ class Reader:
         return found
 
     def referent(self) -> int:
-        """A pointer's own representation: 0 for null."""
+        """Reads the representation of a pointer: 0 for null."""
         self.align(self.word)
         return int(self.unpack(_WORDS[self.word, self.order, 1])[0])
 
     def require(self, count: int, each: int) -> None:
-        """`count` elements of at least `each` octets are there: no list is made before this holds."""
+        """Requires that `count` elements of at least `each` octets follow. Call it before you make a list of them."""
         if count * max(each, 1) > self.remaining:
             raise RemoteProtocolError(
                 f"{count} elements of {each} octets must follow, got {self.remaining} octets", self.offset
@@ -163,7 +163,7 @@ class Writer:
         self.layout = layout
         self.wide = layout is Format.NDR64
         self.word = 8 if self.wide else 4
-        self._next_referent = 0x00020000  # as Windows numbers them: any value but 0 would do
+        self._next_referent = 0x00020000  # Windows' numbering; any value but 0 would do
 
     def align(self, alignment: int) -> None:
         gap = -len(self.data) % alignment
@@ -177,7 +177,7 @@ class Writer:
         self.data += _WORDS[self.word, "<", len(values)].pack(*values)
 
     def referent(self) -> int:
-        """The next pointer's own representation, which is not 0."""
+        """Writes the representation of a pointer to the next referent, which is not 0."""
         found = self._next_referent
         self._next_referent += 4
         return found
