@@ -1,8 +1,7 @@
-"""PGM packets, [RFC 3208] 8 and 9: bytes to values and back.
+"""PGM packets, [RFC 3208] 8 and 9, from bytes to values and back.
 
-SPM, ODATA, RDATA, NAK and NCF, with the options FRAGMENT, NAK_LIST, JOIN, SYN, FIN and RST. Parity, redirection and
-what network elements add are left out, as [MC-MQSRM] 2.1.3 says: their options are passed over.
-"""
+SPM, ODATA, RDATA, NAK and NCF, with the options FRAGMENT, NAK_LIST, JOIN, SYN, FIN and RST. Parity, redirection and the
+options of network elements are not supported, as [MC-MQSRM] 2.1.3 says; they are skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from postroad.errors import LocalProtocolError, RemoteProtocolError
 HEADER = 16
 DATA_HEADER = HEADER + 8
 FRAGMENT_OPTIONS = 20  # OPT_LENGTH and OPT_FRAGMENT
-MAX_NAK_LIST = 62  # further numbers, 9.3
+MAX_NAK_LIST = 62  # numbers besides the first one, 9.3
 MODULUS = 1 << 32
 _HALF = 1 << 31
 
@@ -32,7 +31,7 @@ _IPV4 = 1  # address family identifier
 
 _PRESENT, _NETWORK_SIGNIFICANT, _PARITY = 0x01, 0x02, 0x80
 _END = 0x80
-_OPX, _OPX_DISCARD = 0x03, 0x02  # what a receiver that does not know an option does with the packet, 9.1
+_OPX, _OPX_DISCARD = 0x03, 0x02  # what to do with a packet if an option in it is unknown, 9.1
 
 
 class Kind(IntEnum):
@@ -68,7 +67,7 @@ class Tsi(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """OPT_FRAGMENT: where the payload belongs in an APDU of `length` bytes that begins at `first`."""
+    """OPT_FRAGMENT: where the payload belongs in an APDU of `length` bytes that starts at `first`."""
 
     first: int
     offset: int
@@ -76,7 +75,7 @@ class Fragment(NamedTuple):
 
 
 class Spm(NamedTuple):
-    """Source path message: the transmit window, and the address that takes NAKs."""
+    """Source path message: the transmit window, and the address that accepts NAKs."""
 
     tsi: Tsi
     port: int  # the data-destination port
@@ -107,7 +106,7 @@ class Data(NamedTuple):
 
 
 class Nak(NamedTuple):
-    """NAK, or NCF for its confirmation. `nla` is the source's address."""
+    """NAK, or NCF, which confirms it. `nla` is the source's address."""
 
     kind: Kind
     tsi: Tsi
@@ -124,7 +123,7 @@ Packet = Spm | Data | Nak
 
 
 def distance(start: int, end: int) -> int:
-    """How many steps lead from `start` to `end`; negative where `end` is before."""
+    """The number of steps from `start` to `end`; negative if `end` comes first."""
     return (end - start + _HALF) % MODULUS - _HALF
 
 
@@ -136,7 +135,7 @@ def after(sequence: int, steps: int = 1) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """The ones' complement of the ones' complement sum; never 0, which means that there is none."""
+    """The ones' complement of the ones' complement sum. Never 0, because 0 means that there is no checksum."""
     padded = data if len(data) % 2 == 0 else data + b"\0"
     return 0xFFFF - int.from_bytes(padded) % 0xFFFF
 
@@ -150,7 +149,7 @@ def _is_sound(data: bytes) -> bool:
 
 
 def encode(packet: Packet) -> bytes:
-    """The bytes of a packet, behind the IP header."""
+    """The bytes of a packet, as they follow the IP header."""
     if isinstance(packet, Data):
         options = _options(packet.fragment, packet.join, packet.syn, packet.fin, packet.rst)
         body = _DATA.pack(packet.sequence, packet.trail)
@@ -189,7 +188,7 @@ def _finish(
     *,
     significant: bool = False,
 ) -> bytes:
-    # A NAK goes the other way: its source port is the data-destination port.
+    # A NAK travels the other way, so its source port is the data-destination port.
     ports = (port, tsi.port) if kind is Kind.NAK else (tsi.port, port)
     flags = 0
     extension = b""
@@ -211,7 +210,8 @@ def _packed(address: str) -> bytes:
 
 
 def decode(data: bytes) -> Packet | None:
-    """The packet; None for a kind that is not used here, or one of parity. MalformedPgm for anything else."""
+    """The packet. None for a kind that is not used here, and for a parity packet. Raises MalformedPgm for anything
+    else."""
     if len(data) < HEADER:
         raise MalformedPgm(f"a packet has at least {HEADER} bytes, got {len(data)}")
     source, destination, number, flags, check, gsi, size = _HEADER.unpack_from(data)
@@ -305,7 +305,7 @@ def _need_ipv4(family: int) -> None:
 
 
 def _read_options(data: bytes, at: int) -> tuple[int, _Options | None]:
-    """Where the options end, and the known ones; None where an unknown one says that the packet is not for us."""
+    """Returns where the options end, and the known ones. None if an unknown option forbids the use of the packet."""
     if len(data) < at + 4:
         raise MalformedPgm("the options are cut off", at)
     kind, length, total = _OPTION_LENGTH.unpack_from(data, at)
@@ -331,7 +331,7 @@ def _read_options(data: bytes, at: int) -> tuple[int, _Options | None]:
 
 
 def _read_option(kind: int, data: bytes, at: int, length: int, found: dict[str, object]) -> bool:
-    """Notes an option; False for an unknown one that forbids to use the packet."""
+    """Adds an option to `found`. Returns False for an unknown one that forbids the use of the packet."""
     if kind == Option.FRAGMENT:
         if length != _FRAGMENT.size:
             raise MalformedPgm(f"OPT_FRAGMENT must have {_FRAGMENT.size} bytes, got {length}", at)

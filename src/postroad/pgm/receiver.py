@@ -1,7 +1,6 @@
-"""A PGM receiver of one group, [RFC 3208] 6: a session for each source, and the NAKs that they want sent.
+"""A PGM receiver of one group, [RFC 3208] 6: a session for each source, and the NAKs that the sessions send.
 
-Without I/O or clock; chance comes from the caller. The driver passes packets with the address that they came from.
-"""
+No I/O and no clock; the caller provides chance. The driver passes each packet with the address that it came from."""
 
 from __future__ import annotations
 
@@ -16,25 +15,24 @@ from postroad.pgm.settings import PgmSettings
 from postroad.runtime.bounded import BoundedTable, owner_of
 from postroad.runtime.deadlines import Deadlines, earliest
 
-# What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU in hand.
-#
-# Everything is bounded by the settings: a forged source costs no more memory than a real one. What a source claims to
-# have sent counts as lost only once it has brought a message.
+# What a receiver knows of one PGM source, [RFC 3208] 6: its window, what is missing, and the APDU under way. The
+# settings bound all of it, so a forged source costs no more memory than a real one. What a source claims to have sent
+# counts as lost only after the source has brought a message.
 
 
-HELD_OVERHEAD = 600  # bytes of memory that a held packet takes beside its payload
-FARTHEST = 65_536  # packets ahead of the next one that are believed; a window that is farther says so by its trail
+HELD_OVERHEAD = 600  # memory that a held packet takes besides its payload, in bytes
+FARTHEST = 65_536  # packets ahead of the next one that are believed; a window beyond them must show in its trail
 
 
 class Apdu(NamedTuple):
-    """One APDU of a source, in the order sent."""
+    """One APDU of a source, in the order of sending."""
 
     source: Session
     data: bytes
 
 
 class Lost(NamedTuple):
-    """Packets of a source that nobody can repair any more."""
+    """Packets of a source that can no longer be repaired."""
 
     source: Session
     packets: int
@@ -49,10 +47,10 @@ class ReceiverCounts:
     duplicates: int = 0
     repaired: int = 0
     lost: int = 0
-    unconfirmed: int = 0  # packets that are missing from sources that have brought no message yet, and may be forged
+    unconfirmed: int = 0  # missing packets of sources that have brought no message yet, and may be forged
     naks: int = 0
     apdus: int = 0
-    cut_short: int = 0  # APDUs that were incomplete, larger than allowed, or contradicted themselves
+    cut_short: int = 0  # APDUs that were incomplete, too large, or inconsistent
     sources_refused: int = 0
 
     def add(self, other: ReceiverCounts) -> None:
@@ -77,7 +75,7 @@ class _Missing:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One source at one address. `chance` gives numbers from 0 to 1; `events` is where what happens is noted."""
+    """One source at one address. `chance` gives numbers from 0 to 1. `events` collects what happens."""
 
     tsi: Tsi
     address: str
@@ -86,30 +84,30 @@ class Session:
     events: list[Event]
     counts: ReceiverCounts
     heard_at: float
-    nla: str | None = None  # where NAKs go, as the last SPM says
+    nla: str | None = None  # where NAKs go, from the last SPM
     ended: bool = False
     confirmed: bool = False  # it has brought a message
-    unconfirmed_lost: int = 0  # packets that were lost before that
+    unconfirmed_lost: int = 0  # packets that were lost before `confirmed`
     answered: bool = False  # it has answered a NAK
-    held_bytes: int = 0  # memory of packets that came out of order
-    next: int | None = None  # the packet that is delivered next
-    _lead: int = 0  # the last packet that is known to have been sent
-    _noted: int = 0  # gaps up to here are in `_missing`
+    held_bytes: int = 0  # memory of the packets that came out of order
+    next: int | None = None  # the packet to deliver next
+    _lead: int = 0  # the last packet that the source is known to have sent
+    _noted: int = 0  # the gaps up to here are in `_missing`
     _spm_sequence: int | None = None
     _fin: bool = False
-    _held: dict[int, Data | None] = field(default_factory=dict)  # None for one that is lost
+    _held: dict[int, Data | None] = field(default_factory=dict)  # None for a lost packet
     _missing: dict[int, _Missing] = field(default_factory=dict)
     _timers: Deadlines[int] = field(default_factory=Deadlines)
     _apdu: bytearray = field(default_factory=bytearray)
     _apdu_first: int = 0
-    _apdu_length: int = 0  # 0 while no APDU is in hand
+    _apdu_length: int = 0  # 0 if no APDU is under way
 
     def __str__(self) -> str:
         return f"{self.address} ({self.tsi})"
 
     @property
     def deadline(self) -> float | None:
-        """6.3: no NAK before the first SPM, which says where it goes."""
+        """When a NAK or a time-out is due. 6.3: no NAK before the first SPM, which says where NAKs go."""
         return None if self.nla is None else self._timers.first
 
     # Packets of the source
@@ -121,7 +119,7 @@ class Session:
             return
         if self.next is None:
             if packet.kind is Kind.RDATA:
-                return  # somebody else missed it: it says nothing of where the source is now
+                return  # somebody else missed it: it does not say where the source is now
             self._begin(sequence, packet.join, packet.trail)
         assert self.next is not None
         ahead = distance(self.next, sequence)
@@ -178,7 +176,8 @@ class Session:
             self._lead = lead
 
     def _move_trail(self, trail: int) -> None:
-        """What is before the trailing edge comes no more: what is here of it is delivered, the rest is lost."""
+        """Nothing before the trailing edge will come any more. Delivers what is here of it, and counts the rest as
+        lost."""
         assert self.next is not None
         if distance(self.next, trail) <= 0:
             return
@@ -188,7 +187,7 @@ class Session:
         self._skip_to(trail)
 
     def _skip_to(self, sequence: int) -> None:
-        """Everything from `next` up to here is lost."""
+        """Counts everything from `next` up to here as lost."""
         assert self.next is not None
         gap = distance(self.next, sequence)
         if gap <= 0:
@@ -202,18 +201,19 @@ class Session:
             self._noted = after(sequence, -1)
 
     def _reset(self) -> None:
-        """9.8.1, note 3: the session ends at once, and nothing more is recovered."""
+        """9.8.1, note 3: ends the session at once and recovers nothing more."""
         if self._missing:
             self._lose(len(self._missing))
         self._end()
 
     def _end_if_finished(self) -> None:
-        """9.7: OPT_FIN ends the session when all data is delivered."""
+        """9.7: OPT_FIN ends the session once all data is delivered."""
         if self._fin and self.next is not None and distance(self._lead, self.next) == 1:
             self._end()
 
     def _end(self) -> None:
-        """Kept until it is silent for long: a late repair for others must not look like a new session."""
+        """Ends the session, but keeps it until the source has long been silent: a late repair for others must not look
+        like a new session."""
         self.ended = True
         self._held.clear()
         self._missing.clear()
@@ -224,7 +224,7 @@ class Session:
     # Repairs, 6.3
 
     def take_ncf(self, sequences: tuple[int, ...], now: float) -> None:
-        """The source knows: no NAK until it had time to send the data."""
+        """The source has heard a NAK. Sends no other until the source has had time to send the data."""
         for sequence in sequences:
             missing = self._missing.get(sequence)
             if missing is not None:
@@ -233,7 +233,7 @@ class Session:
                 self._timers.set(sequence, now + self.settings.nak_rdata_ivl_s)
 
     def take_nak(self, sequences: tuple[int, ...], now: float) -> None:
-        """Another receiver has asked for it."""
+        """Another receiver has asked for the packet."""
         for sequence in sequences:
             missing = self._missing.get(sequence)
             if missing is not None and missing.wait is _Wait.BACK_OFF:
@@ -241,7 +241,7 @@ class Session:
                 self._timers.set(sequence, now + self.settings.nak_rpt_ivl_s)
 
     def due_naks(self, now: float) -> list[int]:
-        """The packets to ask for now."""
+        """Returns the packets to ask for now."""
         if self.nla is None:
             return []
         wanted: list[int] = []
@@ -261,7 +261,7 @@ class Session:
                 self._held[sequence] = None
                 given_up = True
         self._deliver()
-        if given_up and not self.answered:  # what else it claims to have sent is not asked for
+        if given_up and not self.answered:  # stop asking for the other packets that it claims to have sent
             self._move_trail(after(self._lead))
         self._note_gaps(now)
         self._end_if_finished()
@@ -275,13 +275,15 @@ class Session:
         return missing.data_retries <= self.settings.nak_data_retries
 
     def _back_off(self, now: float) -> float:
-        """When to ask. Packets that are found missing together have one time, so one NAK asks for all of them."""
+        """Chooses when to ask. Packets that are found missing together get one time, so one NAK asks for all of
+        them."""
         shortest, longest = self.settings.nak_rb_ivl_s
         return now + shortest + (longest - shortest) * self.chance()
 
     def _note_gaps(self, now: float) -> None:
-        """Only so many at a time: a lead that is far ahead costs nothing until those before it are here. A source that
-        has answered no NAK yet is asked by one at a time: it may be forged, and the NAKs another's trouble."""
+        """Notes gaps, but only so many at a time: a lead that is far ahead costs nothing until the packets before it
+        are here. A source that has not answered a NAK yet is asked for one packet at a time. It may be forged, and then
+        the NAKs would trouble somebody else."""
         assert self.next is not None
         most = self.settings.missing if self.answered else MAX_NAK_LIST + 1
         if distance(self._noted, self.next) > 1:
@@ -302,8 +304,8 @@ class Session:
             self.answered = self.answered or repaired
 
     def give_up_gaps(self) -> None:
-        """Too much is held behind gaps: they are lost, and what is behind them is delivered. A quarter is freed at
-        once, since looking for gaps takes time that a forger could make us spend for each packet."""
+        """Counts gaps as lost and delivers what is behind them, because too much is held there. It frees a quarter at
+        once: the search for gaps takes time, and a forger could make us search for each packet."""
         assert self.next is not None
         most = self.held_bytes * 3 // 4
         for sequence in sorted(self._held, key=partial(distance, self.next)):
@@ -313,7 +315,7 @@ class Session:
             self._deliver()
 
     def confirm(self) -> None:
-        """It has brought a message, so it is real: what was missing before counts as lost."""
+        """The source has brought a message, so it is real. What was missing before now counts as lost."""
         if not self.confirmed:
             self.confirmed = True
             self.counts.unconfirmed -= self.unconfirmed_lost
@@ -332,7 +334,7 @@ class Session:
         else:
             self.events.append(Lost(self, packets))
 
-    # Delivery: strictly in the order sent, note 3
+    # Delivery, strictly in the order of sending, note 3
 
     def _deliver(self) -> None:
         assert self.next is not None
@@ -360,7 +362,7 @@ class Session:
                 return
             self._apdu_first, self._apdu_length = first, length
         elif not self._apdu_length:
-            return  # the rest of an APDU whose beginning is not here
+            return  # the rest of an APDU whose start is not here
         if (first, offset, length) != (self._apdu_first, len(self._apdu), self._apdu_length):
             self._cut_short()
             return
@@ -385,29 +387,29 @@ class Session:
 
 
 def _within(found: Mapping[int, object], start: int, count: int) -> list[int]:
-    """The keys among the `count` numbers from `start` on, in order. Takes no longer than the smaller of the two."""
+    """The keys among the `count` numbers from `start` on, in order. Its time depends on the smaller of the two."""
     if count < len(found):
         return [each for each in map(partial(after, start), range(count)) if each in found]
     return sorted((each for each in found if 0 <= distance(start, each) < count), key=partial(distance, start))
 
 
 def is_host(address: str) -> bool:
-    """Whether NAKs can be sent to it: neither a group nor a broadcast, nor nothing."""
+    """Whether NAKs can be sent to the address. Not for a group, a broadcast address or none."""
     return 0 < int(address.partition(".")[0]) < 224
 
 
-SILENT_HEARTBEATS = 4  # a source that misses so many of its longest heartbeats makes room for another
+SILENT_HEARTBEATS = 4  # a source that has been silent for so many of its longest heartbeats makes room for another
 
 
 class OutgoingNak(NamedTuple):
-    """A NAK, to the source's address by unicast and to the group with a TTL of 1."""
+    """A NAK. It goes to the source's address by unicast, and to the group with a TTL of 1."""
 
     nla: str
     data: bytes
 
 
 class Receiver:
-    """`counts` are of all sources since the start."""
+    """Receives the packets of one group. `counts` covers all sources since the start."""
 
     def __init__(self, group: str, port: int, settings: PgmSettings, chance: Callable[[], float]) -> None:
         self.group = group
@@ -423,7 +425,7 @@ class Receiver:
         self._held_bytes = 0
 
     def receive(self, packet: Packet, address: str, now: float) -> None:
-        """A packet of the group that came from this address. Those for other ports are ignored."""
+        """Takes a packet of the group that came from this address. Ignores packets for other ports."""
         if packet.port != self.port:
             return
         if isinstance(packet, Nak):
@@ -459,7 +461,8 @@ class Receiver:
             session.take_nak(packet.sequences, now)
 
     def _new_session(self, key: tuple[Tsi, str], packet: Data | Spm, now: float) -> Session | None:
-        """Where there are too many sources, one that never brought a message makes room, or one that is silent."""
+        """Makes a session. If there are too many, a source that never brought a message makes room, or one that is
+        silent."""
         if isinstance(packet, Data) and packet.kind is Kind.RDATA:
             return None
         tsi, address = key
@@ -476,7 +479,8 @@ class Receiver:
         self._held_bytes -= session.held_bytes
 
     def _make_space(self) -> None:
-        """The source that holds the most gives up gaps until there is room; first those that may be forged."""
+        """Frees memory. The source that holds the most gives up gaps until there is room; sources that may be forged go
+        first."""
         while self._held_bytes > self.settings.all_bytes:
             largest = max(
                 self.sessions.values(), key=lambda each: (each.held_bytes > 0, not each.confirmed, each.held_bytes)
@@ -486,7 +490,7 @@ class Receiver:
             self._held_bytes += largest.held_bytes - before
 
     def take_events(self) -> list[Event]:
-        """What happened since the last call, in order."""
+        """Returns what happened since the last call, in order."""
         events = self._events[:]
         self._events.clear()
         return events
@@ -501,10 +505,10 @@ class Receiver:
         return earliest([silent, *(each.deadline for each in self.sessions.values())])
 
     def poll(self, now: float) -> list[OutgoingNak]:
-        """The NAKs that have to be sent now."""
+        """Returns the NAKs that have to be sent now."""
         out: list[OutgoingNak] = []
         for key, session in list(self.sessions.items()):
-            if now >= session.heard_at + self.settings.source_silence_s:  # as `deadline` has it, to the bit
+            if now >= session.heard_at + self.settings.source_silence_s:  # the same sum as in `deadline`
                 self.sessions.pop(key)
                 self._dropped(key, session)
                 continue
@@ -516,7 +520,7 @@ class Receiver:
         return out
 
     def _nak(self, session: Session, sequences: tuple[int, ...]) -> OutgoingNak:
-        """Its source NLA is the source itself, which may be another than the one that takes NAKs."""
+        """Its source NLA is the source's own address, which may differ from the address that accepts NAKs."""
         assert session.nla is not None
         self.counts.naks += 1
         nak = Nak(Kind.NAK, session.tsi, self.port, sequences, session.address, self.group)

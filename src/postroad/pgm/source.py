@@ -1,7 +1,6 @@
 """A PGM source, [RFC 3208] 5 and 16 with [MC-MQSRM] 2.1.3.1: APDUs in packets, and repairs of what receivers miss.
 
-Without I/O, clock or chance: the driver passes the time, sends what `poll` gives, and calls again at `deadline`.
-"""
+No I/O, no clock, no chance. The driver passes the time, sends what `poll` returns, and calls again at `deadline`."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ CLOCK_S = 1e-6  # times are no finer than this, so a packet is not held back for
 
 
 class TokenBucket:
-    """Holds what `depth_s` seconds bring at the most, and never less than one packet of the largest size."""
+    """Holds at most what comes in during `depth_s` seconds, and never less than one packet of the largest size."""
 
     def __init__(self, bytes_per_s: float, depth_s: float, largest: int, now: float) -> None:
         self._rate = bytes_per_s
@@ -48,7 +47,7 @@ class TokenBucket:
             self._at = now
 
     def take(self, size: int, now: float) -> bool:
-        """Whether so many bytes may leave now; then they have."""
+        """Takes so many bytes from the bucket if they may leave now; else returns False."""
         self._fill(now)
         if self._tokens + self._rate * CLOCK_S < size:
             return False
@@ -56,13 +55,13 @@ class TokenBucket:
         return True
 
     def when(self, size: int, now: float) -> float:
-        """When so many bytes may leave."""
+        """The time at which so many bytes may leave."""
         self._fill(now)
         return now + max(0.0, size - self._tokens) / self._rate
 
 
 IP_HEADER = 20
-FIRST_SPMS = 3  # before the first data: a receiver that loses them all begins with the first data that it hears
+FIRST_SPMS = 3  # before the first data; a receiver that loses them all begins with the first data packet it gets
 FAREWELL_SPMS = 3
 
 
@@ -74,10 +73,10 @@ class Outgoing(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A packet that was not sent yet. `key` names the APDU that it completes."""
+    """A packet that was not sent yet. `key` names the APDU that the packet completes."""
 
     payload: bytes
-    fragment: tuple[int, int, int] | None  # how many packets before it the APDU began, offset, length
+    fragment: tuple[int, int, int] | None  # how many packets ago the APDU began, offset, length
     key: object
 
 
@@ -92,12 +91,12 @@ class SourceCounts:
     packets: int = 0  # ODATA
     repairs: int = 0  # RDATA
     naks: int = 0
-    forced: int = 0  # packets that left the window early, because it was full
+    forced: int = 0  # packets that left the window early because it was full
 
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """One transport session to one group. `backlog` is how many bytes wait for the rate limit."""
+    """One transport session to one group. `backlog` is the number of bytes that wait for the rate limit."""
 
     tsi: Tsi
     nla: str
@@ -117,14 +116,14 @@ class Source:
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _sent: list[object] = field(default_factory=list)
     _repairs: Deadlines[int] = field(default_factory=Deadlines)  # NAKs whose RDATA is delayed
-    _pending: dict[int, None] = field(default_factory=dict)  # all NAKs that have no RDATA yet
-    _ready: deque[int] = field(default_factory=deque)  # those of them whose delay is over
+    _pending: dict[int, None] = field(default_factory=dict)  # all NAKs that got no RDATA yet
+    _ready: deque[int] = field(default_factory=deque)  # the pending NAKs whose delay is over
     _confirmations: list[Outgoing] = field(default_factory=list)
     _repaired_last: bool = False
     _spm_sequence: int = 0
     _opening: deque[float] = field(init=False)  # when the first SPMs are due; data waits for them
     _since_ambient: int = 0
-    _ambient_at: float = field(init=False)  # of the last ambient SPM
+    _ambient_at: float = field(init=False)  # when the last ambient SPM was sent
     _heartbeat_at: float = field(init=False)
     _heartbeat_s: float = field(init=False)
     _advance_at: float = field(init=False)
@@ -146,7 +145,7 @@ class Source:
     # What the application does
 
     def send(self, apdu: bytes, key: object) -> None:
-        """Queues one APDU. `take_sent` gives `key` when its last packet has left."""
+        """Queues one APDU. `take_sent` returns `key` after the last packet of the APDU has left."""
         if not 0 < len(apdu) <= self.settings.max_apdu:
             raise LocalProtocolError(f"an APDU must have 1 to {self.settings.max_apdu} bytes, got {len(apdu)}")
         if self._closing or self._aborted:
@@ -163,16 +162,16 @@ class Source:
             self._waiting.append(_Waiting(apdu[offset : offset + room], (place, offset, len(apdu)), last))
 
     def take_sent(self) -> list[object]:
-        """The keys of APDUs that have left since the last call, in order."""
+        """Returns the keys of the APDUs that have left since the last call, in order."""
         sent, self._sent = self._sent, []
         return sent
 
     def close(self) -> None:
-        """Everything that waits is sent, then OPT_FIN; receivers can ask for repairs a while longer."""
+        """Sends everything that waits, then OPT_FIN. Receivers can ask for repairs for some time afterwards."""
         self._closing = True
 
     def abort(self) -> None:
-        """9.8.2: sends are cancelled, OPT_RST ends the session, and NAKs are no longer answered."""
+        """9.8.2: drops what waits, ends the session with OPT_RST, and answers no more NAKs."""
         self._aborted = True
         self._waiting.clear()
         self._ready.clear()
@@ -181,7 +180,7 @@ class Source:
         self.backlog = 0
 
     def farewell(self, now: float) -> list[Outgoing]:
-        """OPT_FIN thrice, for a source that ends now: nobody can ask it for repairs any more."""
+        """Returns OPT_FIN three times, for a source that ends now: nobody can ask it for repairs any more."""
         self._closing = True
         self._waiting.clear()
         self.backlog = 0
@@ -196,8 +195,8 @@ class Source:
     # What receivers do
 
     def receive(self, nak: Nak, now: float) -> None:
-        """5.2 and 5.3: each NAK inside the window gets an NCF at once, and RDATA after a delay. [MC-MQSRM] note 3: no
-        protection against storms but the rate limit, which counts repairs too."""
+        """5.2 and 5.3: each NAK inside the window gets an NCF at once, and RDATA after a delay. [MC-MQSRM] note 3: only
+        the rate limit, which counts repairs too, protects against storms of NAKs."""
         if self._aborted or self.closed or nak.tsi != self.tsi or (nak.group, nak.port) != (self.group, self.port):
             return
         wanted = tuple(each for each in nak.sequences if each in self._window)[: MAX_NAK_LIST + 1]
@@ -221,7 +220,7 @@ class Source:
 
     @property
     def deadline(self) -> float | None:
-        """When `poll` has something to do next; None for a source that is closed."""
+        """When `poll` has something to do next. None for a source that is closed."""
         if self.closed:
             return None
         ends_now = self._closing and self._ends_at is None and not self._waiting
@@ -245,7 +244,7 @@ class Source:
         return None if size is None else self._bucket.when(size, self.now)
 
     def poll(self, now: float) -> list[Outgoing]:
-        """What has to be sent now, in order."""
+        """Returns what has to be sent now, in order."""
         self.now = now
         if self.closed:
             return []
@@ -271,7 +270,7 @@ class Source:
         return out
 
     def _finish(self, now: float, out: list[Outgoing]) -> None:
-        """OPT_FIN is in every SPM from now on: heartbeats repeat it until the end."""
+        """Puts OPT_FIN into every SPM from now on. Heartbeats repeat it until the end."""
         if self._ends_at is None:
             self._ends_at = now + self.settings.linger_s
             self._heartbeat_s = self.settings.ihb_min_s
@@ -283,7 +282,8 @@ class Source:
     # Data
 
     def _next_size(self) -> int | None:
-        """Of the next data packet with its IP header. Repairs and new data take turns, so neither stops the other."""
+        """The size of the next data packet with its IP header. Repairs and new data take turns, so neither blocks the
+        other."""
         while self._ready and self._ready[0] not in self._window:
             self._pending.pop(self._ready.popleft(), None)
         if self._ready and not (self._repaired_last and self._waiting):
@@ -335,7 +335,8 @@ class Source:
     # The transmit window
 
     def _advance(self, now: float) -> None:
-        """16.1 and [MC-MQSRM] 2.1.3.1: by time alone, whatever NAKs are heard, but not over one that is pending."""
+        """16.1 and [MC-MQSRM] 2.1.3.1: time alone moves the window, whatever NAKs come. It never passes a pending
+        repair."""
         while self._advance_at <= now:
             self._advance_at += self.settings.txw_adv_ivl
         while self.trail in self._window and self.trail not in self._pending:
@@ -362,7 +363,7 @@ class Source:
         out.append(self._spm())
 
     def _heartbeat(self, now: float, out: list[Outgoing]) -> None:
-        """5.1.5: in the absence of data, at a decaying rate."""
+        """5.1.5: SPMs while there is no data, at longer and longer intervals."""
         self._heartbeat_s = min(self._heartbeat_s * 2, self.settings.ihb_max_s)
         self._heartbeat_at = now + self._heartbeat_s
         out.append(self._spm())

@@ -1,7 +1,6 @@
-"""Sockets for PGM: IP protocol 113, or UDP around it; one socket to send and for NAKs, and one for each group.
+"""Sockets for PGM, over IP protocol 113 or over UDP: one socket to send and to receive NAKs, and one for each group.
 
-What packets mean is in the cores. A packet that cannot be sent is one that is lost: receivers ask for it again.
-"""
+The cores know what packets mean. A packet that cannot be sent counts as lost: receivers ask for it again."""
 
 from __future__ import annotations
 
@@ -19,29 +18,30 @@ from postroad.pgm.source import Outgoing
 
 IP_PROTOCOL = 113
 MAX_DATAGRAM = 65_535
-READ_AT_ONCE = 64  # packets, before other tasks have a turn
+READ_AT_ONCE = 64  # packets to read before other tasks get a turn
 RECEIVE_BUFFER = 4 << 20  # bursts of a fast source; the system may allow less
 ADVICE = (
     "raw sockets need the capability NET_RAW: set AmbientCapabilities=CAP_NET_RAW in the systemd unit, --cap-add "
     'NET_RAW for a container, or setcap cap_net_raw+ep on the Python interpreter; or set encapsulation = "udp" in '
     "[multicast] on every manager of the group"
 )
-_IP_MULTICAST_ALL = 49  # Linux; the module has no name for it
+_IP_MULTICAST_ALL = 49  # Linux; the socket module has no name for it
 _IP_RETOPTS = 7  # Linux
 _ROUTER_ALERT = b"\x94\x04\0\0"  # [RFC 2113]
 _ALERTED = frozenset({Kind.SPM, Kind.NCF, Kind.RDATA})  # [RFC 3208] 8
 _SIOCGIFADDR = 0x8915
 _SO_RCVBUFFORCE = 33  # Linux: beyond net.core.rmem_max, with the capability NET_ADMIN
-_SO_MEMINFO, _DROPS = 55, 8  # Linux: an array of 32-bit counts, and where the dropped packets are in it
+_SO_MEMINFO, _DROPS = 55, 8  # Linux: an array of 32-bit counts, and the index of the dropped packets
 _LINUX = sys.platform == "linux"
 
-# A packet, the address that it came from, and the group that it was sent to; None for one that was sent to us alone.
+# A packet, the address it came from, and the group it was sent to. None instead of a group: it was sent to us alone.
 Received = Callable[[Packet, str, str | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """`interfaces` are names or addresses; the first one sends. None of them: the one of the default route."""
+    """`interfaces` are names or addresses. The first one sends. An empty list means the interface of the default
+    route."""
 
     interfaces: tuple[str, ...] = ()
     udp_port: int | None = None  # None: raw sockets
@@ -60,7 +60,7 @@ class _Interface:
 
 
 class PgmTransport:
-    """`open` on a running loop, `join` groups, `close`. Where `open` fails, `error` says what to do."""
+    """Call `open` on a running loop, `join` groups, `close`. If `open` fails, `error` says what to do."""
 
     def __init__(self, options: TransportOptions, received: Received) -> None:
         self._options = options
@@ -71,11 +71,11 @@ class PgmTransport:
         self.error: str | None = None
         self.malformed = 0
         self.unsent = 0
-        self._overflowed = 0  # of groups that were left
+        self._overflowed = 0  # in groups that were left
 
     @property
     def address(self) -> str | None:
-        """The address that packets come from; None where nothing can be sent."""
+        """The address that packets leave from. None if nothing can be sent."""
         return self._interfaces[0].address if self._sender is not None else None
 
     def open(self) -> bool:
@@ -119,14 +119,14 @@ class PgmTransport:
         if _LINUX:
             with suppress(PermissionError):
                 opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
-            # Or it gets the packets of every group that anybody on this computer has joined.
+            # Else the socket would get the packets of every group that anybody on this computer has joined.
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         return opened
 
     # Groups
 
     def join(self, group: str) -> str | None:
-        """Why packets of the group cannot be received; None where they can."""
+        """Joins a group. Returns why its packets cannot be received; None if they can."""
         if self._sender is None:
             return self.error
         opened = self._socket()
@@ -150,7 +150,7 @@ class PgmTransport:
 
     @property
     def overflowed(self) -> int:
-        """Packets that came while a receive buffer was full; 0 where the system does not say."""
+        """Packets that came while a receive buffer was full. 0 if the system does not count them."""
         return self._overflowed + sum(map(_dropped, self._groups.values()))
 
     # In
@@ -162,7 +162,7 @@ class PgmTransport:
         for _ in range(READ_AT_ONCE):
             try:
                 data, (address, _) = opened.recvfrom(MAX_DATAGRAM)
-            except OSError:  # there is nothing more, or the interface is down
+            except OSError:  # no more packets, or the interface is down
                 return
             if self._options.udp_port is None:
                 data = _without_ip_header(data)
@@ -182,7 +182,7 @@ class PgmTransport:
         self._send(out.data, group, options)
 
     def send_nak(self, group: str, nak: OutgoingNak) -> None:
-        """To the source, and to the group with a TTL of 1: [MC-MQSRM] note 3."""
+        """Sends a NAK to the source, and to the group with a TTL of 1: [MC-MQSRM] note 3."""
         self._send(nak.data, nak.nla, [])
         self._set_hops(1)
         self._send(nak.data, group, [])
@@ -208,12 +208,12 @@ def _dropped(opened: socket.socket) -> int:
 
 
 def _without_ip_header(data: bytes) -> bytes:
-    """A raw socket gives the IP header too, whose length varies with its options."""
+    """Removes the IP header, which a raw socket gives too. Its length depends on its options."""
     return data[(data[0] & 0x0F) * 4 :] if data else data
 
 
 def _interface(name: str) -> _Interface:
-    """OSError with words of its own for a name or address that no interface has."""
+    """Raises OSError with a text of its own for a name or address that no interface has."""
     for index, each in socket.if_nameindex():
         address = _address_of(each)
         if each == name and address is None:
@@ -246,7 +246,7 @@ def _address_of(name: str) -> str | None:
 
 
 def _default_address() -> str:
-    """The address that packets to far away would leave from. Nothing is sent."""
+    """The address from which packets to distant hosts would leave. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))

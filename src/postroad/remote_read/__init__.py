@@ -1,5 +1,4 @@
-"""Remote read, [MS-MQQP], and what it needs of [MS-MQMP]: readers on other computers.
+"""Remote read, [MS-MQQP], with the parts of [MS-MQMP] that it needs: readers on other computers.
 
-service.py has the methods, without RPC; qm2qm.py and qmcomm.py the interfaces; server.py and client.py use them over
-rpc/.
-"""
+service.py has the methods, without RPC. qm2qm.py and qmcomm.py have the interfaces. server.py and client.py use them
+over rpc/."""

@@ -1,7 +1,6 @@
 """A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel.
 
-One connection for qmcomm and one for qm2qm serve any number of reads. The users' interface is client/remote.py.
-"""
+One connection for qmcomm and one for qm2qm serve any number of reads. Applications use client/remote.py."""
 
 from __future__ import annotations
 
@@ -52,10 +51,10 @@ Out = TypeVar("Out")
 Connect = Callable[[Interface, int | None], Awaitable[RpcClient]]
 
 OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is abandoned
-ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; they are lost with their connection at the latest
-WITHDRAW_TIMEOUT_S = 10.0  # for a cancelled read to come back
+ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; if the connection is lost, they end sooner
+WITHDRAW_TIMEOUT_S = 10.0  # how long a cancelled read may take to come back
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
-OLD_VERSION = Version(5, 0, 0)  # of a server that does not know RemoteQmGetVersion
+OLD_VERSION = Version(5, 0, 0)  # of a server without RemoteQmGetVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +90,18 @@ class RemoteOpenQueueEntry:
 
 @dataclass(slots=True)
 class Received:
-    """A message that is locked at its queue manager until `end`; a peeked one has no entry."""
+    """A message that is locked at its queue manager until `end`. A peeked message has no entry."""
 
     message: ReceivedMessage
     entry: PendingRemoteReadEntry | None = field(default=None)
 
 
 class RemoteReadClient:
-    """`connect` gives connections with an interface bound: to a port, or, for None, to the first port that has it.
+    """Reads queues of one server. `connect` opens a connection with an interface bound: to the given port or, for None,
+    to the first port that offers the interface.
 
-    With `ask_port` a first binding asks for the port of qm2qm, as in 3.2.4.1; without, the first port found serves all
-    calls, as with Windows Vista and later (note 5).
-    """
+    With `ask_port`, a first binding asks for the port of qm2qm, as in 3.2.4.1. Without it, the first port found serves
+    all calls, as with Windows Vista and later (note 5)."""
 
     def __init__(self, connect: Connect, identity: Identity, *, ask_port: bool = True) -> None:
         self.identity = identity
@@ -121,7 +120,7 @@ class RemoteReadClient:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection of the handles is open."""
+        """Whether the connection that the handles belong to is open."""
         return self._qm2qm is not None and not self._qm2qm.closed
 
     async def _handshake_connection(self) -> RpcClient:
@@ -144,7 +143,7 @@ class RemoteReadClient:
             return self._qm2qm
 
     async def _bind_for_reading(self) -> RpcClient:
-        """3.2.4.1: a first binding asks for the port, and a second one to that port serves all further calls."""
+        """3.2.4.1: a first binding asks for the port; a second one, to that port, serves all further calls."""
         first = await self._connect(QM2QM, None)
         if not self._ask_port:
             return first
@@ -157,7 +156,7 @@ class RemoteReadClient:
         return await self._connect(QM2QM, answer.result)
 
     async def close(self) -> None:
-        """Closes every queue, then the connections. The server itself cleans up what cannot be sent any more."""
+        """Closes every queue, then the connections. If a call can no longer be sent, the server cleans up by itself."""
         for opened in list(self.open_queues.values()):
             try:
                 await self.close_queue(opened)
@@ -169,7 +168,7 @@ class RemoteReadClient:
         self._forget()
 
     def _forget(self) -> None:
-        """A client's handles end with its last connection."""
+        """Drops everything that the server ended: a client's handles end with its last connection."""
         for opened in self.open_queues.values():
             opened.closed = True
         self.open_queues.clear()
@@ -182,7 +181,7 @@ class RemoteReadClient:
         timeout: float | None = ANSWER_TIMEOUT_S,
         late: Callable[[Out | None], None] | None = None,
     ) -> Coroutine[Any, Any, Out]:
-        """A call of qm2qm on the connection that the handles belong to."""
+        """Makes a call of qm2qm on the connection that the handles belong to."""
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
@@ -217,12 +216,12 @@ class RemoteReadClient:
             str(name), answer.queue_handle, answer.queue, opened.context, answer.context, access
         )
         self.open_queues[entry.queue_handle] = entry
-        # The queue belongs to qm2qm from now on, and the context of qmcomm is no longer needed.
+        # The queue belongs to qm2qm from now on. The context of qmcomm is no longer needed.
         await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
         return entry
 
     async def close_queue(self, opened: RemoteOpenQueueEntry) -> None:
-        """Closing a Queue, 3.2.4.9: reads that wait on it end, messages that were not acknowledged go back."""
+        """Closing a Queue, 3.2.4.9. Reads that wait on the queue end; messages that were not acknowledged go back."""
         if opened.closed:
             return
         opened.closed = True
@@ -235,7 +234,7 @@ class RemoteReadClient:
     async def purge(self, opened: RemoteOpenQueueEntry) -> None:
         """Purging a Queue, 3.2.4.4"""
         self._require_open(opened)
-        # A large queue takes long.
+        # A large queue takes a long time.
         answer = await self._call(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(opened.queue_handle), None)
         check(answer.result, f"cannot purge {opened.name}")
 
@@ -259,16 +258,16 @@ class RemoteReadClient:
     async def peek(
         self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
     ) -> ReceivedMessage:
-        """Peeking a Message, 3.2.4.2 and 3.2.4.5: the first, the one at a cursor, or the one `following` it."""
+        """Peeking a Message, 3.2.4.2 and 3.2.4.5: the first message, the one at a cursor, or the one `following` it."""
         action = Action.PEEK_NEXT if following else Action.PEEK_CURRENT
         return (await self._read(opened, action, timeout_ms, cursor)).message
 
     async def receive(self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0) -> Received:
-        """The first half of Receiving a Message, 3.2.4.3 and 3.2.4.6: the message is locked until `end`."""
+        """The first half of Receiving a Message, 3.2.4.3 and 3.2.4.6. The message is locked until `end`."""
         return await self._read(opened, Action.RECEIVE, timeout_ms, cursor)
 
     async def lookup(self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int) -> Received:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11; a receive is locked until `end`."""
+        """RemoteQMStartReceiveByLookupId, 3.1.4.11. A received message is locked until `end`."""
         if action not in SEEKS:
             raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
         if lookup_id == 0 and action not in (Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT):
@@ -302,7 +301,7 @@ class RemoteReadClient:
         return self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
 
     def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
-        """A request id that no pending read of any queue has."""
+        """Chooses a request id that no pending read of any queue has."""
         while True:
             self._last_request = self._last_request % 0xFFFFFFFF + 1
             if self._last_request not in self.pending:
@@ -321,7 +320,7 @@ class RemoteReadClient:
         desc: RemoteReadDesc | None,
         sequential_id: int,
     ) -> Received:
-        """The message of an answer. After a failure the handle is meaningless, and is ignored."""
+        """Returns the message of an answer. After a failure the handle has no meaning and is ignored."""
         check(status, f"cannot read {opened.name}")
         if receive:
             entry.remote_read_handle = handle
@@ -338,13 +337,12 @@ class RemoteReadClient:
         parts: Callable[[Out], _Parts],
         receive: bool,
     ) -> Received:
-        """Runs the call. A message that cannot be read goes back; so does one whose caller has left.
+        """Makes the call. A message that cannot be read goes back, and so does one whose caller has left.
 
-        A read whose caller has left is cancelled, 3.2.4.7. One by lookup id never waits, 3.1.4.6: such a peek is
-        orphaned.
-        """
+        A read whose caller has left is cancelled, 3.2.4.7. A read by lookup id never waits, 3.1.4.6: if it is a peek,
+        it is orphaned."""
         cancels = receive or operation is not qm2qm.START_RECEIVE_BY_LOOKUP_ID
-        late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it
+        late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it comes
         kept = False
 
         def taken(answer: Out) -> Received:
@@ -355,7 +353,7 @@ class RemoteReadClient:
             late = late or asyncio.get_running_loop().create_future()
             if not late.done():
                 late.set_result(answer)
-            elif answer is not None:  # its caller has left
+            elif answer is not None:  # the caller has left
                 task = asyncio.ensure_future(self._give_back(entry, answer, taken))
                 self._giving_back.add(task)
                 task.add_done_callback(self._giving_back.discard)
@@ -386,12 +384,12 @@ class RemoteReadClient:
         taken: Callable[[Out], Received],
         receive: bool,
     ) -> None:
-        """Canceling a Pending Peek or Receive, 3.2.4.7; a message received in that moment goes back."""
+        """Canceling a Pending Peek or Receive, 3.2.4.7. If a message was received in that moment, it goes back."""
         with suppress(PostroadError, TimeoutError):
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
                 if not late.done() and await self._cancel(opened, entry.request_id) != Status.OK and not receive:
                     return  # the server cancels no peeks, 3.1.4.1: this one ends with its queue
-                answer = await late  # a read that is not pending any more has been answered
+                answer = await late  # a read that is no longer pending has been answered
                 if answer is not None:
                     await self._give_back(entry, answer, taken)
 
@@ -402,7 +400,7 @@ class RemoteReadClient:
                 await self.end(entry, Ack.RR_NACK)
 
     async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
-        """RemoteQMCancelReceive; the read ends with RemoteCancelled."""
+        """RemoteQMCancelReceive. The read ends with RemoteCancelled."""
         entry = self.pending.get(request_id)
         if entry is None or entry.queue_handle != opened.queue_handle:
             raise InvalidHandle(f"there is no waiting read of {opened.name} with the request id {request_id}")
@@ -415,7 +413,7 @@ class RemoteReadClient:
         return answer.result
 
     async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
-        """RemoteQMEndReceive: the message is deleted, or back in its place."""
+        """RemoteQMEndReceive. The message is deleted, or returns to its place."""
         if not entry.remote_read_handle or entry.request_id not in self.pending:
             raise InvalidHandle("there is no received message to acknowledge")
         handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
@@ -443,7 +441,7 @@ def _parts2(answer: structures.StartReceive2Out) -> _Parts:
 
 
 async def _version_of(connection: RpcClient) -> Version:
-    """RemoteQmGetVersion, once for each connection; a server without the method is an old one."""
+    """RemoteQmGetVersion, asked once for each connection. A server without the method is an old one."""
     try:
         answer = await connection.call(qm2qm.GET_VERSION, Nothing(), ANSWER_TIMEOUT_S)
     except RpcFault as fault:
@@ -465,26 +463,26 @@ async def _called(
     except TimeoutError:
         raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:
-        raise told_by_fault(fault, operation) from None
+        raise error_of_fault(fault, operation) from None
 
 
 async def _quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
-    """A call whose failure changes nothing: the server cleans up when the connection ends."""
+    """Makes a call whose failure changes nothing: the server cleans up when the connection ends."""
     try:
         await connection.call(operation, request, ANSWER_TIMEOUT_S)
     except (PostroadError, TimeoutError):
         return
 
 
-# A server's answers for a client: HRESULTs become exceptions with a text, buffers become messages.
+# What a server answers, for a client: an HRESULT becomes an exception with a text, a buffer becomes a message.
 
 
 HIGHEST_PRIORITY = 7
 FACILITY_MQ = 0x0E  # the facility of an HRESULT that is raised as a fault
 
 
-def told_by_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
-    """Some methods raise their HRESULT as an exception, which arrives as a fault with that status."""
+def error_of_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
+    """The exception for a fault. Some methods raise their HRESULT, which arrives as a fault with that status."""
     if is_failure(fault.fault_status) and fault.fault_status >> 16 & 0xFF == FACILITY_MQ:
         return error_of(fault.fault_status, operation.name)
     return fault
@@ -496,8 +494,8 @@ def check(status: int, what: str) -> None:
 
 
 def error_of(status: int, what: str) -> PostroadError:
-    """The exception for an HRESULT. All failures are treated alike; the code is for people."""
-    if status == Status.STATUS_SHARING_VIOLATION:  # [MS-MQMP] 3.1.4.2: only when opening; means the same as the HRESULT
+    """The exception for an HRESULT. All failures are treated alike; the code is there for people to read."""
+    if status == Status.STATUS_SHARING_VIOLATION:  # [MS-MQMP] 3.1.4.2: opening gives this status instead of the HRESULT
         status = Status.SHARING_VIOLATION
     words = WORDS.get(status, f"the server answered 0x{status:08X}")
     return rebuild_error("", status, f"{what}: {words}", {})
@@ -521,10 +519,10 @@ WORDS: dict[int, str] = {
 
 
 def message_of(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
-    """The message of a UserMessage packet. The answer lacks the top octet of the lookup identifier, which follows from
-    the priority; an old server gives no identifier at all."""
+    """The message in a UserMessage packet. The answer lacks the top octet of the lookup identifier, which follows from
+    the priority. An old server gives no identifier at all."""
     message = ReceivedMessage(packet, 0, arrive_time * 1000)
-    view = message.view  # which checks the packet
+    view = message.view  # reading the view checks the packet
     if sequential_id:
         rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)
         message.lookup_id = rank << PRIORITY_SHIFT | sequential_id

@@ -1,8 +1,7 @@
-"""Faster stubs of a receive and its acknowledgment: one step each, little-endian.
+"""Faster stubs for a receive and its acknowledgment: each is read or written in one step, little-endian.
 
-Most calls are these two, and reading them member by member costs more than the rest of a receive. The octets and the
-values are those of the definitions in structures.py, which also handle every other shape.
-"""
+Most calls are these two, and to read them member by member costs more than the rest of a receive. Octets and values are
+the same as with the definitions in structures.py, which also handle every other form."""
 
 from __future__ import annotations
 
@@ -29,19 +28,19 @@ Value = TypeVar("Value")
 
 RESULT = Struct("<I")
 END = Struct("<I16sI")  # pphContext, and dwAck or the result
-REFERENTS = (0x00020000, 0x00020004)  # as the definitions number them
+REFERENTS = (0x00020000, 0x00020004)  # the numbers that the definitions give
 MAX_ENUM = 0x7FFF
 
 
 class Shape:
-    """One syntax: REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1, and the fields before it."""
+    """The layout in one syntax: REMOTEREADDESC up to the referent of lpBuffer, 2.2.2.1, and the fields before it."""
 
     __slots__ = ("counts", "lookup", "reply", "request")
 
     def __init__(self, desc: str, referent: str, count: str) -> None:
         self.request = Struct(f"<{referent}Q{desc}")  # the referent of pRemoteReadDesc, SequentialId
-        self.lookup = Struct(f"<Q{referent}Q{desc}")  # LookupId before it
-        self.reply = Struct(f"<I16s4x{referent}Q{desc}")  # pphContext before it
+        self.lookup = Struct(f"<Q{referent}Q{desc}")  # the same behind LookupId
+        self.reply = Struct(f"<I16s4x{referent}Q{desc}")  # the same behind pphContext
         self.counts = Struct(f"<3{count}")  # maximum count, offset, actual count
 
 
@@ -49,14 +48,14 @@ _NDR, _NDR64 = Shape("9IHxxI", "I4x", "I"), Shape("9IIQ", "Q", "Q")
 
 
 class FastParameters(Parameters[Value]):
-    """Codes in one step if it can, else member by member."""
+    """Encodes and decodes in one step if it can, else member by member."""
 
     __slots__ = ()
 
     def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
         try:
             octets = self.pack(value, _NDR64 if layout is Format.NDR64 else _NDR)
-        except StructError:  # a number that has no room; the definitions say which
+        except StructError:  # a number is too large; the definitions say which one
             octets = None
         return super().encode(value, layout, request) if octets is None else octets
 
@@ -68,7 +67,7 @@ class FastParameters(Parameters[Value]):
         raise NotImplementedError
 
     def unpack(self, reader: Reader, shape: Shape) -> Value | None:
-        """Moves the reader past the value, if it is one."""
+        """Reads the value and moves the reader past it. Returns None if the octets have another form."""
         raise NotImplementedError
 
 
@@ -128,7 +127,7 @@ class StartOut(FastParameters[StartReceive2Out]):
         buffer = desc.buffer
         size = 0 if buffer is None else len(buffer)
         if size != desc.size or size > MAX_BUFFER or desc.ack_nack > MAX_ENUM:
-            return None  # the definitions refuse what the structs would accept
+            return None  # the definitions refuse what these structs would accept
         handle, pointer = value.context, 0 if buffer is None else REFERENTS[1]
         head = shape.reply.pack(*handle, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer)
         if buffer is None:

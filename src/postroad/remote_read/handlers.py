@@ -1,5 +1,5 @@
-"""The methods of qm2qm and qmcomm as calls: stubs become values, service.py answers, changes become durable, then the
-reply is sent. The rules are in service.py; the RPC runtime has connections and stubs."""
+"""The methods of qm2qm and qmcomm as RPC calls. A stub becomes values, service.py answers, the changes become durable,
+and the reply is sent. The rules are in service.py; connections and stubs are in rpc/."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 SESSION_KIND = "PCTX_RRSESSION_HANDLE_TYPE"
 READ_KIND = "PCTX_REMOTEREAD_HANDLE_TYPE"
 OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
-FROM_SERVER = 1  # the usual value of Reserved, which is never read
+FROM_SERVER = 1  # the usual value of Reserved, which nobody reads
 
 
 class Host(Protocol):
@@ -55,8 +55,8 @@ class Host(Protocol):
 
 
 class Handlers:
-    """One queue manager's methods. They answer at once if they can; the runtime cancels a waiting call when its client
-    leaves."""
+    """The methods of one queue manager. They answer at once if they can. When a client leaves, the RPC runtime cancels
+    its waiting calls."""
 
     def __init__(self, host: Host, service: RemoteReadService, audit: Audit | None = None) -> None:
         self.host = host
@@ -141,7 +141,7 @@ class Handlers:
         return structures.Result(self.service.close_cursor(request.queue_handle, request.cursor, call.caller))
 
     async def _audited_purge(self, call: Call, request: structures.PurgeQueueIn) -> structures.Result:
-        """Names the user who has the queue open; a handle that was never given out purges nothing."""
+        """Purges, and records in the audit who has the queue open. A handle that was never given out purges nothing."""
         remote = self.service.remote_queues.get(request.queue_handle)
         result = await self._purge_queue(call, request)
         if remote is not None and self.audit is not None:
@@ -200,7 +200,7 @@ class Handlers:
 
     def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
         found = self.service.start_receive(_asked(desc), self.host.clock(), call.caller)
-        self.host.commit_soon()  # the read may have taken out messages that had expired
+        self.host.commit_soon()  # the read may have removed expired messages
         if isinstance(found, Answer):
             return reply(found)
         assert found.waiting is not None
@@ -241,7 +241,8 @@ class Handlers:
     # Durability
 
     def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Later[Out]:
-        """The reply with the operation's status: at once if nothing has to be on disk for it, else when it is."""
+        """Returns the reply with the operation's status: at once if nothing has to be on disk for it, else after the
+        commit."""
         later: Later[Out] = Later()
 
         def done(status: int, error: StorageError | None) -> None:

@@ -1,7 +1,6 @@
 """The methods of the qmcomm interface, [MS-MQMP] 3.1.4, that remote read needs, in their wire form.
 
-The others belong to a supporting server, which this is not; qmcomm2 is missing for the same reason.
-"""
+The other methods belong to a supporting server, which Postroad is not. qmcomm2 is missing for the same reason."""
 
 from __future__ import annotations
 
@@ -18,10 +17,9 @@ from postroad.rpc import ndr
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import GUID, Dword, Handle, Hresult, context_handle, full, wstring
 
-# CACTransferBufferV1, [MS-MQMP] 2.2.3.2: R_QMCreateRemoteCursor carries it, and its content is ignored.
-#
-# Windows sends zeroes, but a server must be able to read past any content. QUEUE_FORMAT, [MS-MQMQ] 2.2.7, is here too,
-# because it is a part of it.
+# CACTransferBufferV1, [MS-MQMP] 2.2.3.2, and QUEUE_FORMAT, [MS-MQMQ] 2.2.7, which is part of it. R_QMCreateRemoteCursor
+# carries the buffer, and its content is ignored. Windows sends zeroes, but a server must be able to read past any
+# content.
 
 
 Uchar = Annotated[int, ndr.uchar]
@@ -250,7 +248,7 @@ class CreateRemoteCursorOut:
 
 @dataclass(frozen=True, slots=True)
 class GetServerPortIn:
-    """fIP: without a range, unlike dwPortType of qm2qm."""
+    """fIP has no range here, unlike dwPortType of qm2qm."""
 
     port_type: Dword
 
@@ -270,7 +268,7 @@ QMCOMM = Interface(
 
 
 def queue_format_parts(structure: QueueFormatStructure) -> tuple[int, int, Arm]:
-    """m_qft, m_SuffixAndFlags and the arm, as a QueueFormat takes them."""
+    """Returns m_qft, m_SuffixAndFlags and the arm, in the form that a QueueFormat takes."""
     arm = structure.arm
     match arm:
         case ObjectIdStructure():
@@ -283,7 +281,7 @@ def queue_format_parts(structure: QueueFormatStructure) -> tuple[int, int, Arm]:
 
 
 def queue_format_structure(value: QueueFormat) -> QueueFormatStructure:
-    """The inverse, for a name that a queue can be read by."""
+    """The inverse, for a name by which a queue can be read."""
     arm: object = value.arm
     match value.arm:
         case ObjectId(lineage, uniquifier):

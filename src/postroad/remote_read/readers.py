@@ -1,4 +1,4 @@
-"""What a manager asks its remote readers, also where there is no listener for them."""
+"""What a manager asks about its remote readers. It works without a listener for them too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroad.rpc.gss import AUTH_EXTRA, can_authenticate, providers
 
 
 class RemoteReaders:
-    """The remote readers; none if there is no listener."""
+    """The remote readers. This one has none: it stands in where there is no listener."""
 
     def readers(self) -> list[ReaderInfo]:
         return []
@@ -23,8 +23,8 @@ class RemoteReaders:
         return 0, 0
 
 
-# Whether remote readers must log in, from the configuration. Refuses settings that would by accident let strangers
-# read, or let no one read.
+# Whether remote readers must log in. This follows from the configuration. Settings that would by accident let strangers
+# read, or let nobody read, are refused.
 
 
 _TURN_OFF = "or set listen.rpc = false"
@@ -32,7 +32,8 @@ _ALLOW_ALL = "set rpc.anonymous = true to let everybody read and purge"
 
 
 def readers_log_in(config: Configuration, reachable: bool) -> bool:
-    """`reachable` says that other computers can reach the listener. ConfigurationError says what to set."""
+    """Whether remote readers must log in. `reachable` means that other computers can reach the listener. Raises
+    ConfigurationError, which says what to set."""
     rpc = config.rpc
     if config.listen.rpc is None:
         return False

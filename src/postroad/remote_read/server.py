@@ -1,7 +1,6 @@
-"""Remote read as a part of a running queue manager: its listeners, its RPC server, and its readers.
+"""Remote read as a part of a running queue manager: its listeners, its RPC server and its readers.
 
-The methods are in service.py; handlers.py passes calls to them.
-"""
+The methods are in service.py. handlers.py passes calls to them."""
 
 from __future__ import annotations
 
@@ -27,17 +26,16 @@ from postroad.rpc.security import Provider
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit, FailedLogins
 
-# A request contains no message, but one with an lpBuffer of the largest size is valid.
+# A request contains no message. But a request with an lpBuffer of the largest size is valid.
 MAX_REQUEST = MAX_BUFFER + 4096
 ANNOTATION = "Message Queuing - QMRT V1"
 
 
 class RemoteReadServer(RemoteReaders):
-    """`start`, then `stop`. `port` is that of qmcomm; that of qm2qm is `read_port`, or the same if it is None.
+    """Call `start`, then `stop`. `port` is the port of qmcomm. `read_port` is that of qm2qm; None means the same port.
 
     Both ports serve both interfaces, as on Windows. If a standard port is taken, the next one 11 higher is tried
-    ([MS-MQQP] 3.1.4.8). Any other port is used as given, or refused.
-    """
+    ([MS-MQQP] 3.1.4.8). Any other port is used as given, or `start` fails."""
 
     def __init__(
         self,
@@ -52,7 +50,8 @@ class RemoteReadServer(RemoteReaders):
         logins: FailedLogins | None = None,
         audit: Audit | None = None,
     ) -> None:
-        """With `authenticate` only users can open a queue; `minimum_level` is the least protection of their calls."""
+        """With `authenticate`, only users can open a queue. `minimum_level` is the least protection that their calls
+        need."""
         self.host = host
         self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
@@ -69,8 +68,8 @@ class RemoteReadServer(RemoteReaders):
         self._offer: Offer | None = None
 
     def set_passwords(self, passwords: Mapping[str, str]) -> bool:
-        """Replaces the users who can log in; those who no longer can lose their connections. False if the server began
-        without users and has to start again."""
+        """Replaces the users who can log in. Users whose login is no longer valid lose their connections. Returns False
+        if the server began without users and has to be started again."""
         ntlm = self.rpc.endpoint.providers.get(AuthType.NTLM)
         if not isinstance(ntlm, NtlmProvider):
             return not passwords
@@ -91,11 +90,11 @@ class RemoteReadServer(RemoteReaders):
 
     @property
     def mapper_address(self) -> str | None:
-        """The address of the endpoint mapper that lists us; None if there is none."""
+        """The address of the endpoint mapper that lists this server; None if there is none."""
         return None if self._offer is None else endpoint(self.host, self._offer.port)
 
     async def start(self) -> None:
-        """Listens; OSError if a port is not available, and then nothing stays open."""
+        """Starts to listen. OSError if a port is not available; then nothing stays open."""
         try:
             handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == ports.RPC_HANDSHAKE)
             read = handshake
@@ -107,7 +106,8 @@ class RemoteReadServer(RemoteReaders):
         self.service.ports = Ports(handshake, read)
 
     async def register(self, mapper_port: int) -> None:
-        """Registers both interfaces with an endpoint mapper: our own, or the one that has the port. After `start`."""
+        """Registers both interfaces with an endpoint mapper: our own, or the one that has the port. Call it after
+        `start`."""
         registrations = (
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),
             Registration.of(QM2QM, self.host, self.ports.read, ANNOTATION),
@@ -117,7 +117,7 @@ class RemoteReadServer(RemoteReaders):
         )
 
     async def stop(self) -> None:
-        """Ends every call and connection; locked messages are back in their queues."""
+        """Ends every call and connection. Locked messages are back in their queues afterwards."""
         if self._offer is not None:
             await self._offer.stop()
             self._offer = None

@@ -1,8 +1,7 @@
-"""The methods of [MS-MQQP] 3.1.4, and those of [MS-MQMP] 3.1.4 that they need: plain values in and out.
+"""The methods of [MS-MQQP] 3.1.4, and those of [MS-MQMP] 3.1.4 that they need, with plain values.
 
-No RPC, no clock, no randomness. Expected failures are HRESULTs, never exceptions. Changes gather in the core's tick:
-the caller waits for its commit before it answers the client.
-"""
+No RPC, no clock, no randomness. An expected failure is an HRESULT, never an exception. Changes gather in the core's
+tick, and the caller waits for its commit before it answers the client."""
 
 from __future__ import annotations
 
@@ -44,9 +43,8 @@ from postroad.security.access import Token
 from postroad.security.users import derive_sid
 from postroad.store.interface import Record
 
-# The server's state for its readers: open queues, reads under way, and how they ended.
-#
-# [MS-MQQP] 3.1.1 and [MS-MQMP] 3.1.1.8. What is done with them is in service.py.
+# What the server knows of its readers: open queues, reads under way, and how reads ended. [MS-MQQP] 3.1.1 and [MS-MQMP]
+# 3.1.1.8.
 
 
 class RemoteReadState(Enum):
@@ -60,26 +58,25 @@ class RemoteReadState(Enum):
 class RemoteQueue:
     """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that a remote reader has open.
 
-    `handle` is random and not the descriptor's own number, so no one can guess what others have opened, here or
-    remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm takes it. So it works
-    only for `caller`, who opened the queue by qmcomm; and once a user has opened it by qm2qm, only in the association
-    of that call. Callers without a name have their address, because nothing else tells a client's second connection
-    from another client.
-    """
+    `handle` is random, and not the descriptor's own number, so nobody can guess what others have opened, here or
+    remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm takes it. Therefore it
+    works only for `caller`, who opened the queue by qmcomm. Once a user has opened the queue by qm2qm, it works only in
+    the association of that call. For callers without a name the address decides, because nothing else tells a client's
+    second connection from another client."""
 
     handle: int
     descriptor: OpenQueueDescriptor
     path: str
     caller: Caller
     opened_at: float
-    owner: str  # whose limits count
+    owner: str  # the limits of this owner count
     state: RemoteReadState = RemoteReadState.OPENED
     reader: Caller | None = None  # the caller that opened it by qm2qm
     cursors: int = 0
     unacknowledged: set[RemoteReadEntry] = field(default_factory=set)
 
     def serves(self, caller: Caller) -> bool:
-        """Whether this caller's calls of qm2qm may name the handle."""
+        """Whether this caller may use the handle in calls of qm2qm."""
         reader = self.reader
         if caller.user is not None and reader is not None and reader.association != caller.association:
             return False
@@ -88,7 +85,7 @@ class RemoteQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenQueueEntry:
-    """3.1.1.4; a PCTX_RRSESSION_HANDLE_TYPE refers to one. `queue_handle` is its OpenQueueDescriptorHandle."""
+    """3.1.1.4. A PCTX_RRSESSION_HANDLE_TYPE refers to one. `queue_handle` is its OpenQueueDescriptorHandle."""
 
     queue_handle: int
     client_id: UUID
@@ -96,7 +93,8 @@ class OpenQueueEntry:
 
 @dataclass(slots=True, eq=False)
 class RemoteReadEntry:
-    """3.1.1.2: one read. A PCTX_REMOTEREAD_HANDLE_TYPE refers to one whose message waits for its acknowledgment."""
+    """3.1.1.2: one read. A PCTX_REMOTEREAD_HANDLE_TYPE refers to an entry whose message waits for its
+    acknowledgment."""
 
     queue_handle: int
     timeout_ms: int
@@ -104,9 +102,9 @@ class RemoteReadEntry:
     request_id: int
     remote: RemoteQueue
     waiting: WaitingRead | None = None
-    queue: Queue | None = None  # the queue that the message is locked in
+    queue: Queue | None = None  # the queue in which the message is locked
     record: Record | None = None  # UserMessagePacket
-    counted: bool = False  # among the reads that wait
+    counted: bool = False  # whether it is among the reads that wait
     settled: bool = False
 
     @property
@@ -117,7 +115,7 @@ class RemoteReadEntry:
 
 @dataclass(slots=True)
 class Answer:
-    """How a read ended. `entry` is set if the message must be acknowledged."""
+    """How a read ended. `entry` is set if the reader must acknowledge the message."""
 
     status: int
     record: Record | None = None
@@ -126,16 +124,15 @@ class Answer:
 
 _Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
 
-_derived_sid = lru_cache(maxsize=1024)(derive_sid)  # it is asked for every read
+_derived_sid = lru_cache(maxsize=1024)(derive_sid)  # cached, because every read needs it
 
 
 class RemoteReadService:
-    """One queue manager's remote readers. `new_handle` gives numbers that cannot be guessed.
+    """The remote readers of one queue manager. `new_handle` gives numbers that nobody can guess.
 
     With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). A handle works only for the caller
     that opened it; for all others it does not exist. Rights are checked when a queue is opened, and again for every
-    read and purge: a change of the access list counts at once.
-    """
+    read and purge, so a change of the access list takes effect at once."""
 
     def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
         self.core = core
@@ -145,7 +142,7 @@ class RemoteReadService:
         self.open_queue_entries: dict[int, list[OpenQueueEntry]] = {}  # rOpenQueueEntryCollection, by queue handle
         self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
         self.received = 0  # messages that readers have acknowledged
-        self.returned = 0  # messages that they did not acknowledge, and that went back
+        self.returned = 0  # messages that went back because readers did not acknowledge them
         self.owners = core.owners
         self._new_handle = new_handle
         core.reviews.append(self.review)
@@ -171,7 +168,7 @@ class RemoteReadService:
                 return Status.ACCESS_DENIED, None
             descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
         except SharingViolation:
-            return Status.STATUS_SHARING_VIOLATION, None  # for the share modes, 3.1.4.2; elsewhere it is an HRESULT
+            return Status.STATUS_SHARING_VIOLATION, None  # 3.1.4.2, for share modes; elsewhere it is an HRESULT
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
@@ -191,10 +188,9 @@ class RemoteReadService:
             self._close(remote)
 
     def create_remote_cursor(self, queue_handle: int, caller: Caller) -> tuple[int, int]:
-        """R_QMCreateRemoteCursor, 3.1.4.4: the status, and the cursor's handle.
+        """R_QMCreateRemoteCursor, 3.1.4.4. Returns the status and the cursor's handle.
 
-        Works from any association of the opener: a client whose connection for qmcomm was idle makes a new one.
-        """
+        It works from any association of the opener: a client whose connection for qmcomm was idle opens a new one."""
         remote = self.remote_queues.get(queue_handle)
         if remote is None or not caller.may_use(remote.caller):
             return self._refusal(caller, Status.INVALID_HANDLE), 0
@@ -211,7 +207,7 @@ class RemoteReadService:
         return Status.OK, handle
 
     def server_port(self, port_type: int) -> int:
-        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort: 0 for what is missing, such as SPX."""
+        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort. 0 for what does not exist, such as SPX."""
         if port_type == PortType.IP_HANDSHAKE:
             return self.ports.handshake
         return self.ports.read if port_type == PortType.IP_READ else 0
@@ -221,7 +217,7 @@ class RemoteReadService:
     def open_queue(
         self, client_id: UUID | None, queue: int, open_context: int, caller: Caller
     ) -> tuple[int, OpenQueueEntry | None]:
-        """RemoteQMOpenQueue, 3.1.4.3. Refuses a handle that no R_QMOpenRemoteQueue gave: see RemoteQueue."""
+        """RemoteQMOpenQueue, 3.1.4.3. Refuses a handle that R_QMOpenRemoteQueue did not give: see RemoteQueue."""
         remote = self._find(open_context, caller)
         if client_id is None or not queue or not open_context or queue != open_context or remote is None:
             return self._refusal(caller, Status.INVALID_PARAMETER), None
@@ -230,7 +226,7 @@ class RemoteReadService:
         remote.reader = caller
         entry = OpenQueueEntry(open_context, client_id)
         self.open_queue_entries.setdefault(open_context, []).append(entry)
-        remote.state = RemoteReadState.READY_FOR_READ  # or closing the qmcomm context would close the queue
+        remote.state = RemoteReadState.READY_FOR_READ  # else closing the qmcomm context would close the queue
         return Status.OK, entry
 
     def close_queue(self, entry: OpenQueueEntry | None, now: float) -> int:
@@ -242,7 +238,7 @@ class RemoteReadService:
             self._cancel(read)
         remote = self.remote_queues.get(entry.queue_handle)
         if remote is not None:
-            # The foremost first: waiting readers get them in the queue's order.
+            # The message nearest to the head first: waiting readers get them in the order of the queue.
             for read in sorted(remote.unacknowledged, key=lambda each: each.place):
                 self.end_receive(read, Ack.RR_NACK, now)
             self._close(remote)
@@ -256,19 +252,19 @@ class RemoteReadService:
             self.core.close(remote.descriptor)
 
     def _find(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """The queue of a handle in a call of qm2qm; None also for another caller's."""
+        """The queue of a handle in a call of qm2qm. None also for the handle of another caller."""
         remote = self.remote_queues.get(queue_handle)
         return remote if remote is not None and remote.serves(caller) else None
 
     def _find_open(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """The same, for calls that need RemoteQMOpenQueue first."""
+        """Like `_find`, for calls that need RemoteQMOpenQueue first."""
         remote = self.remote_queues.get(queue_handle)
         if remote is None or queue_handle not in self.open_queue_entries:
             return None
         return remote if remote.reader is caller or remote.serves(caller) else None
 
     def _owner(self, caller: Caller) -> str:
-        """The user's SID, as at every door, or the address."""
+        """Whose limits count: the user's SID, as with every other interface, or the address."""
         if caller.user is None:
             return caller.address
         user = self.core.access.users.named(caller.user)
@@ -285,7 +281,8 @@ class RemoteReadService:
         return self._full(Held.LOCKED_MESSAGES, remote.owner) or self._full(Held.LOCKED_MB, remote.owner)
 
     def review(self, queues: Collection[Queue], now: float) -> None:
-        """Rights on these queues have changed: messages that readers without them have not acknowledged go back."""
+        """Takes messages back from readers that have lost their right to these queues, unless they have acknowledged
+        them."""
         for remote in list(self.remote_queues.values()):
             queue = remote.descriptor.queue
             if remote.unacknowledged and queue in queues and not self._permits(queue, remote.caller, receive=True):
@@ -293,21 +290,20 @@ class RemoteReadService:
                     self.end_receive(read, Ack.RR_NACK, now)
 
     def _refusal(self, caller: Caller, status: int) -> int:
-        """[MS-MQQP] 5: a caller that must log in learns only that, and nothing of what exists."""
+        """[MS-MQQP] 5: a caller that has to log in learns only this, and nothing about what exists."""
         return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
 
     def _permits(self, queue: Queue | None, caller: Caller, *, receive: bool) -> bool:
         """The access check of [MS-MQDMPR] 3.1.7.1.5 with the caller's identity.
 
-        A queue without an access list of its own is open to callers whom the listener admits without a login, and to
-        users without a SID in the configuration: before there were access lists, both could read everything. Dead
-        letters and the manager's journal may hold anyone's messages: of users, they take one with the right.
-        """
+        A queue without an access list of its own is open to callers that the listener admits without a login, and to
+        users without a SID in the configuration. Dead letters and the manager's journal may hold anybody's messages: of
+        the users, only those with the right may read them."""
         access = self.core.access
         if caller.user is not None and access.is_gone(caller.user):
             return False
         if queue is None:
-            return True  # it was deleted: the read itself reports that
+            return True  # the queue was deleted: the read itself reports that
         user = None if caller.user is None else access.users.named(caller.user)
         derived = None if caller.user is None else _derived_sid(self.core.identifier, caller.user)
         sid = derived if user is None else user.sid
@@ -331,7 +327,7 @@ class RemoteReadService:
         return Status.OK
 
     def purge_queue(self, queue_handle: int, now: float, caller: Caller) -> tuple[int, bool]:
-        """One step of RemoteQMPurgeQueue, 3.1.4.7: the status, and whether there may be more to delete."""
+        """One step of RemoteQMPurgeQueue, 3.1.4.7. Returns the status, and whether there may be more to delete."""
         remote = self._find_open(queue_handle, caller)
         if remote is None:
             return self._refusal(caller, Status.INVALID_HANDLE), False
@@ -346,10 +342,9 @@ class RemoteReadService:
     # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
 
     def start_receive(self, request: ReadRequest | None, now: float, caller: Caller) -> Answer | RemoteReadEntry:
-        """RemoteQMStartReceive and RemoteQMStartReceive2: the answer, or the entry of a read that waits.
+        """RemoteQMStartReceive and RemoteQMStartReceive2. Returns the answer, or the entry of a read that waits.
 
-        The caller ends such a read with `finish` or `fail`, as its WaitingRead says.
-        """
+        The caller ends a waiting read with `finish` or `fail`, as its WaitingRead says."""
         if request is None:
             return Answer(Status.INVALID_HANDLE)
         fault, remote = self._check(request, caller)
@@ -360,7 +355,7 @@ class RemoteReadService:
                 record = self.core.reading.lock_first(remote.descriptor, now)
             except PostroadError as error:
                 return Answer(error.status)
-            if record is not None:  # nobody ever sees it wait
+            if record is not None:  # it does not wait, so nobody has to find it
                 return self._locked(_entry_of(request, remote), record)
         infinite = request.timeout_ms == INFINITE_MS
         waiting = WaitingRead(
@@ -369,7 +364,7 @@ class RemoteReadService:
             deadline=None if infinite else now + request.timeout_ms / 1000,
             cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
             two_phase=request.action == Action.RECEIVE,
-            # 3.1.4.1 gives a peek no tag, and nobody could cancel it; 3.2.4.7 cancels pending peeks too.
+            # 3.1.4.1 gives a peek no tag, so nobody could cancel it. But 3.2.4.7 cancels pending peeks too.
             tag=(request.queue_handle, request.request_id),
             permitted=lambda: self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE),
         )
@@ -385,7 +380,7 @@ class RemoteReadService:
         return entry
 
     def _check(self, request: ReadRequest, caller: Caller) -> tuple[int, RemoteQueue | None]:
-        """The checks of 3.1.4.1, in their order."""
+        """Makes the checks of 3.1.4.1 in their order."""
         handle = request.queue_handle
         if not request.queue or request.queue != handle:
             return Status.INVALID_PARAMETER, None
@@ -412,11 +407,10 @@ class RemoteReadService:
     def start_receive_by_lookup_id(
         self, lookup_id: int, request: ReadRequest | None, now: float, caller: Caller
     ) -> Answer:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11: it never waits.
+        """RemoteQMStartReceiveByLookupId, 3.1.4.11. It never waits.
 
-        A receive locks the message, though the event that the text raises would delete it at once: or a negative
-        acknowledgment could not put it back.
-        """
+        A receive locks the message. The event that the specification raises would delete it at once, and a negative
+        acknowledgment could not put it back."""
         if request is None:
             return Answer(Status.INVALID_HANDLE)
         handle = request.queue_handle
@@ -458,7 +452,7 @@ class RemoteReadService:
             self.owners.give(Held.WAITING_READS, entry.remote.owner)
 
     def finish(self, entry: RemoteReadEntry, records: Sequence[Record], *, receive: bool | None = None) -> Answer:
-        """The read has its message. The reader must acknowledge that of a receive."""
+        """The read has its message. If it is a receive, the reader must acknowledge the message."""
         self._leave(entry)
         (record,) = records
         if receive is None:
@@ -484,7 +478,7 @@ class RemoteReadService:
         if entry is None:
             return Status.INVALID_HANDLE
         if entry.settled or entry.record is None or entry.queue is None:
-            return Status.TRANSACTION_SEQUENCE  # it is Available again, or another reader has it
+            return Status.TRANSACTION_SEQUENCE  # the message is Available again, or another reader has it
         entry.settled = True
         entry.remote.unacknowledged.discard(entry)
         self.owners.give(Held.LOCKED_MESSAGES, entry.remote.owner)
@@ -520,7 +514,7 @@ class RemoteReadService:
     # Looking
 
     def readers(self) -> Iterator[ReaderInfo]:
-        """Every queue that a remote reader has open."""
+        """Lists every queue that a remote reader has open."""
         for remote in self.remote_queues.values():
             descriptor = remote.descriptor
             yield ReaderInfo(
@@ -536,7 +530,8 @@ class RemoteReadService:
             )
 
     def locks(self, now: float) -> Iterator[LockInfo]:
-        """The messages that wait for a reader's acknowledgment, by open queue; `age_s` is since it was opened."""
+        """The messages that wait for a reader's acknowledgment, by open queue. `age_s` counts from when it was
+        opened."""
         for remote in self.remote_queues.values():
             lookup_ids = tuple(each.place for each in remote.unacknowledged)
             queue = remote.descriptor.queue

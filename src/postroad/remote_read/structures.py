@@ -1,8 +1,7 @@
 """Parameters and results of qm2qm's methods, [MS-MQQP] 2.2.2 and 6, in their wire form.
 
-Pointers at the top level are `ref` and leave no trace; those inside structures are `unique`.
-No one changes a value. Those of every read are not frozen, because a frozen one takes three times as long to make.
-"""
+Pointers at the top level are `ref` and leave no octets; pointers inside structures are `unique`. Nobody changes a
+value. The values of every read are not frozen, because a frozen one takes three times as long to make."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ ReadHandle = Annotated[ndr.Handle, ndr.context_handle("PCTX_REMOTEREAD_HANDLE_TY
 
 @dataclass(slots=True)
 class RemoteReadDesc:
-    """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: neither side reads it."""
+    """REMOTEREADDESC, 2.2.2.1. `ack_nack` is reserved: nobody reads it."""
 
     remote_queue: ndr.Dword
     cursor: ndr.Dword
@@ -117,7 +116,7 @@ class GetPortIn:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Only a return value: an HRESULT, or a port."""
+    """A return value alone: an HRESULT, or a port."""
 
     result: ndr.Hresult
 

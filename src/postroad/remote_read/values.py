@@ -10,14 +10,14 @@ from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, Share
 
 INFINITE_MS = 0xFFFFFFFF  # of ulTimeout: no time limit
 SEQUENTIAL_MASK = (1 << 56) - 1  # SequentialId: the least significant seven octets of a lookup identifier
-LAST_LOOKUP_ID = 0xFFFFFFFFFFFFFFFF  # with a PREV action: the last message of the queue
+LAST_LOOKUP_ID = 0xFFFFFFFFFFFFFFFF  # with a PREV action, the last message of the queue
 SEVERITY = 0x80000000
 
-PORT_STEP = 11  # 3.1.4.8: from one port that is taken to the next one to try
+PORT_STEP = 11  # 3.1.4.8: the step to the next port to try
 
 
 def is_failure(status: int) -> bool:
-    """2.2: a failure HRESULT is one whose severity bit is set."""
+    """2.2: an HRESULT is a failure if its severity bit is set."""
     return bool(status & SEVERITY)
 
 
@@ -35,13 +35,13 @@ class Action(IntEnum):
     LOOKUP_RECEIVE_PREV = 0x40000022
 
 
-# 3.1.4.1: what an action does with the queue.
+# 3.1.4.1: what each action does with the queue.
 CALLS: Mapping[int, ReadCall] = {
     Action.RECEIVE: ReadCall.RECEIVE,
     Action.PEEK_CURRENT: ReadCall.PEEK,
     Action.PEEK_NEXT: ReadCall.PEEK_NEXT,
 }
-# 3.1.4.11: whether an action takes the message, and where it looks from the lookup identifier on.
+# 3.1.4.11: whether an action removes the message, and where it looks, starting at the lookup identifier.
 SEEKS: Mapping[int, tuple[bool, SeekAction]] = {
     Action.LOOKUP_PEEK_CURRENT: (False, SeekAction.CURRENT),
     Action.LOOKUP_PEEK_NEXT: (False, SeekAction.NEXT),
@@ -97,20 +97,19 @@ class Version:
 
     @property
     def is_old(self) -> bool:
-        """3.2.4.2: knows only RemoteQMStartReceive.
+        """3.2.4.2: a server that knows only RemoteQMStartReceive.
 
-        The third test of the text is contained in its second. It makes sense with minor equal to 1: a server from
-        before the release of Windows XP.
-        """
+        The specification's third test is contained in its second. With minor equal to 1 it makes sense: a server from
+        before the release of Windows XP."""
         return self < Version(5, 1, 951)
 
 
-OWN_VERSION = Version(6, 1, 7600)  # Windows 7, whose numbers every later Windows reports
+OWN_VERSION = Version(6, 1, 7600)  # Windows 7; all later versions of Windows report these numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """3.1.4.8: where the interfaces listen; 0 for one that does not."""
+    """3.1.4.8: where the interfaces listen. 0 means not at all."""
 
     handshake: int
     read: int

@@ -1,4 +1,4 @@
-"""The context of a trace: read from texts, and carried by a message from manager to manager."""
+"""The context of a trace: how it is read from text, and how a message carries it from manager to manager."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ if TYPE_CHECKING:
     from postroad.describe.received import ReceivedMessage
 
 
-# Contexts of OpenTelemetry, into messages and out of them. The only module here that an application needs.
+# OpenTelemetry contexts, put into messages and taken out of them. Applications need only these functions.
 
 
 _W3C = TraceContextTextMapPropagator()
 
 
 def with_context(message: Message, context: Context | None = None, *, label_prefix: bool = False) -> Message:
-    """The message with the current context, or this one: the spans of its journey are then part of that trace."""
+    """Returns the message with the given context, else with the current one. The spans of its journey join that
+    trace."""
     fields: dict[str, str] = {}
     _W3C.inject(fields, context)
     if "traceparent" not in fields:
-        return message  # there is no span
+        return message  # no span is active
     return carrying(message, Carried(fields["traceparent"]), label_prefix=label_prefix)
 
 
 def context_of(message: ReceivedMessage) -> Context | None:
-    """The context that a message has brought, as the parent of the spans of its work; None without one."""
+    """The context that a message has brought, to be the parent of the spans of its processing. None if it has brought
+    none."""
     carried = carried_by(message.extension, message.label)
     return None if carried is None else parsed(carried.traceparent)
 
@@ -41,9 +43,8 @@ def parsed(traceparent: str) -> Context:
     return _W3C.extract({"traceparent": traceparent}, Context())
 
 
-# The context of a trace inside a message: in its extension or, where an application uses that, before its label.
-#
-# The extension is `traceparent: 00-...` [W3C Trace Context] and the time of sending, each in a line of ASCII.
+# Where a message carries the context: in its extension or, if an application uses that, before its label. The extension
+# is `traceparent: 00-...` [W3C Trace Context] and the time of sending, each in one line of ASCII.
 
 
 _TRACEPARENT = r"(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})"
@@ -53,7 +54,7 @@ _LABEL = re.compile(rf"\[{_TRACEPARENT}\] ?")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """`sent_ms` is None where only the label has the context."""
+    """`sent_ms` is None if only the label has the context."""
 
     traceparent: str
     sent_ms: int | None = None
@@ -69,8 +70,9 @@ def carried_by(extension: bytes, label: str) -> Carried | None:
 
 
 def carrying(message: Message, carried: Carried, *, label_prefix: bool) -> Message:
-    """The message with a context, in the place of the one that it had. It stays as it is if its extension is the
-    application's own and the label may not or cannot take the context, and if it is signed: that would break."""
+    """Returns the message with this context in place of any other. The message stays as it is if it is signed, because
+    a change would break the signature. It also stays as it is if the application uses the extension and the label
+    cannot, or must not, take the context."""
     if message.signature is not None:
         return message
     if not message.extension or _EXTENSION.fullmatch(message.extension):

@@ -1,7 +1,6 @@
 """A queue manager that traces: a span for each message that applications send, and for each transfer and receive.
 
-It is made in the place of a plain one where `[tracing]` is on, so a plain one has no cost of it.
-"""
+It replaces the plain manager if `[tracing]` is on, so a manager without tracing pays nothing for it."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from postroad.telemetry.trace_context import Carried, carried_by, carrying, pars
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import MessageView
 
-COPIES = frozenset({QueueType.SYSTEM, QueueType.JOURNAL})  # their messages are copies, and no part of a journey
+COPIES = frozenset({QueueType.SYSTEM, QueueType.JOURNAL})  # their messages are copies, not steps of a journey
 NS_PER_MS = 1_000_000
 
 
@@ -45,12 +44,12 @@ class Tracing:
         self.label_prefix = label_prefix
 
     def close(self) -> None:
-        """Exports what is left."""
+        """Exports the remaining spans."""
         self.provider.shutdown()
 
     @contextmanager
     def sending(self, destination: str, messages: Sequence[Message], now: float) -> Iterator[Sending]:
-        """A span for each message, until the block ends."""
+        """Opens a span for each message until the block ends."""
         sending = Sending()
         for message in messages:
             before = carried_by(message.extension, message.label)
@@ -74,7 +73,7 @@ class Tracing:
                 span.end()
 
     def record(self, name: str, parent: str, start_ms: int, end_ms: int, fault: str | None, **facts: str) -> None:
-        """A span that has ended already."""
+        """Records a span that has already ended."""
         kind = SpanKind.CONSUMER if name == "receive" else SpanKind.INTERNAL
         attributes = _attributes(name, facts["queue"]) | {"messaging.message.id": facts["id"]}
         start = start_ms * NS_PER_MS
@@ -92,13 +91,13 @@ class Sending:
         self.messages: list[Message] = []
 
     def sent(self, ids: Sequence[str]) -> list[str]:
-        for span, message_id in zip(self.spans, ids, strict=False):  # of several destinations, the ids of the first
+        for span, message_id in zip(self.spans, ids, strict=False):  # with several destinations, the ids of the first
             span.set_attribute("messaging.message.id", message_id)
         return list(ids)
 
 
 class TracedManager(Manager):
-    """The same as a Manager, and a span for each step of a message."""
+    """A Manager that also records a span for each step of a message."""
 
     def __init__(self, tracing: Tracing, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -127,7 +126,8 @@ class TracedManager(Manager):
                 self._ended(queue, record, reason, now)
 
     def _ended(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """A reader has the message, or it died here: its way to this queue is a span, and its time in it is another."""
+        """A reader has taken the message, or it died here. Records its way to this queue as one span, and its time in
+        the queue as another."""
         view = MessageView(record.packet)
         carried = carried_by(view.extension, view.label)
         if carried is None:
@@ -144,7 +144,7 @@ class TracedManager(Manager):
 
 
 def stream_exporter(stream: TextIO) -> SpanExporter:
-    """Writes one JSON object a line. The caller closes the stream, after `Tracing.close`."""
+    """Writes spans to a stream, one JSON object per line. The caller closes the stream after `Tracing.close`."""
 
     def line(span: ReadableSpan) -> str:
         return f"{span.to_json(indent=None)}\n"
@@ -153,7 +153,7 @@ def stream_exporter(stream: TextIO) -> SpanExporter:
 
 
 def endpoint_exporter(endpoint: str) -> SpanExporter:
-    """To a collector, by OTLP over HTTP. ImportError if the package for that is not installed."""
+    """Sends spans to a collector, by OTLP over HTTP. ImportError if the package for it is not installed."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     exporter: SpanExporter = OTLPSpanExporter(endpoint)
