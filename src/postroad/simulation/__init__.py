@@ -1,4 +1,4 @@
-"""A network of queue managers under one seed: the real cores and queues, virtual time, links and disks that fail.
+"""A network of queue managers under one seed. Cores and queues are the real ones, time is virtual, and links and disks
+fail.
 
-Nothing here is used by a running queue manager.
-"""
+A running queue manager uses nothing of this."""

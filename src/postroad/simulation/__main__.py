@@ -1,4 +1,4 @@
-"""`python -m postroad.simulation --seed N`: one random network, judged; `--log` prints what happened in it."""
+"""`python -m postroad.simulation --seed N` runs one random network and judges it. `--log` prints every event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The applications: those that send, and those that read. They live outside the managers and outlive their crashes."""
+"""The applications that send and those that read. They are outside the managers and survive their crashes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from postroad.simulation.node import Node
 from postroad.simulation.scenario import ACKS, Consumer, Flow, Kind, Naming, local_path
 from postroad.store.interface import Record
 
-RETRY_S = 0.5  # how long an application waits for a manager that is down, or refuses
+RETRY_S = 0.5  # how long an application waits after a manager was down or refused
 
 
 class SendingApp:
-    """Sends the messages of one flow; what its manager refuses is given up."""
+    """Sends the messages of one flow. It gives up what its manager refuses."""
 
     def __init__(self, flow: Flow, node: Node, destination: FormatName, stage: Stage) -> None:
         self.flow = flow
         self.node = node
         self.done = False
-        self.refused = 0  # messages that the manager did not take at all
+        self.refused = 0  # messages that the manager refused
         self._destination = destination
         self._admin: FormatName | str | None = None
         if flow.ack:
@@ -99,7 +99,7 @@ class SendingApp:
         return message
 
     def _sign(self, message: Message) -> Signature:
-        """One signature serves all messages: what differs between them is not signed."""
+        """Signs for all messages at once: they do not differ in what is signed."""
         if self._signature is None:
             user = impostor() if self.flow.impostor else sender()
             composer = Composer(self.node.identifier, self._destination, self._format_name)
@@ -130,7 +130,7 @@ def _admin_name(naming: Naming, node: Node) -> str:
 
 
 class ReadingApp:
-    """Reads one queue for ever; starts anew whenever its manager does."""
+    """Reads one queue for ever. When its manager restarts, it begins anew."""
 
     def __init__(self, consumer: Consumer, node: Node, stage: Stage) -> None:
         self.consumer = consumer

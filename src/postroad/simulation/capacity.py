@@ -1,8 +1,7 @@
 """The capacity of an enterprise: a day's traffic through its simulated managers, and how deep their queues get.
 
-The traffic is given by the minute. If there are more messages than may be simulated, one stands for several: their
-number and the readers' speed are divided by the same factor, and depths are multiplied by it.
-"""
+Traffic is given by the minute. If there are more messages than can be simulated, one stands for several: the number of
+messages and the readers' speed are divided by the same factor, and depths are multiplied by it."""
 
 from __future__ import annotations
 
@@ -34,17 +33,17 @@ from postroad.simulation.scenario import (
 from postroad.simulation.world import World
 
 MINUTE_S = 60
-OVERHEAD = 200  # bytes of a packet that are not its body, about
-LARGEST = 4_000_000  # bytes of a body in the simulation
+OVERHEAD = 200  # bytes of a packet besides its body, roughly
+LARGEST = 4_000_000  # bytes of a body, at most
 SETTLE_S = 3600.0
-READS = 10  # that a reader makes in a second
-SAMPLES = 1440  # depths that are kept of each queue, evenly over the time
+READS = 10  # reads by each reader in a second
+SAMPLES = 1440  # depths kept for each queue, spread evenly over time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinuteTraffic:
-    """Messages of one minute from a manager to a queue of another. `minute` counts from the start of the day; `size` is
-    that of one packet."""
+    """One minute's messages from a manager to a queue of another. `minute` counts from the start of the day. `size` is
+    the size of one packet."""
 
     minute: int
     source: str
@@ -57,7 +56,8 @@ class MinuteTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityPlan:
-    """`read_rate` is what the reader of each queue takes in a second; `outages` are (manager, minute, minutes)."""
+    """`read_rate` is the number of messages that the reader of each queue takes in a second. `outages` are (manager,
+    minute, minutes)."""
 
     read_rate: float = 1000.0
     delay_ms: float = 10.0
@@ -68,8 +68,8 @@ class CapacityPlan:
 
 @dataclass(slots=True, kw_only=True)
 class QueueDepth:
-    """How many messages a queue had. `highest_at` is the minute of the day; `depths` are (minute, messages), the most
-    since the entry before, without those of an empty queue."""
+    """How many messages a queue had. `highest_at` is a minute of the day. `depths` are (minute, messages): the greatest
+    number since the entry before. Entries for an empty queue are left out."""
 
     manager: str
     queue: str
@@ -85,8 +85,9 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """`simulated` messages stand for `messages`; each for `factor`. `skipped` are between managers that the enterprise
-    does not have, or stay on one. `drained_at` is the minute since which nothing moves, None if that never came."""
+    """`simulated` messages stand for `messages`, each for `factor` of them. `skipped` messages stay on one manager, or
+    name a manager that the enterprise does not have. `drained_at` is the minute from which nothing moved; None if there
+    was none."""
 
     messages: int
     skipped: int
@@ -98,8 +99,8 @@ class Capacity:
 
 
 def capacity(enterprise: Enterprise, traffic: Iterable[MinuteTraffic], plan: CapacityPlan) -> Capacity:
-    """Queues come with the highest depth first. InvalidArgument if there is nothing to simulate, or an outage names no
-    manager."""
+    """Simulates the plan. The queues of the result are sorted by highest depth. Raises InvalidArgument if there is
+    nothing to simulate, or if an outage names an unknown manager."""
     rows = list(traffic)
     names = {each.name.lower(): each.name for each in enterprise.managers}
     usable = [each for each in rows if _is_usable(each, names)]
@@ -170,7 +171,7 @@ def _flows(
     first: int,
     factor: int,
 ) -> Iterable[Flow]:
-    """What a division leaves over is carried to the next minute of the same flow, so none is lost or doubled."""
+    """The remainder of a division goes to the next minute of the same flow, so no message is lost or doubled."""
     left: dict[tuple[object, ...], int] = defaultdict(int)
     for row in sorted(rows, key=lambda each: each.minute):
         key = _queue_key(row, names)
@@ -190,8 +191,8 @@ def _flows(
 
 
 def _reader(queue: PathName, rate: float) -> Consumer:
-    """Takes so many messages a second: some at a time, because each time waits for the disk. A batch is a random number
-    up to its limit."""
+    """A reader that takes so many messages in a second. It takes several at a time, because each read waits for the
+    disk. The size of a batch is random, up to its limit."""
     batch = max(1, round(rate / READS))
     return Consumer(queue=queue, batch=batch, think_ms=1000 * (batch + 1) / 2 / rate)
 
@@ -205,7 +206,7 @@ def _outage(outage: tuple[str, float, float], names: dict[str, str], first: int)
 
 
 class _Depths:
-    """Looks at all queues in even steps of virtual time."""
+    """Samples the depth of all queues at even steps of virtual time."""
 
     def __init__(self, world: World, called: dict[str, str], first: int, factor: int, every_s: float) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""A disk under a store in memory: commits take their time, fail now and then, and are in doubt when power fails."""
+"""A disk under a store in memory. Commits take time and sometimes fail; a power failure leaves one in doubt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroad.store.memory import MemoryStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpeed:
-    """A commit takes a random time in between, and now and then `slow_s`."""
+    """A commit takes a random time between the first two values, and sometimes `slow_s`."""
 
     least_s: float = 0.0005
     most_s: float = 0.005
@@ -24,19 +24,19 @@ class DiskSpeed:
 
 @dataclass(eq=False)
 class Disk:
-    """What survives a crash is `store`. One commit is under way at a time."""
+    """`store` survives a crash. Only one commit is under way at a time."""
 
     _loop: Loop
     _chance: Random
     _speed: DiskSpeed
     store: MemoryStore = field(default_factory=MemoryStore)
-    failing: float = 0.0  # the share of commits that fail: 1 while the disk is full
+    failing: float = 0.0  # the share of commits that fail; 1 means that the disk is full
     _writing: Batch | None = None
-    _written: bool = True  # how the last write went
+    _written: bool = True  # whether the last write succeeded
     _timer: Timer | None = None
 
     def commit(self, batch: Batch, done: Callable[[StorageError | None], None]) -> None:
-        """`done` comes a little after the bytes are safe, as from another thread."""
+        """Commits. Calls `done` shortly after the bytes are safe, as if from another thread."""
         self._writing = batch
         chance, speed = self._chance, self._speed
         seconds = chance.uniform(speed.least_s, speed.most_s)
@@ -53,7 +53,7 @@ class Disk:
         self._timer = self._loop.after(seconds, write)
 
     def crash(self) -> bool:
-        """The power fails. A commit under way may be there afterwards, or not."""
+        """The power fails. A commit under way may or may not have reached the disk."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

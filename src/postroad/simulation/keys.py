@@ -1,7 +1,6 @@
-"""RSA keys of the simulation: the same in every run, known to everyone who reads this file, and of use to nobody else.
+"""RSA keys of the simulation. They are the same in every run and protect nothing: anybody can read them here.
 
-To search for primes would cost more than a run, and the library's search has no seed.
-"""
+To search for primes would take longer than a run, and the library's search takes no seed."""
 
 from __future__ import annotations
 
@@ -33,19 +32,19 @@ from postroad.security.signatures import signature_of
 from postroad.wire.view import MessageView
 
 EXPONENT = 65537
-USERS = 2  # of the keys below, the last are those of users
+USERS = 2  # the last of the keys below belong to users
 SENDER_SID = "S-1-5-21-1-2-3-1001"  # of every application that signs
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who signs: a key, and the certificate of it (DER)."""
+    """Who signs: a key and its certificate (DER)."""
 
     key: RSAPrivateKey
     certificate: bytes
 
     def signature(self, message: Message, composer: Composer, *, transactional: bool) -> Signature:
-        """Of the message as the composer's manager will send it. No id and no time is signed."""
+        """The signature of the message as the composer's manager will send it. It covers no id and no time."""
         view = MessageView(composer.compose(message, 1, 0, transactional=transactional))
         return Signature(signature_of(view, self.key), self.certificate, sender_id=SENDER_SID)
 
@@ -60,23 +59,23 @@ def _key(p: int, q: int) -> RSAPrivateKey:
     d = pow(EXPONENT, -1, (p - 1) * (q - 1))
     crt = rsa_crt_dmp1(d, p), rsa_crt_dmq1(d, q), rsa_crt_iqmp(p, q)
     numbers = RSAPrivateNumbers(p, q, d, *crt, RSAPublicNumbers(EXPONENT, p * q))
-    return numbers.private_key(unsafe_skip_rsa_key_validation=True)  # it takes longer than all else here
+    return numbers.private_key(unsafe_skip_rsa_key_validation=True)  # the check takes longer than all the rest here
 
 
 def exchange_keys() -> Iterator[RSAPrivateKey]:
-    """Keys for managers, one after the other; after the last comes the first again."""
+    """Gives each manager its keys, one after the other. After the last key comes the first again."""
     return cycle(_keys()[:-USERS])
 
 
 @cache
 def sender() -> User:
-    """The one whose certificate every manager knows."""
+    """The user whose certificate every manager knows."""
     return _user(-1)
 
 
 @cache
 def impostor() -> User:
-    """Claims to be the sender; no manager knows the certificate."""
+    """A user who claims to be the sender, with a certificate that no manager knows."""
     return _user(-2)
 
 
@@ -120,11 +119,13 @@ ykbbuvqn279t2a05z6uxff3xsg21ldqwjrp00jix2jp7kzhevwu10j8h4gjrkmbpmqqcsf0ogid7rsn7
 """
 
 
-# The keys of all managers, beside their disks: a crash does not touch them. And what the directory says of them.
+# The keys of all managers. They lie beside the disks, so a crash does not touch them. And what the directory says of
+# them.
 
 
 class Vault:
-    """Session keys come from a generator of their own: networks without security run as they did without it."""
+    """Session keys come from a generator of their own, so a network without security runs the same with or without
+    it."""
 
     def __init__(self, seed: int, managers: Sequence[UUID]) -> None:
         self._random = Random(f"session keys {seed}")
@@ -136,7 +137,7 @@ class Vault:
         return next(self._keys)
 
     def protection(self, manager: UUID) -> Protection:
-        """For one life of a manager: its caches are empty."""
+        """The protection for one life of a manager: it starts with empty caches."""
         return Protection(self._random.randbytes, self._rings[manager], {SENDER_SID: (sender().certificate,)})
 
     def rotate(self, manager: UUID) -> KeyRing:
@@ -147,5 +148,5 @@ class Vault:
         self._published[manager] = self._rings[manager].public_keys
 
     def public_keys(self, manager: UUID) -> bytes:
-        """What the directory has."""
+        """The public keys in the directory."""
         return self._published[manager]

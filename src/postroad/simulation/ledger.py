@@ -1,4 +1,4 @@
-"""Who was promised what, and what came of it: every message by its identifier, from its sender to its end."""
+"""The record of every message by its identifier, from its sender to its end: what was promised and what happened."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ class Promise(Enum):
     """The result that the sending application got."""
 
     OPEN = auto()
-    KEPT = auto()  # it is stored, or in memory if it is express
-    BROKEN = auto()  # it never was
-    WITHDRAWN = auto()  # the application aborted
+    KEPT = auto()  # the message is stored, or in memory if it is express
+    BROKEN = auto()  # the message never was
+    WITHDRAWN = auto()  # the application aborted its transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One copy in the destination queue. `consumed` if a reader has it for good; order is by `place`."""
+    """One copy in the destination queue. `consumed` means that a reader has removed it for good. `place` gives the
+    order."""
 
     place: int
     at: float
     consumed: bool
-    intact: bool  # its body is the one that was sent, and a signature was checked
+    intact: bool  # the body is as sent, and the signature was checked
 
 
 @dataclass(slots=True, eq=False)
 class TrackedMessage:
-    """One message, and all that was seen of it."""
+    """One message, and everything that was seen of it."""
 
     number: int
     flow: Flow
@@ -46,10 +47,10 @@ class TrackedMessage:
     promise: Promise = Promise.OPEN
     arrivals: list[Arrival] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)  # classes of administration acknowledgments
-    ends: list[int] = field(default_factory=list)  # why it left a queue unread, or was not let in
-    dead: list[tuple[str, int]] = field(default_factory=list)  # managers that have it as a dead letter, and the reasons
+    ends: list[int] = field(default_factory=list)  # why it left a queue unread, or was refused
+    dead: list[tuple[str, int]] = field(default_factory=list)  # managers with a dead letter of it, and the reasons
     journaled: int = 0
-    waiting: list[str] = field(default_factory=list)  # outgoing queues where it still is
+    waiting: list[str] = field(default_factory=list)  # outgoing queues that still have it
 
     @property
     def reliable(self) -> bool:
@@ -61,7 +62,7 @@ class TrackedMessage:
 
 
 class Ledger:
-    """Times are the simulation's own, not those of any manager's clock."""
+    """Times are the simulation's own, not those of a manager's clock."""
 
     def __init__(self) -> None:
         self.messages: list[TrackedMessage] = []
@@ -80,7 +81,7 @@ class Ledger:
         return self._by_identifier.get(view.identifier)
 
     def arrived(self, record: Record, clock_error_s: float, *, consumed: bool) -> TrackedMessage | None:
-        """A copy that a reader has taken, or that lies in its queue at the end."""
+        """Records a copy that a reader has taken, or that is in its queue at the end."""
         view = MessageView(record.packet)
         letter = self.find(view)
         if letter is not None:
@@ -93,7 +94,7 @@ class Ledger:
         return letter
 
     def ended(self, packet: bytes, reason: int) -> None:
-        """A manager let go of the message, or did not take it, for this reason."""
+        """Records why a manager dropped or refused the message."""
         letter = self.find(MessageView(packet))
         if letter is not None and reason != MessageClass.ACK_RECEIVE:
             letter.ends.append(reason)
@@ -107,7 +108,7 @@ def _is_intact(view: MessageView, flow: Flow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What everything in a run shares: one time, one source of chance, one log, one ledger."""
+    """What everything in a run shares: time, chance, log and ledger."""
 
     loop: Loop
     chance: Random

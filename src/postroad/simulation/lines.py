@@ -1,7 +1,6 @@
-"""A network of TCP connections: bytes arrive late, in pieces, or not at all, but never out of order.
+"""A network of TCP connections. Bytes arrive late, in pieces, or not at all, but never out of order.
 
-What a segment loses comes again later; what stays lost ends the connection, and an end may not hear of it.
-"""
+Bytes of a lost segment arrive later. Bytes that stay lost end the connection; one end may not learn of it."""
 
 from __future__ import annotations
 
@@ -15,20 +14,20 @@ from typing import Protocol
 from postroad.simulation.loop import Loop, Timer
 
 CONNECT_TIMEOUT_S = 20.0
-SYN_RETRIES_S = (0.0, 1.0, 3.0, 7.0, 15.0)  # when an attempt without an answer is repeated
+SYN_RETRIES_S = (0.0, 1.0, 3.0, 7.0, 15.0)  # when an unanswered attempt is repeated
 GIVE_UP_S = 60.0  # how long TCP repeats unacknowledged bytes
-RETRANSMISSION_S = 0.2  # the first one; each next waits twice as long
+RETRANSMISSION_S = 0.2  # the first wait; each further one is twice as long
 MAX_RETRANSMISSIONS = 7
 
 
 class Host(Protocol):
-    """Whoever has an address."""
+    """Anything that has an address."""
 
     name: str
     address: str
 
     def accept(self, end: End) -> bool:
-        """Somebody calls; False refuses."""
+        """Called when somebody connects. Returns False to refuse."""
 
     def data_arrived(self, end: End, data: bytes) -> None: ...
 
@@ -37,7 +36,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The way between two hosts. `loss` is the chance of a segment to be lost, and sent again."""
+    """The line between two hosts. `loss` is the chance that a segment is lost and has to be sent again."""
 
     delay_s: float = 0.01
     jitter_s: float = 0.0
@@ -47,16 +46,16 @@ class Line:
 
 @dataclass(eq=False, repr=False)
 class End:
-    """One end of a connection, and the bytes on their way from it to the other."""
+    """One end of a connection, and the bytes on their way from it to the other end."""
 
     _network: Network
     host: Host
     _line: Line
-    http: bool = False  # the port that it leads to, or comes from
+    http: bool = False  # whether the connection leads to a port for HTTP
     other: End = field(init=False)
     open: bool = True
-    silent: bool = False  # nothing gets through any more, and this end does not know
-    _transit: deque[tuple[float, bytes]] = field(default_factory=deque)  # when it arrives; b"" ends the stream
+    silent: bool = False  # nothing gets through any more, and this end does not know it
+    _transit: deque[tuple[float, bytes]] = field(default_factory=deque)  # arrival time and bytes; b"" ends the stream
     _stalled_until: float = 0.0
     _timer: Timer | None = None
     _giving_up: Timer | None = None
@@ -76,7 +75,7 @@ class End:
             self._expect_progress()
 
     def close(self) -> None:
-        """What was written before arrives, then the end of the stream."""
+        """Closes the connection. What was written before still arrives, then the end of the stream."""
         if not self.open:
             return
         self.open = False
@@ -85,13 +84,14 @@ class End:
         self._network.loop.after(0.0, lambda: self.host.connection_lost(self))
 
     def lost(self) -> None:
-        """This end hears that the connection is gone."""
+        """Called when this end learns that the connection is gone."""
         if self.open:
             self.open = False
             self.host.connection_lost(self)
 
     def leave(self, *, silently: bool, orderly: bool) -> None:
-        """The process at this end is gone. An orderly system sends what is on its way, and then the end."""
+        """The process at this end is gone. If the system is still orderly, it sends what is on its way, and then the
+        end."""
         was_open, self.open = self.open, False
         if silently:
             self.drop()
@@ -104,14 +104,14 @@ class End:
             self._network.loop.after(self._line.delay_s, self.other.lost)
 
     def stall(self, until: float) -> None:
-        """Nothing moves from here before `until`."""
+        """Nothing leaves this end before `until`."""
         self._stalled_until = until
         if self._transit:
             self._schedule()
             self._expect_progress()
 
     def drop(self) -> None:
-        """What is on its way is gone."""
+        """Drops what is on its way."""
         self._transit.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -162,7 +162,7 @@ class End:
         self.lost()
 
     def _repeat(self, wait: float) -> None:
-        """Unacknowledged bytes are repeated: a host that does not know the connection resets it."""
+        """Repeats unacknowledged bytes. A host that does not know the connection resets it."""
         loop = self._network.loop
         if self._network.reachable(self.host.address, self.other.host.address):
             loop.after(2 * self._line.delay_s, self.lost)
@@ -174,7 +174,7 @@ class End:
 
 @dataclass(eq=False, repr=False)
 class Network:
-    """`log` gets the events of connections."""
+    """`log` records the events of connections."""
 
     loop: Loop
     _chance: Random
@@ -184,19 +184,19 @@ class Network:
         self.lines: dict[frozenset[str], Line] = {}
         self._hosts: dict[str, Host] = {}
         self._names: dict[str, str] = {}
-        self._absent: set[str] = set()  # not even the machine is there
+        self._absent: set[str] = set()  # hosts whose machine is gone too
         self._parted: set[frozenset[str]] = set()
         self._refusing: set[str] = set()
         self._ends: list[tuple[End, End]] = []
 
     def join(self, host: Host) -> None:
-        """The host is there, and listens from now on."""
+        """The host is there and listens from now on."""
         self._hosts[host.address] = host
         self._names[host.name.lower()] = host.address
         self._absent.discard(host.address)
 
     def leave(self, host: Host, *, silently: bool) -> None:
-        """The host's process is gone. Silently: with the whole machine, so peers see nothing."""
+        """The host's process is gone. With `silently`, the machine is gone too, so peers notice nothing."""
         self._hosts.pop(host.address, None)
         if silently:
             self._absent.add(host.address)
@@ -207,7 +207,7 @@ class Network:
     # Faults
 
     def part(self, one: str, other: str) -> None:
-        """Nothing gets through between two addresses; open connections only stall."""
+        """Separates two addresses. Open connections stall and do not end."""
         self._parted.add(frozenset((one, other)))
         for end in self._between(one, other):
             end.stall(inf)
@@ -218,20 +218,21 @@ class Network:
             end.stall(self.loop.now)
 
     def stall(self, one: str, other: str, *, seconds: float) -> None:
-        """Data from the first to the second comes later; the other direction is open."""
+        """Delays data from the first to the second host. The other direction stays open."""
         for end in self._between(one, other):
             if end.host.address == one:
                 end.stall(self.loop.now + seconds)
 
     def refuse(self, address: str, *, refusing: bool) -> None:
-        """Whether new connections to the address are refused."""
+        """Sets whether new connections to the address are refused."""
         if refusing:
             self._refusing.add(address)
         else:
             self._refusing.discard(address)
 
     def cut(self, end: End, *, tell: bool = True, tell_other: bool = True) -> None:
-        """One connection breaks, also in the middle of data. A side that is not notified finds out by writing."""
+        """Breaks one connection, possibly in the middle of data. A side that is not notified finds out when it
+        writes."""
         for each, notified in ((end, tell), (end.other, tell_other)):
             each.drop()
             each.silent = True
@@ -259,11 +260,11 @@ class Network:
     # Connecting
 
     def reachable(self, one: str, other: str) -> bool:
-        """Whether a packet would get an answer, even a refusal."""
+        """Whether a packet would get an answer. A refusal counts as one."""
         return frozenset((one, other)) not in self._parted and not {one, other} & self._absent
 
     def connect(self, caller: Host, name: str, done: Callable[[End | None, str], None], *, http: bool = False) -> None:
-        """`done` is given our end, or none and the reason."""
+        """Connects. `done` gets the caller's end, or None and the reason."""
         address = self._names.get(name.lower(), name)
         started = self.loop.now
         line = self._line(caller.address, address)
@@ -296,7 +297,7 @@ class Network:
     # Chance
 
     def travel(self, line: Line, *, patient: bool = False) -> float:
-        """How long a segment takes; for ever where it was lost too often."""
+        """How long a segment takes. For ever if it was lost too often."""
         seconds = line.delay_s + line.jitter_s * self._chance.random()
         again = RETRANSMISSION_S
         for _ in range(MAX_RETRANSMISSIONS):
@@ -307,7 +308,7 @@ class Network:
         return seconds if patient else inf
 
     def pieces(self, data: bytes, line: Line) -> list[bytes]:
-        """Segments; where they are cut is up to chance, and never up to the packets in them."""
+        """Cuts bytes into segments at random places, which need not be the ends of packets."""
         if len(data) <= line.segment and self._chance.random() < 0.5:
             return [data]
         first = self._chance.randrange(1, min(len(data), line.segment) + 1)

@@ -1,4 +1,4 @@
-"""Virtual time: callbacks in the order of their times, and of their making where the times agree. No real clock."""
+"""Virtual time. Callbacks run in the order of their times; callbacks for one time run in the order they were added."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from postroad.wire.internal import ConnectionParameters, EstablishConnection, Se
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.view import MessageView
 
-STARTED = 1_700_000_000.0  # a moment that every time stamp in a packet can hold
+STARTED = 1_700_000_000.0  # a moment that every time stamp in a packet can express
 
 
 class Timer:
-    """Something that will happen, unless it is cancelled."""
+    """A callback that will run unless it is cancelled."""
 
     __slots__ = ("callback",)
 
@@ -27,7 +27,7 @@ class Timer:
 
 
 class Loop:
-    """`now` does not change while a callback runs."""
+    """`now` does not change during a callback."""
 
     def __init__(self, now: float = STARTED) -> None:
         self.now = now
@@ -36,7 +36,7 @@ class Loop:
         self._count = count()
 
     def at(self, time: float, callback: Callable[[], None]) -> Timer:
-        """A time that is over means now, behind what waits for now already."""
+        """Adds a callback. A time in the past means now, after the callbacks that already wait for now."""
         timer = Timer(callback)
         heappush(self._heap, (max(time, self.now), next(self._count), timer))
         return timer
@@ -45,7 +45,7 @@ class Loop:
         return self.at(self.now + seconds, callback)
 
     def run(self, until: float) -> None:
-        """Everything up to `until`, which is the time afterwards."""
+        """Runs everything up to `until`. The time is `until` afterwards."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, timer = heappop(heap)
@@ -55,11 +55,11 @@ class Loop:
         self.now = until
 
 
-# The event log of a run: text that two runs of one seed have in common to the last character.
+# The event log of a run. Two runs of one seed give the same text, to the last character.
 
 
 class Log:
-    """Keeps nothing unless it is `wanted`. Times are seconds since the start."""
+    """Keeps nothing unless it is `wanted`. Times are in seconds since the start."""
 
     def __init__(self, loop: Loop, *, wanted: bool) -> None:
         self.wanted = wanted
@@ -72,7 +72,7 @@ class Log:
 
 
 def packet_lines(data: bytes) -> Iterator[str]:
-    """One line for each packet that a session has written."""
+    """Describes each packet that a session has written, in one line."""
     for packet in Framer().feed(data):
         yield describe(decode_packet(packet))
 

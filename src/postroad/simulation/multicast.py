@@ -1,7 +1,6 @@
-"""Queue managers on a multicast link, in virtual time under one seed: packets are lost, late, or come twice.
+"""Queue managers on a multicast link, in virtual time under one seed. Packets are lost, late or duplicated.
 
-Every host is a real LocalQueueManager with a real MulticastService. Nothing happens but in `run`.
-"""
+Every host is a real LocalQueueManager with a real MulticastService. Nothing happens outside `run`."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ FAST = MulticastSettings(PgmSettings(txw_max_rte=2_000_000))
 
 
 class Host:
-    """A queue manager on the link, and the Driver of its service."""
+    """A queue manager on the link. It is also the Driver of its service."""
 
     def __init__(self, lan: Lan, number: int, settings: MulticastSettings) -> None:
         self.lan = lan
@@ -44,12 +43,12 @@ class Host:
         self.settings = settings
         self.store = MemoryStore()
         self.groups: set[str] = set()
-        self.cut_until = 0.0  # nothing gets to it or from it before
+        self.cut_until = 0.0  # no packet reaches or leaves it before this time
         self.address: str | None = f"10.9.0.{number}"
         self.error: str | None = None
         self.malformed = self.overflowed = 0
         self.notices: list[tuple[str, Mapping[str, object]]] = []
-        self.lost_before = self.unconfirmed_before = 0  # packets lost before it was started again
+        self.lost_before = self.unconfirmed_before = 0  # packets lost before its last start
         self.restarts = 0
         self.up = True
         self._start()
@@ -71,7 +70,7 @@ class Host:
         return UUID(int=self.lan.random.getrandbits(128))
 
     def restart(self) -> None:
-        """The process dies, and its express messages with it; another one starts."""
+        """The process dies with its express messages. Another one starts."""
         self.lost_before, self.unconfirmed_before = self.lost, self.unconfirmed
         self.restarts += 1
         self.groups.clear()
@@ -114,7 +113,7 @@ class Host:
         self.groups.discard(group)
 
     def wake(self) -> None:
-        """The link asks for deadlines by itself."""
+        """Does nothing: the link asks for deadlines by itself."""
 
     def arrived(self, data: bytes, address: str, group: str | None) -> None:
         if not self.up or (group is not None and group not in self.groups):
@@ -144,14 +143,15 @@ class Host:
 
 
 class Lan:
-    """One link. `loss` and `duplicate` are chances of each packet at each host; it is late by up to `jitter_s`."""
+    """One link. `loss` and `duplicate` are chances for each packet at each host. A packet is late by up to
+    `jitter_s`."""
 
     def __init__(self, seed: int = 1, *, loss: float = 0.0, duplicate: float = 0.0, jitter_s: float = 0.0) -> None:
         self.random = Random(seed)
         self.loss, self.duplicate, self.jitter_s = loss, duplicate, jitter_s
         self.now = STARTED
         self.hosts: list[Host] = []
-        self.packets: list[tuple[str, str, bytes]] = []  # from, to, data; all that were sent
+        self.packets: list[tuple[str, str, bytes]] = []  # all packets that were sent: from, to, data
         self._order = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
 
@@ -167,12 +167,12 @@ class Lan:
         return lambda: self.at(self.now, event)
 
     def multicast(self, sender: Host, group: str, data: bytes) -> None:
-        """To every host, its sender too."""
+        """Sends a packet to every host, the sender included."""
         assert sender.address is not None
         self.inject(sender.address, group, data, sender)
 
     def inject(self, address: str, group: str, data: bytes, sender: Host | None = None) -> None:
-        """A packet from an address that need not be a host's."""
+        """Sends a packet from any address; no host needs to have it."""
         self.packets.append((address, group, data))
         for host in self.hosts:
             self._put(sender, host, data, address, group)
@@ -215,14 +215,14 @@ class Lan:
 
 GROUP = "239.1.1.1:8001"
 QUEUE = "private$\\news"
-QUIET_S = 200.0  # without losses, at the end: everything that can still arrive does
+QUIET_S = 200.0  # without losses, at the end, so that everything that still can arrive does
 FORGER = "10.9.0.250"  # an address that no host has
 _LABEL = re.compile(rb"<action>MSMQ:(host\d+ \d+)</action>")
 
 
 @dataclass(slots=True)
 class MulticastOutcome:
-    """What became of one seed. `lost` are packets that receivers gave up and reported."""
+    """The result of one seed. `lost` are packets that receivers gave up and reported."""
 
     seed: int
     sent: int = 0
@@ -233,7 +233,7 @@ class MulticastOutcome:
 
 
 def run_multicast_seed(seed: int) -> MulticastOutcome:
-    """One to three sources, one to four receivers, and everything that can go wrong between them."""
+    """Runs one to three sources and one to four receivers, with everything that can go wrong between them."""
     random = Random(seed)
     lan = Lan(seed)
     pgm = PgmSettings(
@@ -284,8 +284,8 @@ def _cut(lan: Lan, host: Host, seconds: float) -> None:
 
 
 def _plan_garbage(lan: Lan, random: Random) -> None:
-    """Damaged packets of others, and forged ones that are well-formed: data here and there in a large window, and a
-    window that jumps behind data in sequence."""
+    """Damaged packets of others, and well-formed forged ones: data scattered over a large window, and a window that
+    jumps ahead of data in sequence."""
 
     def disturb() -> None:
         data = bytearray(random.choice(lan.packets)[2] if lan.packets else random.randbytes(40))
@@ -338,8 +338,8 @@ def _judge(
 
 
 def _sessions(lan: Lan) -> tuple[list[list[str]], int]:
-    """The messages of each PGM session in the order sent, and how many packets all of them have. The order between two
-    sessions of one source is chance, so messages that were sent in two of them are left out."""
+    """The messages of each PGM session in the order of sending, and the number of packets in all sessions. The order
+    between two sessions of one source is random, so messages that were sent in two sessions are left out."""
     sessions: dict[tuple[str, Tsi], list[str]] = {}
     packets = 0
     for address, _, data in lan.packets:
@@ -356,5 +356,5 @@ def _sessions(lan: Lan) -> tuple[list[list[str]], int]:
 
 
 def _was_cut(host: Host, sources: list[Host]) -> bool:
-    """A link that is cut for longer than a source lives hides a whole session of it."""
+    """Whether the link was cut for longer than a source lives. Such a cut hides a whole session."""
     return any(each.cut_until for each in (host, *sources))

@@ -1,7 +1,6 @@
 """One queue manager of the simulation: the real core and the real binary service, with a disk and a life of its own.
 
-What asyncio, threads and sockets do for a real one is done here in virtual time. A crash leaves nothing but the disk.
-"""
+Virtual time replaces asyncio, threads and sockets. After a crash, only the disk is left."""
 
 from __future__ import annotations
 
@@ -33,15 +32,15 @@ from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
 
 TIMER_INTERVAL_S = 0.5
-START_RETRY_S = 1.0  # after a start that the disk refused
-OPENING_S = 0.02  # what the thread for signatures and keys takes at the most
+START_RETRY_S = 1.0  # after a start that failed because of the disk
+OPENING_S = 0.02  # what the thread for signatures and keys takes at most
 
 POWER_FAILED = StorageError("the queue manager crashed before this was stored")
 
 
 @dataclass(eq=False, repr=False)
 class Node:
-    """`provide` makes the queues of a core that starts; `started` are called after each start."""
+    """`provide` makes the queues of a core that starts. Every function in `started` is called after each start."""
 
     name: str
     address: str
@@ -77,18 +76,18 @@ class Node:
         self._ends: dict[Session, End] = {}
         self._sessions: dict[End, Session] = {}
         self._surviving: set[Done] = set()
-        self._held: dict[Session, bytearray] = {}  # while packets of a session are opened, what comes behind them
+        self._held: dict[Session, bytearray] = {}  # what arrived after packets that are being opened
         self._timer: Timer | None = None
         self._armed_at = 0.0
 
     @property
     def now(self) -> float:
-        """What the clock on the wall here says."""
+        """What the wall clock of this manager shows."""
         return self._loop.now + self.clock_error_s
 
     @property
     def busy(self) -> bool:
-        """Whether something is on its way to the disk, or waits for a peer's word."""
+        """Whether something is on its way to the disk, or waits for a peer."""
         if self._held or not self.commits.idle:
             return True
         if self.web is not None and self.web.busy:
@@ -96,18 +95,18 @@ class Node:
         return any(session.sent.awaiting_ack for session in self.service.sessions)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """A callback of this life: a crash forgets it."""
+        """Calls back later in this life. A crash drops the callback."""
         life = self._life
         return self._loop.after(seconds, lambda: callback() if self._life == life else None)
 
     def _new_id(self) -> UUID:
-        """Ids of queues and transactions are the same each time a seed is run."""
+        """Ids of queues and transactions. A seed gives the same ids in every run."""
         return uuid5(self.identifier, str(next(self._ids)))
 
     # Life and death
 
     def start(self) -> None:
-        """As Manager.start does: queues, one commit, then the network. A disk that fails puts it off."""
+        """Starts as Manager.start does: queues, one commit, then the network. If the disk fails, tries again later."""
         self._clear()
         self.core = core = LocalQueueManager(
             self.name,
@@ -121,7 +120,7 @@ class Node:
         self.commits = Commits(core, lambda: self.now, self.after, self._write)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
-        core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is a find here
+        core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is an error in the simulation
         core.start(self.now)
         self.provide(core, self.now)
         if self.disk.failing:
@@ -150,7 +149,7 @@ class Node:
         self.changed()
 
     def crash(self, *, silently: bool) -> None:
-        """Memory is gone. A commit that was under way may have got through; the ledgers are told which."""
+        """Memory is gone. A commit under way may have succeeded; the ledgers learn which."""
         self.crashes += 1
         self.up = False
         self._life += 1
@@ -169,7 +168,7 @@ class Node:
     # What operators do
 
     def throttle(self, *, on: bool) -> None:
-        """Flow control: nothing is taken from anybody."""
+        """Flow control: accepts nothing from any peer."""
         if self.up:
             self.core.delivery.throttled = on
 
@@ -185,10 +184,11 @@ class Node:
                 self.core.resume(queue, self.now)
             self.changed()
 
-    # The tick, as Manager has it
+    # The tick, as in Manager
 
     def when_durable(self, done: Done, *, survives: bool = False, repeats: bool = True) -> None:
-        """A promise that survives a crash is told what the disk says; one of the service dies with it."""
+        """Calls back after the next commit. A promise that survives a crash gets the disk's answer; a promise of the
+        service dies with it."""
         if survives:
             self._surviving.add(done)
         self.commits.when_durable(done, repeats=repeats and not survives)
@@ -235,7 +235,7 @@ class Node:
         self.flush(session)
 
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
-        """As from another thread: other sessions go on meanwhile, this one is not read."""
+        """Opens packets as another thread would: other sessions go on meanwhile, this one is not read."""
         verdicts = [self.core.protection.opener.open(packet, self.now) for packet in packets]
         self._held[session] = bytearray()
 
@@ -301,7 +301,7 @@ class Node:
         self.changed()
 
     def changed(self) -> None:
-        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        """Something changed: there may be something to commit, and the next deadline may be another."""
         if not self.up:
             return
         self.commits.soon()

@@ -1,7 +1,6 @@
-"""A scenario: queue managers and lines, the messages, the readers, and what goes wrong when.
+"""A scenario: queue managers and lines, messages, readers, and the faults with their times.
 
-Only values. seeds.py makes one from a seed, topology.py from a file, some of whose tables are these very values.
-"""
+It consists of values only. seeds.py makes one from a seed. Some tables of a file are these very values."""
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 
@@ -44,8 +43,8 @@ from postroad.validation.queue_properties import QUEUE_PROPERTIES, QueuePrivacy
 from postroad.validation.toml import Place, load, refuse_duplicates
 from postroad.wire.constants import MessageClass
 
-MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # managers without an id get one from their name
-ACKS = r"private$\acks"  # receives the acknowledgments of each queue manager's own messages
+MANAGER_NAMESPACE = UUID("b7d1f3e2-6f0a-4f57-9a3c-5b0f5f2f1c11")  # a manager without an id gets one from its name
+ACKS = r"private$\acks"  # receives the acknowledgments for each queue manager's own messages
 
 
 def derived_manager_id(name: str) -> UUID:
@@ -53,7 +52,7 @@ def derived_manager_id(name: str) -> UUID:
 
 
 def queue_at(manager: str, path: str) -> PathName:
-    r"""The queue of this manager; `path` as in `private$\orders`."""
+    r"""The queue of this manager. `path` looks like `private$\orders`."""
     return PathName.parse(f"{manager}\\{path}")
 
 
@@ -63,7 +62,7 @@ def local_path(queue: PathName) -> str:
 
 
 def _queue_of_manager(text: str) -> PathName:
-    r"""`beta\private$\orders`: a manager's name, and a private queue there."""
+    r"""`beta\private$\orders`: the name of a manager, and a private queue there."""
     name = PathName.parse(text)
     if name.is_local or name.tail.kind is not QueueKind.PRIVATE or name.tail.journal or name.tail.subqueue is not None:
         raise FieldFault(rf"must be a private queue of a queue manager, as in beta\private$\orders, got {quoted(text)}")
@@ -85,7 +84,7 @@ class Kind(Enum):
 
 
 class Naming(Enum):
-    """How a sender names a queue: by its address, by its manager's GUID over the routes of the directory, or by URL."""
+    """How a sender names a queue: by address, by the manager's GUID and the routes of the directory, or by URL."""
 
     DIRECT = "direct"
     PRIVATE = "private"
@@ -93,19 +92,20 @@ class Naming(Enum):
 
 
 class FaultKind(Enum):
-    """A crash ends the process, a power failure the machine: peers see no end, and get no answer."""
+    """A crash ends the process. A power failure ends the machine: peers see no end of the connection, and get no
+    answer."""
 
     CRASH = "crash"
     POWER_FAILURE = "power-failure"
     DISK_FULL = "disk-full"
-    DISK_ERRORS = "disk-errors"  # every other commit fails
+    DISK_ERRORS = "disk-errors"  # every second commit fails
     PARTITION = "partition"
     CUT = "cut"
-    HALF_OPEN = "half-open"  # the first sees its connections end, the second does not
-    STALL = "stall"  # of data from the first to the second
+    HALF_OPEN = "half-open"  # the first end sees its connections end, the second does not
+    STALL = "stall"  # data from the first to the second is delayed
     REFUSE = "refuse"
-    NO_ROOM = "no-room"  # the manager accepts no message
-    PAUSE = "pause"  # an operator pauses its outgoing queues
+    NO_ROOM = "no-room"  # the manager accepts no messages
+    PAUSE = "pause"  # an operator pauses the outgoing queues
 
 
 TWO_MANAGERS = frozenset({FaultKind.PARTITION, FaultKind.CUT, FaultKind.HALF_OPEN, FaultKind.STALL})
@@ -114,7 +114,7 @@ LASTING = frozenset(FaultKind) - {FaultKind.CUT, FaultKind.HALF_OPEN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    """A queue of a manager, and a table `[[queue]]` of a file."""
+    """A queue of a manager; in a file, a table `[[queue]]`."""
 
     path: PathName = required(QUEUE_OF_MANAGER)
     transactional: bool = setting(SWITCH, False)
@@ -127,9 +127,9 @@ class QueuePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Messages from one manager to one queue, and a table `[[flow]]` of a file. `aborts` is the share of aborted
-    transactions, `perishable` that of messages with the time limit to reach their queue. Where there is a `refusal`,
-    the destination refuses every message of the flow with this class."""
+    """Messages from one manager to one queue; in a file, a table `[[flow]]`. `aborts` is the share of aborted
+    transactions. `perishable` is the share of messages with a time limit to reach their queue. With `refusal`, the
+    destination refuses every message of the flow with this class."""
 
     source: str = required(MANAGER_NAME, key="from")
     to: PathName = required(QUEUE_OF_MANAGER)
@@ -154,19 +154,19 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A reader of a queue, and a table `[[reader]]` of a file: in transactions if the queue is transactional. Some are
-    aborted."""
+    """A reader of a queue; in a file, a table `[[reader]]`. It uses transactions if the queue is transactional, and
+    aborts some of them."""
 
     queue: PathName = required(QUEUE_OF_MANAGER)
     start_s: float = setting(SECONDS, 0.0)
-    think_ms: float = setting(number(0.0, YEAR_S * 1000), 10.0)  # between getting messages and finishing them
+    think_ms: float = setting(number(0.0, YEAR_S * 1000), 10.0)  # from the receipt of messages to their end
     batch: int = setting(whole(1, 10_000), 1)
     aborts: float = setting(number(0.0, 0.99), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`managers` are one or two, depending on the kind; after a restart the clock may be wrong by `clock_error_s`."""
+    """`managers` are one or two, depending on the kind. After a restart the clock may be wrong by `clock_error_s`."""
 
     kind: FaultKind
     managers: tuple[str, ...]
@@ -177,7 +177,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """A manager gets new keys. The others read them in the directory `published_s` later."""
+    """A manager gets new keys. The others see them in the directory `published_s` later."""
 
     manager: str
     at_s: float
@@ -186,7 +186,7 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """After `workload_s` all faults end; if nothing moves for `settle_s`, the network is stuck."""
+    """After `workload_s` all faults end. If nothing moves for `settle_s` after that, the network is stuck."""
 
     seed: int
     enterprise: Enterprise
@@ -196,22 +196,22 @@ class Scenario:
     consumers: tuple[Consumer, ...] = ()
     faults: tuple[Fault, ...] = ()
     rotations: tuple[Rotation, ...] = ()
-    insecure_nacks: bool = False  # senders hear of refusals for reasons of security
+    insecure_nacks: bool = False  # senders learn of refusals for security reasons
     settings: BinarySettings = field(default_factory=BinarySettings)
     soap: SoapSettings | None = None  # None: no SOAP
-    forwarder: str | None = None  # all messages by SOAP go through this manager, except receipts of streams
+    forwarder: str | None = None  # all messages by SOAP go through this manager; receipts of streams do not
     quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
     disk: DiskSpeed = field(default_factory=DiskSpeed)
     workload_s: float = 60.0
     settle_s: float = 600.0
 
 
-# A scenario from a TOML file: a network, its messages and its faults, checked as a whole.
+# A scenario from a TOML file: a network, its messages and its faults. The file is checked as a whole.
 
 
 T = TypeVar("T")
 
-SITE = "simulation"  # the site of all managers outside a directory
+SITE = "simulation"  # the site of all managers that are not in a directory
 _PAIR = items(MANAGER_NAME, least=2, most=2)
 
 
@@ -255,7 +255,7 @@ class _File:
 
 
 def with_addresses(enterprise: Enterprise) -> Enterprise:
-    """The same with addresses of the simulated network."""
+    """The scenario with addresses of the simulated network."""
     managers = (
         replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
         for number, each in enumerate(enterprise.managers, 1)
@@ -264,12 +264,12 @@ def with_addresses(enterprise: Enterprise) -> Enterprise:
 
 
 def load_scenario(file: Path) -> Scenario:
-    """Reads and checks the whole file; raises ConfigurationError on the first fault."""
+    """Reads and checks the whole file. Raises ConfigurationError on the first fault."""
     return _Reading(file, load(file, _File)).scenario()
 
 
 class _Reading:
-    """The tables of one file, and the names that they may use."""
+    """The tables of one file, and the names that they can use."""
 
     def __init__(self, file: Path, tables: _File) -> None:
         self._tables = tables
@@ -308,7 +308,8 @@ class _Reading:
         )
 
     def _read_enterprise(self) -> Enterprise:
-        """A directory's file, or all managers in one site. Addresses are new, because the network is simulated."""
+        """Reads a directory's file, or puts all managers into one site. Addresses are new, because the network is
+        simulated."""
         tables = self._tables
         if tables.enterprise is None:
             refuse_duplicates(tables.managers, self._place.inside("manager"), "name")
@@ -361,7 +362,7 @@ class _Reading:
         return lines
 
     def _queue(self, plan: QueuePlan, place: Place) -> QueuePlan:
-        """With the name of its manager as the directory writes it."""
+        """The queue, with its manager's name as the directory writes it."""
         manager = self._manager(plan.path.computer, place.inside("path"))
         return replace(plan, path=replace(plan.path, computer=manager))
 
@@ -382,7 +383,8 @@ class _Reading:
         return replace(reader, queue=self._queue(plan, place).path)
 
     def _fault(self, fault: _Fault, place: Place) -> Fault:
-        """Affects one manager or the line between two, depending on the kind; a lasting one without an end stays."""
+        """A fault affects one manager, or the line between two; the kind decides. A lasting fault without an end
+        stays."""
         kind = fault.kind.value
         if fault.kind not in TWO_MANAGERS:
             if fault.manager is None or fault.between is not None:

@@ -34,12 +34,12 @@ PLAIN, TRANSACTIONAL = r"private$\plain", r"private$\ledger"
 WORKLOAD_S = 45.0
 LAST_FAULT_S = 35.0
 LONGEST_FAULT_S = 15.0
-# The id history is far larger than a run and lives longer than one: so no recoverable message may come twice.
+# The id history is much larger than a run and lives longer, so no recoverable message may arrive twice.
 HISTORY, HISTORY_S = 10_000, 7200
 
 WEST, EAST = ("west",), ("east",)
 BOTH = WEST + EAST
-# All managers one hop away; a gate in the middle for two hops; two gates for two routes.
+# For one hop, all managers see each other; for two hops, a gate is in the middle; for two routes, there are two gates.
 TOPOLOGIES: tuple[dict[str, tuple[str, ...]], ...] = (
     {"alpha": WEST, "beta": WEST, "gamma": WEST},
     {"alpha": WEST, "gate": BOTH, "beta": EAST},
@@ -48,7 +48,7 @@ TOPOLOGIES: tuple[dict[str, tuple[str, ...]], ...] = (
 
 
 def random_scenario(seed: int) -> Scenario:
-    """The same for the same seed, for ever."""
+    """Returns the same scenario for the same seed, always."""
     chance = Random(f"scenario {seed}")
     homes = chance.choice(TOPOLOGIES)
     names = tuple(homes)
@@ -77,11 +77,11 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def http_scenario(seed: int) -> Scenario:
-    """The same network with most of its messages by SOAP; the same for the same seed, for ever."""
+    """The same network with most messages by SOAP. Returns the same scenario for the same seed, always."""
     scenario = random_scenario(seed)
     chance = Random(f"http {seed}")
     flows = tuple(
-        # Some go beside it by the binary protocol: SOAP carries no signature of a packet, and no encrypted body.
+        # Some messages go by the binary protocol: SOAP carries neither the signature of a packet nor an encrypted body.
         replace(flow, naming=Naming.HTTP) if chance.random() < 0.8 and not (flow.signed or flow.encrypted) else flow
         for flow in scenario.flows
     )
@@ -137,7 +137,7 @@ def _settings(chance: Random) -> BinarySettings:
         window_size=chance.choice((1, 2, 8, 64, 1024)),
         ack_timeout_ms=ack_timeout_ms,
         initialization_ms=chance.choice((5_000, 20_000)),
-        cleanup_ms=ack_timeout_ms * chance.choice((2, 20)),  # a session that is idle must have acknowledged before
+        cleanup_ms=ack_timeout_ms * chance.choice((2, 20)),  # an idle session must have acknowledged before
         retry_connect_s=chance.choice((0.2, 1.0)),
         order_ack_ms=chance.choice((50, 500)),
         max_order_ack_delay_s=chance.choice((1.0, 10.0)),
@@ -192,17 +192,17 @@ def _fault(chance: Random, names: tuple[str, ...]) -> Fault:
     )
 
 
-# Security for a scenario from a seed: some flows sign or encrypt, managers change keys, a guarded queue refuses.
+# Security for a scenario from a seed. Some flows sign or encrypt, managers change keys, a guarded queue refuses.
 
 
 SHARE = 1 / 3  # of the seeds
 GUARDED = r"private$\guarded"
-REFUSED = 15  # messages of a flow that is refused, at the most
+REFUSED = 15  # at most, for a flow that is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """A rule of a queue, the class with which it refuses a plain message, and what a message needs to be let in."""
+    """A rule of a queue: the class with which it refuses a plain message, and what a message needs to be accepted."""
 
     authenticate: bool = False
     privacy: QueuePrivacy = QueuePrivacy.OPTIONAL
@@ -220,13 +220,13 @@ GUARDS = (
 
 
 def with_security(scenario: Scenario) -> Scenario:
-    """A third of the seeds get some, the others stay as they are. The same for the same seed, for ever."""
+    """Adds security to a third of the seeds. Returns the same scenario for the same seed, always."""
     chance = Random(f"security {scenario.seed}")
     if chance.random() >= SHARE:
         return scenario
     names = [each.name for each in scenario.enterprise.managers]
     flows = [_secured(chance, flow) for flow in scenario.flows]
-    if chance.random() < 0.3:  # beside the honest messages to the same queue
+    if chance.random() < 0.3:  # together with the honest messages to the same queue
         impostor = replace(chance.choice(scenario.flows), refusal=MessageClass.NACK_BAD_SIGNATURE)
         flows.append(replace(_few(chance, impostor), signed=True, impostor=True))
     guard = chance.choice(GUARDS)
@@ -258,7 +258,7 @@ def with_security(scenario: Scenario) -> Scenario:
 
 
 def _secured(chance: Random, flow: Flow) -> Flow:
-    """Encryption needs the name of a manager, which a direct name does not tell."""
+    """Encryption needs the name of a manager, which a direct name does not give."""
     signed, encrypted = chance.choice(((False, False), (True, False), (False, True), (True, True)))
     return replace(flow, signed=signed, encrypted=encrypted, naming=Naming.PRIVATE if encrypted else flow.naming)
 

@@ -1,4 +1,4 @@
-"""What must be true at the end, after all faults; and a sentence for each violation."""
+"""What must hold at the end, after all faults. Each violation gets a sentence."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SECURITY_CLASSES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Sentences, each about one message or one queue; none if all is well."""
+    """Sentences, each about one message or one queue. Empty if all is well."""
 
     lost: tuple[str, ...]
     duplicated: tuple[str, ...]
     reordered: tuple[str, ...]
     stuck: tuple[str, ...]
-    broken: tuple[str, ...]  # what contradicts itself: counts, copies, acknowledgments
+    broken: tuple[str, ...]  # contradictions between counts, copies and acknowledgments
 
     @property
     def good(self) -> bool:
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def judge(world: World) -> Verdict:
-    """After `World.run`."""
+    """Judges a run. Call it after `World.run`."""
     ledger = world.stage.ledger
     for node in world.nodes.values():
         _take_stock(ledger, node)
@@ -66,7 +66,7 @@ def _without_room(scenario: Scenario) -> set[str]:
 
 
 def _take_stock(ledger: Ledger, node: Node) -> None:
-    """Records every message that is anywhere at the end in the ledger."""
+    """Records in the ledger every message that is anywhere at the end."""
     for queue in node.core.queues:
         path = queue.properties.path.lower()
         for record in queue.everything():
@@ -86,7 +86,7 @@ def _take_stock(ledger: Ledger, node: Node) -> None:
 
 
 def _lost(ledger: Ledger) -> Iterator[str]:
-    """An accepted reliable message is in its queue, on the way, dead, or has ended for a reason."""
+    """Every accepted reliable message is in its queue, on the way, dead, or has ended for a reason."""
     for letter in ledger:
         if letter.reliable and letter.promise is Promise.KEPT:
             if not (letter.arrivals or letter.waiting or letter.dead or letter.ends):
@@ -96,7 +96,8 @@ def _lost(ledger: Ledger) -> Iterator[str]:
 
 
 def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
-    """Transactional and recoverable messages never; an express one only if it was forgotten in between."""
+    """Transactional and recoverable messages never arrive twice. An express message may, if it was forgotten in
+    between."""
     for letter in ledger:
         if len(letter.arrivals) > 1 and not _is_forgotten(letter, world):
             yield f"{letter} has arrived {len(letter.arrivals)} times"
@@ -117,10 +118,9 @@ def _reordered(ledger: Ledger) -> Iterator[str]:
 
 
 def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
-    """Nothing stays locked, no outgoing queue keeps what could be sent, no acknowledgment is missing.
+    """Nothing stays locked, no outgoing queue keeps what could be sent, and no acknowledgment is missing.
 
-    A message that is never read is never finally acknowledged.
-    """
+    A message that nobody reads is never finally acknowledged."""
     if not node.up:
         yield f"{node.name} is not running"
         return
@@ -166,7 +166,7 @@ def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:
 
 
 def _is_forgotten(letter: TrackedMessage, world: World) -> bool:
-    """An express message, and a destination that has crashed and forgotten the messages it had seen."""
+    """An express message whose destination has crashed and forgotten the messages that it had seen."""
     return not letter.reliable and world.nodes[letter.flow.to.computer].crashes > 0
 
 
@@ -176,25 +176,26 @@ def _copies(letter: TrackedMessage, *, forgotten: bool) -> Iterator[str]:
             yield f"{letter} was never sent, but exists"
         return
     reasons = _reasons([reason for _, reason in letter.dead])
-    # A message that a receiver refused for its age may also expire at its sender, before that hears of it.
+    # A message that a receiver refused because of its age may also expire at its sender, before the sender learns of
+    # it.
     if len({name for name, _ in letter.dead}) < len(letter.dead):
         yield f"{letter} has {len(letter.dead)} dead letters: {reasons}"
     if letter.dead and letter.arrivals and not (letter.perishable or forgotten):
         yield f"{letter} arrived, but is also a dead letter: {reasons}"
     if not letter.reliable or not letter.flow.journal or letter.perishable:
         return
-    if letter.flow.naming is Naming.HTTP and not letter.flow.dead_letter:  # only when the destination has it
+    if letter.flow.naming is Naming.HTTP and not letter.flow.dead_letter:  # only after the destination has it
         wanted = {1} if letter.arrivals else {0, 1}
     elif letter.flow.kind is Kind.TRANSACTIONAL:
         wanted = {int(any(arrival.consumed for arrival in letter.arrivals))}
-    else:  # journaled when the next hop has it, even if the destination then refuses it
+    else:  # it is journaled once the next hop has it, even if the destination then refuses it
         wanted = {1} if letter.arrivals else {0, 1}
     if letter.journaled not in wanted:
         yield f"{letter} has {letter.journaled} copies in the journal"
 
 
 def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Iterator[str]:
-    """What must be refused is, its sender hears of it if it asked to, and what arrives is what was sent."""
+    """What must be refused is refused, its sender learns of it if it asked to, and what arrives is what was sent."""
     refusal = letter.flow.refusal
     if refusal is not None and letter.arrivals:
         yield f"{letter} must be refused ({class_name(refusal)}), but arrived"
@@ -205,18 +206,19 @@ def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Itera
         yield f"{letter} was refused for a wrong reason: {_reasons(sorted(found))}"
     if refusal is None or not letter.reliable or refusal not in letter.ends or letter.perishable:
         return
-    by_soap = letter.flow.naming is Naming.HTTP  # it knows no such acknowledgment
+    by_soap = letter.flow.naming is Naming.HTTP  # SOAP knows no such acknowledgment
     wanted = int(letter.flow.ack and world.scenario.insecure_nacks and not by_soap)
     told = letter.acknowledged.count(refusal)
     if told < wanted and droppable:
         return
-    # Before a sequence has begun, nothing is remembered of what was refused: what is sent again is refused again.
+    # Before a sequence has begun, nothing is remembered of refused messages: what is sent again is refused again.
     if told != wanted and not (told > wanted > 0 and letter.flow.kind is Kind.TRANSACTIONAL):
         yield f"{letter} has {told} acknowledgments {class_name(refusal)}, not {wanted}"
 
 
 def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:
-    """Each requested one, once. A manager without room drops those that it would have to send, 3.1.7.15."""
+    """Each requested acknowledgment came, once. A manager without room drops those that it would have to send,
+    3.1.7.15."""
     found = Counter(letter.acknowledged)
     consumed = any(arrival.consumed for arrival in letter.arrivals)
     wanted = {MessageClass.ACK_REACH_QUEUE: 1, MessageClass.ACK_RECEIVE: int(consumed)}
@@ -239,7 +241,7 @@ def _reasons(reasons: list[int]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """From the send to the destination queue, in milliseconds of virtual time."""
+    """The time from the send to the arrival in the destination queue, in milliseconds of virtual time."""
 
     p50_ms: float
     p90_ms: float
@@ -249,7 +251,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReport:
-    """`sent` were accepted; of those, `arrived` are or were in their queue, and `waiting` are still on the way."""
+    """`sent` messages were accepted. Of these, `arrived` are or were in their queue, and `waiting` are still on the
+    way."""
 
     source: str
     to: str
@@ -262,13 +265,13 @@ class FlowReport:
     received: int
     waiting: int
     dead_letters: dict[str, int]  # by reason
-    gone: dict[str, int]  # without a dead letter, by reason; `unknown` for express messages lost in a crash
+    gone: dict[str, int]  # left without a dead letter, by reason; `unknown` for express messages lost in a crash
     latency: Latency | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckQueue:
-    """An outgoing queue that still has messages, and why."""
+    """An outgoing queue that still has messages, and the reason."""
 
     manager: str
     queue: str
@@ -278,7 +281,7 @@ class StuckQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`settled_s` is when nothing moved any more, None if that never came; `faults` are broken guarantees."""
+    """`settled_s` is the time from which nothing moved; None if there was none. `faults` are broken guarantees."""
 
     seed: int
     duration_s: float
@@ -301,7 +304,7 @@ class Report:
 
 
 def report(world: World) -> Report:
-    """After `World.run`."""
+    """Sums up a run. Call it after `World.run`."""
     verdict = judge(world)
     loop = world.stage.loop
     return Report(

@@ -1,7 +1,7 @@
-"""HTTP in the simulation: the real SOAP service of a node, requests and answers as bytes on the network's connections.
+"""HTTP in the simulation. It runs a node's real SOAP service; requests and answers are bytes on the network's
+connections.
 
-As much of HTTP/1.1 as two managers need: one request at a time on a connection, which is then used again.
-"""
+It has as much of HTTP/1.1 as two managers need: one request at a time on a connection, which is then used again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _END = b"\r\n\r\n"
 
 
 class Web:
-    """The Driver of a SoapService. It dies with its node: what answers come later are nobody's."""
+    """The Driver of a SoapService. It dies with its node; answers that come later reach nobody."""
 
     def __init__(self, owner: Node, settings: SoapSettings) -> None:
         self.service = SoapService(owner.core, settings, self, watcher=owner.watcher)
         self._owner = owner
         self._log = owner.stage.log
         self._idle: dict[Peer, list[End]] = {}
-        self._asked: dict[End, Post] = {}  # connections of ours with a request on them
+        self._asked: dict[End, Post] = {}  # our connections that wait for an answer
         self._timeouts: dict[Post, Timer] = {}
         self._received: dict[End, bytearray] = {}
 
@@ -164,7 +164,7 @@ class Web:
 
 
 def _told(body: bytes) -> str:
-    """What a log says of a request: the message's id, and its place in a stream."""
+    """What a log says about a request: the message's id, and its place in a stream."""
     text = body.decode("utf-8", "replace")
     words = []
     for name in ("id", "streamId", "current", "previous", "lastOrdinal", "decision"):

@@ -1,4 +1,4 @@
-"""The simulation as a whole: builds what a scenario describes, lets it run, breaks it, and waits until it is still."""
+"""The simulation as a whole. It builds what a scenario describes, runs it, breaks it, and waits until nothing moves."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
 
-CHECK_S = 1.0  # how often a network that settles is asked whether it is still
-PATIENCE = 20  # settling times that a network which still moves may take
+CHECK_S = 1.0  # how often a network that settles is checked for movement
+PATIENCE = 20  # how many settling times a network that still moves may take
 
 
 class World:
-    """`run` once; then `stage` has the ledger and the log, and `nodes` are as they were at the end."""
+    """Call `run` once. Then `stage` has the ledger and the log, and `nodes` are as they were at the end."""
 
     def __init__(self, scenario: Scenario, *, log: bool = False) -> None:
         self.scenario = scenario
@@ -117,7 +117,7 @@ class World:
                 authenticate=plan.authenticate,
                 privacy=plan.privacy,
             )
-            if plan.acl is not None:  # set at each start, as from a configuration
+            if plan.acl is not None:  # set at each start, like a list from a configuration
                 queue.properties = replace(queue.properties, acl=plan.acl)
 
     def _name(self, flow: Flow) -> FormatName:
@@ -126,11 +126,11 @@ class World:
             return parse_format_name(f"DIRECT=TCP:{target.address}\\{path}")
         if flow.naming is Naming.HTTP:
             return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{path}".replace("\\", "/"))
-        paths = [local_path(each.path) for each in self._queues_of(target.name)]  # numbered in the order they are made
+        paths = [local_path(each.path) for each in self._queues_of(target.name)]  # in the order of their numbers
         return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(path))
 
     def _watch(self, node: Node) -> None:
-        """Whatever leaves a queue of this manager unread, or is not let in, is in the ledger."""
+        """Whatever leaves a queue of this manager unread, or is refused by it, gets into the ledger."""
         ledger = self.stage.ledger
 
         def removed(queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
@@ -143,7 +143,7 @@ class World:
     # Running
 
     def run(self) -> None:
-        """The workload with its faults, then peace until everything is still, or nothing has moved for long."""
+        """Runs the workload with its faults. Then waits until everything is still, or nothing has moved for long."""
         scenario, loop = self.scenario, self.stage.loop
         for fault in scenario.faults:
             loop.after(fault.at_s, lambda fault=fault: self._break(fault))  # type: ignore[misc]
@@ -152,7 +152,8 @@ class World:
         for node in self.nodes.values():
             node.start()
         loop.run(STARTED + scenario.workload_s)
-        # What others take for expired is kept by a manager whose clock was set back, until that has caught up.
+        # A manager whose clock was set back keeps messages that others regard as expired, until its clock has caught
+        # up.
         settle_s = scenario.settle_s + max((abs(fault.clock_error_s) for fault in scenario.faults), default=0.0)
         last = loop.now + PATIENCE * settle_s
         end = loop.now + settle_s
@@ -184,7 +185,7 @@ class World:
         )
 
     def _is_done(self, node: Node, queue: Queue) -> bool:
-        """Whether nothing more will happen to the queue's messages by itself."""
+        """Whether nothing more will happen to the queue's messages without help."""
         if queue.positions or queue.reserved_bytes:
             return False
         path = queue.properties.path
