@@ -1,7 +1,7 @@
 """Who may do what: the access check of [MS-DTYP] 2.5.3.2, the default descriptors, and the edits of an access list.
 
-Nothing here knows queues or users. A caller brings a descriptor, a token and the rights that an action needs.
-"""
+This module knows neither queues nor users. A caller brings a descriptor, a token and the rights that an action
+needs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OWNER_RIGHTS_KEYS = frozenset({_OWNER_RIGHTS_KEY})
 _NOT_IMPLICIT = ~(StandardRight.READ_CONTROL.value | StandardRight.WRITE_DAC.value)
 _SYSTEM_SECURITY = StandardRight.ACCESS_SYSTEM_SECURITY.value
 
-# What a monitor may do; the bits mean the same for a queue and for its manager.
+# What a monitor may do. The bits mean the same for a queue and for its manager.
 _WATCHED = (QueueRight.GET_QUEUE_PROPERTIES | QueueRight.GET_QUEUE_PERMISSIONS).value
 
 _NT_AUTHORITY = 5
 _FIRST_ACCOUNT = 17  # S-1-5-1 to S-1-5-15 are kinds of logon
-# [MS-DTYP] 2.4.2.4: S-1-5-32-... are the groups of every computer, the others kinds of logon and of accounts
+# [MS-DTYP] 2.4.2.4: S-1-5-32-... are groups that every computer has; the others are kinds of logon and of accounts
 _NT_GROUPS = frozenset({32, 33, 64, 65, 113, 114, 1000})
 # null, world, local, creator, non-unique; app packages, integrity levels, policies, kinds of identity
 _GROUP_AUTHORITIES = frozenset({0, 1, 2, 3, 4, 15, 16, 17, 18})
@@ -32,14 +32,15 @@ _GUEST_RID = 501  # DOMAIN_USER_RID_GUEST, [MS-SAMR] 2.2.1.14
 
 
 def is_account(sid: Sid) -> bool:
-    """Whether the SID can be somebody. Groups that everybody knows, such as Everyone and Administrators, cannot."""
+    """Whether the SID can be a single account. Groups that exist everywhere, such as Everyone and Administrators, are
+    none."""
     if sid.identifier_authority != _NT_AUTHORITY:
         return sid.identifier_authority not in _GROUP_AUTHORITIES
     return sid.sub_authorities[0] >= _FIRST_ACCOUNT and sid.sub_authorities[0] not in _NT_GROUPS
 
 
 def can_own(sid: Sid) -> bool:
-    """Accounts and Administrators, whose members own together what they make."""
+    """Whether the SID can own something: an account, or Administrators, whose members own together what they make."""
     return sid == ADMINISTRATORS or is_account(sid)
 
 
@@ -52,22 +53,22 @@ def is_guest(sid: Sid) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Somebody who asks for access. Use the constructors: they add the groups that everybody is in."""
+    """Somebody who asks for access. Use the constructors: they add the groups that everybody belongs to."""
 
     user: Sid | None
     groups: frozenset[Sid] = frozenset()
-    everything: bool = False  # an administrator: no descriptor is asked
-    only: int | None = None  # rights on queues and the manager: these always, and no others, whatever a descriptor says
+    everything: bool = False  # an administrator: descriptors are not consulted
+    only: int | None = None  # exactly these rights on queues and the manager, whatever a descriptor says
     keys: frozenset[bytes] = field(init=False, repr=False, compare=False)  # the SIDs in bytes, as in Acl.checks
 
     def __post_init__(self) -> None:
         sids = self.groups if self.user is None else {self.user, *self.groups}
-        # OWNER RIGHTS is for the check to give, whatever a sender claims to be.
+        # OWNER RIGHTS is for the check to add, whatever SIDs a sender claims.
         object.__setattr__(self, "keys", frozenset(sid.encode() for sid in sids) - _OWNER_RIGHTS_KEYS)
 
     @classmethod
     def everyone(cls) -> Token:
-        """SOAP senders, and queue managers as senders, [MS-MQQB] 3.1.5.8.3."""
+        """A SOAP sender, or a queue manager as a sender, [MS-MQQB] 3.1.5.8.3."""
         return _EVERYONE_TOKEN
 
     @classmethod
@@ -76,25 +77,25 @@ class Token:
 
     @classmethod
     def of_user(cls, sid: Sid, groups: Iterable[Sid] = ()) -> Token:
-        """An authenticated user. A SID that is no account gives the anonymous token: a sender who claims to be
-        Administrators or Everyone is nobody."""
+        """An authenticated user. A SID that is not an account gives the anonymous token, so a sender who claims to be
+        Administrators or Everyone gains nothing."""
         if not is_account(sid):
             return _ANONYMOUS_TOKEN
         return cls(sid, frozenset({*groups, EVERYONE, AUTHENTICATED_USERS}))
 
     @classmethod
     def monitor(cls, sid: Sid, groups: Iterable[Sid] = ()) -> Token:
-        """Sees every queue, its properties and its list. Changes nothing and reads no message."""
+        """Sees every queue, its properties and its access list. May change nothing and read no message."""
         return cls(sid, frozenset({*groups, EVERYONE, AUTHENTICATED_USERS}), only=_WATCHED)
 
     @classmethod
     def nobody(cls) -> Token:
-        """Somebody whose identity has ended, as a user who was removed: not even what everyone may do."""
+        """Somebody whose identity has ended, such as a user who was removed. May not even do what everyone may."""
         return _NOBODY_TOKEN
 
     @property
     def watches(self) -> bool:
-        """A monitor."""
+        """Whether this is a monitor."""
         return self.only == _WATCHED
 
     @classmethod
@@ -109,20 +110,20 @@ _ANONYMOUS_TOKEN = Token(ANONYMOUS, frozenset({EVERYONE}))
 
 
 def allowed(descriptor: SecurityDescriptor, token: Token, mask: int) -> bool:
-    """Whether the token has every right of `mask`, [MS-DTYP] 2.5.3.2. `mask` holds specific rights, no generic ones."""
+    """Whether the token has every right in `mask`, [MS-DTYP] 2.5.3.2. `mask` contains specific rights only."""
     if token.everything:
         return True
-    mask = int(mask)  # the operators of an IntFlag take ten times as long
+    mask = int(mask)  # an operator of IntFlag takes ten times as long
     if token.only is not None:
         return bool(token.only) and not mask & ~token.only
     if mask & _SYSTEM_SECURITY:
-        return False  # needs a privilege that administrators alone have
+        return False  # this needs a privilege that only administrators have
     dacl = descriptor.dacl
     if dacl is None:
         return True
     keys = token.keys
     if descriptor.owner_key in keys:
-        if dacl.names_owner:  # 2.4.2.4 OWNER_RIGHTS: such an entry replaces what the owner can do without an entry
+        if dacl.names_owner:  # 2.4.2.4 OWNER_RIGHTS: the entry replaces what an owner can do without it
             keys |= _OWNER_RIGHTS_KEYS
         else:
             mask &= _NOT_IMPLICIT
@@ -146,11 +147,10 @@ def default_queue_descriptor(
 ) -> SecurityDescriptor:
     """The descriptor of a new queue, [MS-MQDMPR] 3.1.7.1.3.1. `machine` is the SID of this computer in its domain.
 
-    The owner and the lists of `supplied` are kept. An owner who is no domain user counts as anonymous, and then
-    Everyone gets all rights. The users that this manager knows count as domain users. Administrators own the queues
-    that the configuration file lists: an open list would let everyone receive their messages. `srmp` is whether SOAP
-    senders can reach the queue: they need write for Everyone.
-    """
+    The owner and the lists of `supplied` are kept. An owner who is not a domain user counts as anonymous, and then
+    Everyone gets all rights. Users that this manager knows count as domain users. Administrators own the queues of the
+    configuration file, because an open list would let everyone receive their messages. `srmp` says whether SOAP senders
+    can reach the queue: they need the right to write for Everyone."""
     supplied = supplied or SecurityDescriptor()
     owner = supplied.owner or creator
     if owner is None or not is_domain_user(owner):
@@ -180,9 +180,8 @@ def default_manager_descriptor(
 ) -> SecurityDescriptor:
     """The descriptor of a queue manager, [MS-MQDSSM] 3.1.6.1.1.8.
 
-    The entry with MQSEC_MACHINE_SELF_RIGHTS is left out: no specification says what it contains, and the entry before
-    it gives the computer all rights.
-    """
+    It has no entry with MQSEC_MACHINE_SELF_RIGHTS: no specification says what those rights are, and the entry before it
+    gives the computer all rights."""
     world = QueueManagerRight.MACHINE_GENERIC_WRITE if foreign else QueueManagerRight.MACHINE_WORLD_RIGHTS
     full = QueueManagerRight.MACHINE_GENERIC_ALL.value
     entries = ((EVERYONE, world.value), (machine, full), (owner, full))
@@ -192,13 +191,14 @@ def default_manager_descriptor(
 
 
 def grant(descriptor: SecurityDescriptor, who: Sid, mask: int) -> SecurityDescriptor:
-    """Adds an entry that allows, behind the entries that deny. Without a DACL nothing changes: all is allowed."""
+    """Adds an entry that allows, after the entries that deny. Without a DACL nothing changes, because all is
+    allowed."""
     if descriptor.dacl is None:
         return descriptor
     aces = descriptor.dacl.aces
     denies = [index for index, ace in enumerate(aces) if ace.type == AceType.DENY and not ace.inherited]
     behind = denies[-1] + 1 if denies else 0
-    # The new entry comes last among the list's own entries: [MS-DTYP] 2.4.5 puts inherited ones behind them.
+    # The new entry comes last among the list's own entries: [MS-DTYP] 2.4.5 puts inherited entries after them.
     own = [index for index, ace in enumerate(aces) if not ace.inherited]
     end = max(behind, own[-1] + 1 if own else 0)
     return _with_entry(descriptor, aces, Ace(AceType.ALLOW, mask, who), behind, end)
@@ -207,8 +207,8 @@ def grant(descriptor: SecurityDescriptor, who: Sid, mask: int) -> SecurityDescri
 def deny(
     descriptor: SecurityDescriptor, who: Sid, mask: int, *, full: int = QueueRight.QUEUE_GENERIC_ALL.value
 ) -> SecurityDescriptor:
-    """Adds an entry that denies, before the entries that allow. `full` are the rights that everyone keeps where there
-    was no DACL."""
+    """Adds an entry that denies, before the entries that allow. If there was no DACL, everyone keeps the rights in
+    `full`."""
     everyone = (Ace(AceType.ALLOW, full, EVERYONE),)
     aces = everyone if descriptor.dacl is None else descriptor.dacl.aces
     end = 0
@@ -234,7 +234,7 @@ def revoke(descriptor: SecurityDescriptor, who: Sid, mask: int) -> SecurityDescr
 def _with_entry(
     descriptor: SecurityDescriptor, aces: tuple[Ace | OtherAce, ...], new: Ace, start: int, end: int
 ) -> SecurityDescriptor:
-    """Adds the rights of `new` to an equal entry from `start` to `end`, or puts `new` at `end`."""
+    """Adds the rights of `new` to an equal entry between `start` and `end`, or inserts `new` at `end`."""
     changed = list(aces)
     for index in range(start, end):
         ace = aces[index]

@@ -1,8 +1,7 @@
 """The hashes, ciphers and providers of message security, by the configuration's words and the packet's numbers.
 
-[MS-MQMQ] 2.2.19.3 and [MS-MQQB] 3.1.7.1.5. What is accepted is configured elsewhere. Libraries for old algorithms are
-imported when one is used.
-"""
+[MS-MQMQ] 2.2.19.3 and [MS-MQQB] 3.1.7.1.5. The configuration decides which are accepted. The libraries for old
+algorithms are imported at their first use."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ DEFAULT_HASHES: Final = ("sha512", "sha256")
 DEFAULT_CIPHERS: Final = ("aes256", "aes192", "aes128")
 DEFAULT_HASH: Final = "sha512"
 DEFAULT_CIPHER: Final = "aes256"
-MIN_RSA_BITS: Final = 1024  # shorter keys are refused, whatever they are for
-_WEAK_KEY_SIZE: Final = 5  # the 40 bits of the Base provider
+MIN_RSA_BITS: Final = 1024  # shorter keys are refused for every purpose
+_WEAK_KEY_SIZE: Final = 5  # bytes: the 40 bits of the Base provider
 
 
 class MissingLibrary(PostroadError):
-    """An old algorithm is asked for, but the library that has it is not installed."""
+    """The library for an old algorithm is not installed."""
 
     status = VendorStatus.CONFIGURATION
 
@@ -53,7 +52,7 @@ class Hash:
         return self.prefix + self.compute(data)
 
     def check_available(self) -> None:
-        """Raises MissingLibrary."""
+        """Raises MissingLibrary if the hash cannot be computed."""
         if self.legacy:
             _need_legacy(f"the hash {self.word}")
 
@@ -109,18 +108,18 @@ HASHES_BY_NUMBER: Final = {int(each.number): each for each in _HASHES}
 
 
 class DecryptionFailed(Exception):
-    """The bytes are not what this key encrypted."""
+    """The bytes were not encrypted with this key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cipher:
-    """CBC with a zero IV and PKCS #5 padding, or a stream where `block_size` is 0."""
+    """CBC with a zero IV and PKCS #5 padding. A cipher with `block_size` 0 is a stream cipher."""
 
     word: str
     number: EncryptionAlgorithm
     key_size: int
     block_size: int
-    level: PrivacyLevel  # of the provider that a sender uses for it
+    level: PrivacyLevel  # of the provider that a sender uses with it
 
     def encrypt(self, key: bytes, data: bytes) -> bytes:
         if not self.block_size:
@@ -142,17 +141,17 @@ class Cipher:
             raise DecryptionFailed from None
 
     def check_available(self) -> None:
-        """Raises MissingLibrary. RC2 needs one for the 40-bit keys of some peers."""
+        """Raises MissingLibrary if the cipher cannot be used. RC2 needs a library for the 40-bit keys of some peers."""
         if self.number is EncryptionAlgorithm.RC2:
             _need_legacy("the cipher rc2")
 
     def _transform(self, key: bytes, data: bytes, *, decrypt: bool) -> bytes:
         if self.number is EncryptionAlgorithm.RC2:
-            # The effective length of a key is its own length, [RFC2268].
+            # The effective key length is the length of the key, [RFC2268].
             _need_legacy("the cipher rc2")
             from Cryptodome.Cipher import ARC2
 
-            rc2 = ARC2.new(  # its type hints do not know the argument
+            rc2 = ARC2.new(  # its type hints lack the argument
                 key,
                 ARC2.MODE_CBC,
                 bytes(self.block_size),
@@ -189,7 +188,7 @@ class Provider:
     provider_type: ProviderType
 
     def fits(self, cipher: Cipher) -> bool:
-        """[MS-MQMQ] 2.2.19.3: AES for level 5, RC2 and RC4 for the others."""
+        """Whether the provider has the cipher, [MS-MQMQ] 2.2.19.3: AES at level 5, RC2 and RC4 at the other levels."""
         return (self.level is PrivacyLevel.ADVANCED) == (cipher.level is PrivacyLevel.ADVANCED)
 
     def key_size(self, cipher: Cipher) -> int:
@@ -204,7 +203,7 @@ ENHANCED: Final = Provider(
 )
 BASE: Final = Provider(PrivacyLevel.BASE, "Microsoft Base Cryptographic Provider v1.0", ProviderType.RSA_FULL)
 PROVIDERS: Final = {int(each.level): each for each in (ADVANCED, ENHANCED, BASE)}
-# Names that Windows uses for the same providers, or for ones whose RSA signatures are the same.
+# Other names that Windows uses for these providers, or for providers with the same RSA signatures.
 _OTHER_NAMES = (
     "Microsoft AES Cryptographic Provider",
     "Microsoft Strong Cryptographic Provider",
@@ -213,7 +212,7 @@ _OTHER_NAMES = (
 
 
 def _plain(name: str) -> str:
-    """Peers write these names with and without a comma, `v1.0` and `1.0`."""
+    """The name without variants: peers write it with and without a comma, and with `v1.0` or `1.0`."""
     return name.lower().replace(",", "").replace("v1.0", "1.0").removesuffix(" (prototype)").strip()
 
 
@@ -222,10 +221,10 @@ _KNOWN_NAMES = frozenset({*_PROVIDERS_BY_NAME, *map(_plain, _OTHER_NAMES)})
 
 
 def provider_named(name: str) -> Provider | None:
-    """The provider of a published key."""
+    """The provider with this name, for a published key."""
     return _PROVIDERS_BY_NAME.get(_plain(name))
 
 
 def is_known_provider(name: str) -> bool:
-    """Whether this is a provider whose signatures and keys we understand."""
+    """Whether we understand the signatures and keys of this provider."""
     return _plain(name) in _KNOWN_NAMES

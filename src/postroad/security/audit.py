@@ -1,7 +1,6 @@
 """The audit log: one JSON line for each administrative change, refused login, refused call and refused message.
 
-A line says who did what, when, from where, and with which outcome. It never has messages or secrets.
-"""
+A line says who did what, when, from where, and with what outcome. It never contains messages or secrets."""
 
 from __future__ import annotations
 
@@ -20,19 +19,20 @@ from typing import Any, Final
 from postroad.runtime.private_files import open_private
 
 LOGIN_REFUSED: Final = "login refused"
-ACCESS_REFUSED: Final = "access refused"  # to a user who lacks the right
-MESSAGE_REFUSED: Final = "message refused"  # for its signature, its encryption or its sender
+ACCESS_REFUSED: Final = "access refused"  # the user lacks the right
+MESSAGE_REFUSED: Final = "message refused"  # because of its signature, its encryption or its sender
 DONE: Final = "done"
 REFUSED: Final = "refused"
 _REFUSALS = frozenset({LOGIN_REFUSED, ACCESS_REFUSED, MESSAGE_REFUSED})
-# Refused callers must not fill the disk, nor hide a change: further ones of a minute are counted, and listed after it.
-MAX_REFUSED_A_MINUTE: Final = 60  # lines of one event
-MAX_OF_A_CALLER: Final = 5  # and of these, of one caller
-MAX_COUNTED: Final = 100  # callers that are counted by themselves
-MAX_RECENT: Final = 500  # changes that are kept in memory, and as many refusals
-MAX_TEXT: Final = 1024  # of one fact: names of queues are shorter, and a line is written in one piece
+# Refused callers must not fill the disk or hide a change. Refusals beyond these limits are counted, and reported once a
+# minute.
+MAX_REFUSED_A_MINUTE: Final = 60  # lines for one event
+MAX_OF_A_CALLER: Final = 5  # of these, lines for one caller
+MAX_COUNTED: Final = 100  # callers that are counted one by one
+MAX_RECENT: Final = 500  # changes kept in memory, and as many refusals
+MAX_TEXT: Final = 1024  # of one fact: queue names are shorter, and each line must be written in one piece
 _ERROR_EVERY_S: Final = 60.0
-_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader must not block us
+_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader must not block the manager
 
 Line = dict[str, object]
 Refused = tuple[str, str | None, str | None]  # the event, who, and from where
@@ -41,14 +41,13 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Appends to `file`, which is opened for each line, so a moved file is created again. None: no file, but `recent`
-    has the last lines since the start.
+    """Appends to `file`. It opens the file for each line, so a file that was moved away is created again. None means no
+    file; `recent` still has the last lines since the start.
 
-    Each change has its line. Whatever was not done is a refusal: a few lines of each caller in a minute, and then one
-    that says how often.
+    Each change gets a line. A refusal is anything that was not done. Each caller gets a few lines per minute, then one
+    line with a count.
 
-    If a line cannot be written, the log gets an error, at most one a minute, and the operation goes on.
-    """
+    If a line cannot be written, the log gets an error, at most once a minute, and the operation goes on."""
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self.file = file
@@ -61,18 +60,19 @@ class AuditLog:
         self._numbers = count()
         self._minute = 0
         self._listed: Counter[str] = Counter()  # lines of this minute, by event
-        self._of_callers: Counter[Refused] = Counter()  # the same
-        self._more: Counter[Refused] = Counter()  # refusals of this minute without a line
+        self._of_callers: Counter[Refused] = Counter()  # lines of this minute, by event and caller
+        self._more: Counter[Refused] = Counter()  # refusals of this minute that got no line
 
     def check(self) -> None:
-        """Raises OSError if the file cannot be written; makes it if it is not there."""
+        """Creates the file if it does not exist. Raises OSError if it cannot be written."""
         if self.file is not None:
             os.close(open_private(self.file, _FLAGS))
 
     def __call__(
         self, event: str, *, who: str | None = None, address: str | None = None, outcome: str = DONE, **facts: Any
     ) -> None:
-        """`who` is "token", "local", a user or a certificate's subject; `address` is where the call came from."""
+        """Records an event. `who` is "token", "local", a user or a certificate's subject. `address` is where the call
+        came from."""
         now = self._clock()
         self.run_timers(now)
         if event in _REFUSALS:
@@ -83,17 +83,17 @@ class AuditLog:
 
     @property
     def recent(self) -> list[Line]:
-        """The newest first."""
+        """The latest lines, the newest first."""
         return self.latest(2 * MAX_RECENT)
 
     def latest(self, most: int) -> list[Line]:
-        """The newest first. Refusals take no more than half of the room from changes."""
+        """The latest lines, the newest first. Refusals take at most half of the places from changes."""
         changes = min(len(self._changes), max(most - most // 2, most - len(self._refusals)))
         found = [*islice(self._changes, changes), *islice(self._refusals, most - changes)]
         return [line for _, line in sorted(found, key=itemgetter(0), reverse=True)]
 
     def run_timers(self, now: float) -> None:
-        """Once a minute is over: how often callers were refused in it, beyond what has lines."""
+        """Once a minute has passed, writes how many refusals of that minute got no line."""
         minute = int(now // 60)
         if minute == self._minute:
             return
@@ -105,7 +105,7 @@ class AuditLog:
             self._write(now, event, who, address, REFUSED, {"times": times})
 
     def _admit(self, refused: Refused) -> bool:
-        """Whether a refusal gets a line of its own; otherwise it is counted."""
+        """Whether a refusal gets a line of its own. If not, counts it."""
         event, _, _ = refused
         if self._listed[event] < MAX_REFUSED_A_MINUTE and self._of_callers[refused] < MAX_OF_A_CALLER:
             self._listed[event] += 1

@@ -1,7 +1,6 @@
 """Security descriptors, access lists and their entries, [MS-DTYP] 2.4.4 to 2.4.6, as values and as bytes.
 
-The bytes are the self-relative form. Who may do what with a descriptor is decided in access.py, text is in sddl.py.
-"""
+The bytes are the self-relative form. access.py decides who may do what; sddl.py has the text form."""
 
 from __future__ import annotations
 
@@ -13,14 +12,12 @@ from struct import Struct
 from postroad.errors import IllegalIdentifier, LocalProtocolError, RemoteProtocolError
 from postroad.security.rights import GenericMapping
 
-# Security identifiers, [MS-DTYP] 2.4.2: between the bytes of a packet and the text that people know, `S-1-5-...`.
-#
-# What a SID may do is decided elsewhere.
+# Security identifiers, [MS-DTYP] 2.4.2, as bytes in a packet and as the text that people know, `S-1-5-...`.
 
 
 REVISION = 1
 MAX_SUB_AUTHORITIES = 15  # [MS-DTYP] 2.4.2.2 SubAuthorityCount
-_HEAD = Struct(">BBHI")  # the authority is the one big-endian number of the structure
+_HEAD = Struct(">BBHI")  # the authority is the only big-endian number of the structure
 _UINT32_MAX = 0xFFFFFFFF
 _AUTHORITY_MAX = 0xFFFFFFFFFFFF
 _TEXT = re.compile(r"S-1-([0-9]{1,10}|0x[0-9A-F]{12})((?:-[0-9]{1,10}){1,15})", re.ASCII | re.IGNORECASE)
@@ -28,7 +25,7 @@ _TEXT = re.compile(r"S-1-([0-9]{1,10}|0x[0-9A-F]{12})((?:-[0-9]{1,10}){1,15})", 
 
 @dataclass(frozen=True, slots=True)
 class Sid:
-    """`str()` gives text that parses back to an equal value, `encode` the bytes it was decoded from."""
+    """`str()` gives text that parses to an equal value. `encode` gives the bytes that it was decoded from."""
 
     identifier_authority: int
     sub_authorities: tuple[int, ...]
@@ -45,7 +42,7 @@ class Sid:
 
     @classmethod
     def decode(cls, data: bytes) -> Sid:
-        """Exactly one SID. Raises RemoteProtocolError for other bytes."""
+        """Reads exactly one SID. Raises RemoteProtocolError for other bytes."""
         if len(data) < _HEAD.size:
             raise RemoteProtocolError(f"a SID must have at least {_HEAD.size + 4} bytes, got {len(data)}", len(data))
         revision, count, high, low = _HEAD.unpack_from(data)
@@ -68,7 +65,7 @@ class Sid:
 
     @classmethod
     def parse(cls, text: str) -> Sid:
-        """[MS-DTYP] 2.4.2.1; raises IllegalIdentifier on any other text."""
+        """[MS-DTYP] 2.4.2.1. Raises IllegalIdentifier for any other text."""
         match = _TEXT.fullmatch(text)
         if match is None:
             raise IllegalIdentifier(text, 0, "a SID must be S-1-, an authority and 1 to 15 numbers, as in S-1-5-18")
@@ -88,8 +85,8 @@ class Sid:
 
 EVERYONE = Sid(1, (0,))  # S-1-1-0, [MS-DTYP] 2.4.2.4
 ACL_REVISION = 2
-ACL_REVISION_DS = 4  # for lists with entries for parts of objects, [MS-DTYP] 2.4.5
-MAX_ACL_BYTES = 0xFFFC  # AclSize has 16 bits, and a list is a multiple of 4 bytes
+ACL_REVISION_DS = 4  # for lists with object entries, [MS-DTYP] 2.4.5
+MAX_ACL_BYTES = 0xFFFC  # AclSize has 16 bits, and the size of a list is a multiple of 4
 _DESCRIPTOR = Struct("<BBHIIII")
 _ACL = Struct("<BBHHH")
 _ACE = Struct("<BBH")
@@ -122,12 +119,12 @@ class Control(IntFlag):
 
 
 NO_CONTROL = Control(0)
-# These bits follow from the other fields of a SecurityDescriptor.
+# These bits follow from other fields of a SecurityDescriptor.
 _DERIVED = Control.SELF_RELATIVE | Control.DACL_PRESENT | Control.SACL_PRESENT
 
 
 class AceType(IntEnum):
-    """The types that are a mask and a SID, 2.4.4.1. Entries of other types are kept as bytes."""
+    """The entry types that consist of a mask and a SID, 2.4.4.1. Entries of other types are kept as bytes."""
 
     ALLOW = 0
     DENY = 1
@@ -147,7 +144,7 @@ class AceFlag(IntFlag):
 
 
 _MASK_AND_SID = frozenset(AceType)
-# 2.4.4.1: the types with object GUIDs, which need ACL_REVISION_DS
+# 2.4.4.1: types with object GUIDs, which need ACL_REVISION_DS
 _OBJECT_TYPES = frozenset({0x05, 0x06, 0x07, 0x08, 0x0B, 0x0C, 0x0F, 0x10})
 
 
@@ -177,10 +174,10 @@ class Ace:
 
 @dataclass(frozen=True, slots=True)
 class OtherAce:
-    """An entry of a type that the access check ignores: for parts of objects, with conditions, or unknown."""
+    """An entry that the access check ignores: an object entry, a conditional one, or one of unknown type."""
 
     type: int
-    body: bytes  # what follows the header
+    body: bytes  # everything after the header
     flags: int = 0
 
     def __post_init__(self) -> None:
@@ -203,11 +200,10 @@ class OtherAce:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """An access list. Its order counts.
+    """An access list. The order of its entries matters.
 
-    `checks` are the entries that decide access, as (denies, mask, SID in bytes): every message is checked against them,
-    and the hash of bytes is computed only once.
-    """
+    `checks` are the entries that decide access, as (denies, mask, SID in bytes). Every message is checked against them,
+    so the hash of the bytes is computed only once."""
 
     aces: tuple[Ace | OtherAce, ...] = ()
     checks: tuple[tuple[bool, int, bytes], ...] = field(init=False, repr=False, compare=False)
@@ -228,16 +224,15 @@ class Acl:
     def encode(self) -> bytes:
         revision = ACL_REVISION_DS if any(ace.type in _OBJECT_TYPES for ace in self.aces) else ACL_REVISION
         body = b"".join(ace.encode() for ace in self.aces)
-        # A list that is too long is refused when it is made, so a wrong length never leaves this module.
+        # A list that is too long is refused when it is made. So no wrong length leaves this module.
         return _ACL.pack(revision, 0, (_ACL.size + len(body)) & 0xFFFF, len(self.aces) & 0xFFFF, 0) + body
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityDescriptor:
-    """Without a DACL (None) everything is allowed to everyone; with an empty one nothing.
+    """Without a DACL (None), everyone may do everything. With an empty DACL, nobody may do anything.
 
-    `control` holds the bits that do not follow from the other fields. `resource_manager` is the byte Sbz1.
-    """
+    `control` contains the bits that do not follow from other fields. `resource_manager` is the byte Sbz1."""
 
     owner: Sid | None = None
     group: Sid | None = None
@@ -245,7 +240,7 @@ class SecurityDescriptor:
     sacl: Acl | None = None
     control: Control = NO_CONTROL
     resource_manager: int = 0
-    owner_key: bytes | None = field(init=False, repr=False, compare=False)  # the owner in bytes, for the access check
+    owner_key: bytes | None = field(init=False, repr=False, compare=False)  # the owner in bytes, for access checks
 
     def __post_init__(self) -> None:
         if not 0 <= self.control <= 0xFFFF or self.control & _DERIVED:
@@ -259,7 +254,7 @@ class SecurityDescriptor:
 
     @classmethod
     def decode(cls, data: bytes) -> SecurityDescriptor:
-        """The self-relative form. Its parts can have any order. Raises RemoteProtocolError for other bytes."""
+        """Reads the self-relative form, with its parts in any order. Raises RemoteProtocolError for other bytes."""
         if len(data) < _DESCRIPTOR.size:
             raise RemoteProtocolError(
                 f"a security descriptor must have at least {_DESCRIPTOR.size} bytes, got {len(data)}", len(data)
@@ -290,7 +285,7 @@ class SecurityDescriptor:
         )
 
     def encode(self) -> bytes:
-        """The self-relative form, with the parts in the order of the header's offsets."""
+        """Writes the self-relative form, with the parts in the order of the header's offsets."""
         control = self.control | Control.SELF_RELATIVE
         if self.dacl is not None:
             control |= Control.DACL_PRESENT
@@ -303,7 +298,7 @@ class SecurityDescriptor:
         return _DESCRIPTOR.pack(REVISION, self.resource_manager, control, *offsets) + body
 
     def mapped(self, mapping: GenericMapping) -> SecurityDescriptor:
-        """The descriptor with specific rights in place of generic ones. [MS-DTYP] 2.4.3 asks for it when a descriptor
+        """The descriptor with specific rights in place of generic ones. [MS-DTYP] 2.4.3 demands this when a descriptor
         is attached to an object: the access check compares specific rights only."""
         if self.dacl is None:
             return self
@@ -330,12 +325,12 @@ def _decode_acl(data: bytes, offset: int, name: str) -> Acl | None:
     if size < _ACL.size or size % 4:
         raise RemoteProtocolError(f"{name} size must be a multiple of 4, at least {_ACL.size}, got {size}", offset + 2)
     _require(data, offset, size, f"the {name}")
-    # Every entry takes at least its header, so the list's size bounds this loop however large the count is.
+    # Every entry takes at least its header. So the size of the list bounds this loop, however large the count is.
     aces, position, end = [], offset + _ACL.size, offset + size
     for index in range(1, count + 1):
         ace, position = _decode_ace(data, position, end, f"{name} entry {index} of {count}")
         aces.append(ace)
-    return Acl(tuple(aces))  # bytes between the last entry and the end are room for more, 2.4.5
+    return Acl(tuple(aces))  # bytes after the last entry are spare room, 2.4.5
 
 
 def _decode_ace(data: bytes, position: int, end: int, name: str) -> tuple[Ace | OtherAce, int]:

@@ -1,8 +1,7 @@
 """Encrypted bodies, [MS-MQQB] 3.1.7.1.5 and 3.1.5.8.3: the body and the fields that describe it, nothing else.
 
 A message is signed before it is encrypted, and decrypted before its signature is checked. Equal bodies under one
-session key give equal ciphertext: the protocol's initial value is zero.
-"""
+session key give equal ciphertext, because the protocol's initial value is zero."""
 
 from __future__ import annotations
 
@@ -30,9 +29,8 @@ from postroad.wire.records import SimpleBlob
 from postroad.wire.security_patch import SecurityParts, encode_parts, security_parts, with_security
 from postroad.wire.view import MessageView
 
-# Bounded caches with lifetimes, [MS-MQQB] 3.1.1.3 and 3.1.6.10 to 3.1.6.13: session keys and certificates.
-#
-# No clock here: callers pass `now` of a monotonic clock, so a step of the system's time keeps no key alive.
+# Bounded caches with lifetimes, [MS-MQQB] 3.1.1.3 and 3.1.6.10 to 3.1.6.13: session keys and certificates. They have no
+# clock: callers pass `now` of a monotonic clock, so a step of the system's time keeps no key alive.
 
 
 K = TypeVar("K", bound=Hashable)
@@ -44,14 +42,13 @@ RECEIVE_KEYS: Final = 127  # ReceiveSymmetricKeyCacheSize
 CERTIFICATES: Final = 53  # UserCertCacheSize
 KEY_LIFETIME_S: Final = 600.0  # SymmetricKeyShortLifetime
 CERTIFICATE_LIFETIME_S: Final = 1200.0  # UserCertLifetime
-_CLEANUP_MARGIN_S: Final = 60.0  # 3.1.6.10: a minute past the lifetime of the oldest entry
+_CLEANUP_MARGIN_S: Final = 60.0  # 3.1.6.10: one minute past the lifetime of the oldest entry
 
 
 class TimedCache(Generic[K, V]):
-    """An entry is never returned after its lifetime, whether `cleanup` was called or not. A read does not renew it.
+    """Never returns an entry after its lifetime, whether or not `cleanup` was called. A read does not renew an entry.
 
-    `cleanup` may run in another thread than the rest: at worst it drops an entry that was just made again.
-    """
+    `cleanup` may run in another thread than the rest. At worst it drops an entry that was just made again."""
 
     def __init__(self, size: int, lifetime_s: float) -> None:
         self._size = size
@@ -71,7 +68,7 @@ class TimedCache(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, now: float) -> None:
-        """A full cache first drops the older half of its entries, [MS-MQQB] 3.1.5.8.3."""
+        """Adds an entry. A full cache first drops the older half of its entries, [MS-MQQB] 3.1.5.8.3."""
         self._entries.pop(key, None)
         if len(self._entries) >= self._size:
             for oldest in list(self._entries)[: self._size // 2]:
@@ -82,7 +79,7 @@ class TimedCache(Generic[K, V]):
         self._entries.clear()
 
     def cleanup(self, now: float) -> float | None:
-        """Drops what is too old. The seconds until the next cleanup, or None where nothing is left."""
+        """Drops what is too old. Returns the seconds until the next cleanup, or None if nothing is left."""
         for key, (_, cached) in list(self._entries.items()):
             if now - cached <= self._lifetime_s:
                 return self._lifetime_s + _CLEANUP_MARGIN_S - (now - cached)
@@ -98,7 +95,7 @@ _PROVIDER_INFO: Final = {
     each.level: ProviderInfo(each.provider_type, each.name).encode() for each in PROVIDERS.values()
 }
 _NOT_DECRYPTED: Final = bad_encryption(Reason.NOT_DECRYPTED)
-_ZERO_END = 11  # bytes: the 88 bits that fill a 40-bit key of RC2 up to 128
+_ZERO_END = 11  # bytes: the 88 bits that fill a 40-bit RC2 key up to 128 bits
 
 # SelectedCSP, EncryptionAlgorithm, SourceQueueManager, EncryptionKey: 3.1.5.8.3
 ReceiveCache: TypeAlias = TimedCache[tuple[int, int, bytes, bytes], bytes]
@@ -106,7 +103,7 @@ ReceiveCache: TypeAlias = TimedCache[tuple[int, int, bytes, bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """CachedSymmetricKey, 3.1.1.3.3, of a sender: the key, and the SIMPLEBLOB that carries it to the receiver."""
+    """A sender's CachedSymmetricKey, 3.1.1.3.3: the key, and the SIMPLEBLOB that carries it to the receiver."""
 
     provider: Provider
     cipher: Cipher
@@ -122,13 +119,14 @@ class SessionKey:
 
 
 def encrypt(view: MessageView, session: SessionKey) -> bytes:
-    """The packet with an encrypted body. MessageSize stays the plain size; AllocationBodySize is the encrypted one."""
+    """Returns the packet with an encrypted body. MessageSize stays the plain size; AllocationBodySize becomes the
+    encrypted size."""
     if view.encrypted:
         raise LocalProtocolError("the message is already encrypted")
     before = security_parts(view) or _NO_SECURITY
     provider = session.provider
     header = before._replace(
-        # ProviderInfo is there only where the default provider is not used, [MS-MQMQ] 2.2.20.6.
+        # ProviderInfo is present only if the provider is not the default one, [MS-MQMQ] 2.2.20.6.
         flags=before.flags & ~_DEFAULT_PROVIDER | _ENCRYPTED | _SECURITY_DATA,
         encryption_key=session.blob,
         provider_info=_PROVIDER_INFO[provider.level],
@@ -146,7 +144,7 @@ def encrypt(view: MessageView, session: SessionKey) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Decrypted:
-    """`packet` is as a queue stores it: plain body, EB cleared, EncryptionKey and PrivacyLevel kept."""
+    """`packet` is what a queue stores: the body is plain, EB is cleared, EncryptionKey and PrivacyLevel are kept."""
 
     packet: bytes
     cipher: str
@@ -161,10 +159,9 @@ def decrypt(
     *,
     reject_padded_rc2: bool = True,
 ) -> Decrypted | Refused:
-    """A wrong padding, length, blob or key gives one and the same refusal, after the same steps.
+    """Decrypts the body. A wrong padding, length, blob or key gives the same refusal, after the same steps.
 
-    `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys.
-    """
+    `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys."""
     header = security_parts(view)
     if header is None or not header.flags & _ENCRYPTED:
         raise LocalProtocolError("the message is not encrypted")
@@ -185,14 +182,14 @@ def decrypt(
     session_key, body = opened
     if reject_padded_rc2 and _is_padded_rc2(provider, cipher, session_key):
         return _NOT_DECRYPTED
-    # Only a key that has opened a body is kept, so blobs of strangers do not empty the cache.
+    # Only a key that has opened a body is cached, so blobs of strangers cannot evict others.
     if cached is None:
         cache.put(place, session_key, now)
     return Decrypted(with_security(view, header.flags & ~_ENCRYPTED, body=body), cipher.word)
 
 
 def _is_padded_rc2(provider: Provider, cipher: Cipher, session_key: bytes) -> bool:
-    """A key of 40 bits in place of 128."""
+    """Whether the key has 40 bits instead of 128."""
     enhanced_rc2 = provider.level is PrivacyLevel.ENHANCED and cipher.number is EncryptionAlgorithm.RC2
     return enhanced_rc2 and compare_digest(session_key[-_ZERO_END:], bytes(_ZERO_END))
 
@@ -200,7 +197,7 @@ def _is_padded_rc2(provider: Provider, cipher: Cipher, session_key: bytes) -> bo
 def _with_any_key(
     view: MessageView, data: bytes, provider: Provider, cipher: Cipher, keys: tuple[RSAPrivateKey, ...]
 ) -> tuple[bytes, bytes] | None:
-    """The session key and the plain body. Every key of the ring is tried, so the time does not say which one fits."""
+    """The session key and the plain body. Tries every key of the ring, so the time does not show which one fits."""
     try:
         blob = SimpleBlob.decode(data)
     except RemoteProtocolError:
@@ -213,12 +210,13 @@ def _with_any_key(
         opened = _with_key(view, cipher, session_key if right else bytes(size))
         if right and opened is not None:
             fitting.add(opened)
-    # A wrong key can give a session key of the right length by chance, which RC4 cannot notice. Two that fit are none.
+    # A wrong key can by chance give a session key of the right length, and RC4 cannot notice that. If two keys fit,
+    # none is taken.
     return fitting.pop() if len(fitting) == 1 else None
 
 
 def _with_key(view: MessageView, cipher: Cipher, session_key: bytes) -> tuple[bytes, bytes] | None:
-    """The session key and the plain body, if that has MessageSize bytes."""
+    """The session key and the plain body, if the body has MessageSize bytes."""
     try:
         body = cipher.decrypt(session_key, view.body)
     except DecryptionFailed:

@@ -1,7 +1,7 @@
-"""The security of messages at the two ends, [MS-MQQB] 3.1.5.8.3 and 3.1.7.1.5: a Guard opens, a Sealer encrypts.
+"""The security of messages at both ends, [MS-MQQB] 3.1.5.8.3 and 3.1.7.1.5: a Guard opens, a Sealer encrypts.
 
-Both hold caches without locks: call each from one thread. `is_secured` is for the event loop. Routers use none of this.
-"""
+Both hold caches without locks: call each from one thread only. The event loop may call `is_secured`. Routers use none
+of this."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from postroad.wire.view import MessageView
 
 _AS_SHIFT: Final = 8
 _DESTINATION_CODE: Final = 10  # of UserHeader.Flags
-_BELIEVED = (SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value  # 0 on the wire; set after checking
+_BELIEVED = (SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value  # 0 on the wire; set after the check
 _ENCRYPTED = SecurityFlags.ENCRYPTED_BODY.value
 _DEFAULT_PROVIDER = SecurityFlags.DEFAULT_PROVIDER.value
 _SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
@@ -77,7 +77,8 @@ _TOUCHED = _BELIEVED | _ENCRYPTED
 
 
 def is_secured(view: MessageView) -> bool:
-    """Whether a packet needs a Guard: signed, encrypted, or with fields that a peer must not set. Cheap."""
+    """Whether a packet needs a Guard: it is signed, encrypted, or has fields that a peer must not set. Takes little
+    time."""
     sizes = security_sizes(view)
     if sizes is None:
         return False
@@ -85,14 +86,14 @@ def is_secured(view: MessageView) -> bool:
 
 
 def arrived_encrypted(view: MessageView) -> bool:
-    """Whether a stored message arrived encrypted: a Guard keeps EncryptionKey in no other message."""
+    """Whether a stored message arrived encrypted. A Guard keeps EncryptionKey in no other message."""
     sizes = security_sizes(view)
     return sizes is not None and sizes.encryption_key > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`packet` is as a queue stores it. `sender` is a SID that a registered certificate proves."""
+    """`packet` is what a queue stores. `sender` is a SID that a registered certificate proves."""
 
     packet: bytes
     authentication_level: int = 0
@@ -107,11 +108,10 @@ SendPlace: TypeAlias = tuple[bytes, str, bytes]  # the peer's GUID, the cipher's
 
 
 class Guard:
-    """Decrypts and checks what has reached its destination.
+    """Decrypts and checks messages at their destination.
 
-    `certificates` are those registered for each SID, `manager_certificates` those of managers that sign by themselves.
-    What was found stays known for 20 minutes, until `use_certificates` is called.
-    """
+    `certificates` are the registered ones for each SID. `manager_certificates` are those of managers that sign their
+    own messages. Results are cached for 20 minutes, or until `use_certificates` is called."""
 
     def __init__(
         self,
@@ -139,24 +139,24 @@ class Guard:
         self.known_certificates: KnownCertificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 
     def use_keys(self, ring: KeyRing) -> None:
-        """After a rotation. Session keys that are known stay known."""
+        """Takes the keys after a rotation. Cached session keys stay valid."""
         self._ring = ring
 
     def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
-        """Those that are registered from now on. A new cache: `open`, in another thread, may still fill the old one."""
+        """Replaces the registered certificates. The cache is a new one, because `open` in another thread may still fill
+        the old one."""
         self._certificates = certificates
         self.known_certificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 
     def cleanup(self, now: float) -> float | None:
-        """Drops old keys and certificates. The seconds until the next call, or None if nothing is cached."""
+        """Drops old keys and certificates. Returns the seconds until the next call, or None if nothing is cached."""
         left = [each for each in (self.session_keys.cleanup(now), self.known_certificates.cleanup(now)) if each]
         return min(left, default=None)
 
     def open(self, packet: bytes, now: float) -> Opened | Refused:
-        """[MS-MQQB] 3.1.5.8.3, but decrypts first: the sender has signed the plain body.
+        """[MS-MQQB] 3.1.5.8.3, except that it decrypts first, because the sender signed the plain body.
 
-        Raises RemoteProtocolError if this is not a packet.
-        """
+        Raises RemoteProtocolError if this is not a packet."""
         view = MessageView(packet)
         header = security_parts(view)
         if header is None:
@@ -171,17 +171,17 @@ class Guard:
             decrypted = decrypt(view, self._ring, self.session_keys, now, self._ciphers)
             if isinstance(decrypted, Refused):
                 return decrypted
-            if not signed and flags == header.flags:  # nothing more to change: no second copy
+            if not signed and flags == header.flags:  # nothing more to change, so no second copy
                 return Opened(decrypted.packet, cipher=decrypted.cipher)
             flags &= ~_ENCRYPTED
             cipher, view = decrypted.cipher, MessageView(decrypted.packet)
-        elif header.encryption_key:  # it would look like a message that arrived encrypted
+        elif header.encryption_key:  # else it would look like a message that arrived encrypted
             view = _without_key(view)
         if not signed:
             return Opened(with_security_flags(view, flags), cipher=cipher)
         verified = self._verify(view, header, now)
         if isinstance(verified, Refused):
-            # A second class would say that the padding of a changed body was right.
+            # Another class would tell that the padding of a changed body was right.
             return verified if cipher is None else bad_encryption(verified.reason)
         sender = header.security_id if flags & _SENDER_ID_TYPE == SenderIdType.SID else None
         stored = with_security_flags(view, flags | verified.level << _AS_SHIFT)
@@ -200,8 +200,8 @@ class Guard:
         return verify_with(view, header.signature, key, self._profile, self._hashes, self._versions)
 
     def _look_up(self, view: MessageView, header: SecurityParts) -> RSAPublicKey | Refused:
-        """The key of a certificate that is registered for its sender. Without a sender any certificate will do: it
-        proves that the message is as it was signed, and nobody's identity."""
+        """The key of a certificate that is registered for its sender. If the message names no sender, any certificate
+        will do: the signature then proves that the message is unchanged, but not who sent it."""
         certificate = header.sender_certificate
         if not certificate:
             return bad_signature(Reason.NO_CERTIFICATE)
@@ -221,7 +221,7 @@ class Guard:
 
 
 def _check_provider(header: SecurityParts, *, signed: bool) -> Refused | None:
-    """[MS-MQMQ] 2.2.20.6: a signature by another than the default provider says by which one."""
+    """[MS-MQMQ] 2.2.20.6: a signature by a provider other than the default one names that provider."""
     if header.provider_info:
         try:
             name = ProviderInfo.decode(header.provider_info).provider_name
@@ -239,24 +239,24 @@ def _without_key(view: MessageView) -> MessageView:
 
 
 class Sealer:
-    """Encrypts what leaves for its destination. Session keys are reused for each (peer, provider, cipher).
+    """Encrypts messages for their destination. Reuses the session key for each (peer, provider, cipher).
 
-    `min_bits` is the length of the shortest public key that is used.
-    """
+    `min_bits` is the length of the shortest public key that may be used."""
 
     def __init__(self, random_bytes: RandomBytes, *, min_bits: int = MIN_RSA_BITS) -> None:
         self._random_bytes = random_bytes
         self._min_bits = min_bits
-        # The peer's keys decide on the provider. They are a part of the place: once they rotate, a new key is made.
+        # The peer's keys decide which provider is used. They are part of the place, so a new session key is made after
+        # they rotate.
         self.session_keys: TimedCache[SendPlace, SessionKey] = TimedCache(SEND_KEYS, KEY_LIFETIME_S)
 
     def cleanup(self, now: float) -> float | None:
-        """Drops old keys. The seconds until the next call, or None if nothing is cached."""
+        """Drops old keys. Returns the seconds until the next call, or None if nothing is cached."""
         return self.session_keys.cleanup(now)
 
     def seal(self, packet: bytes, public_keys: bytes, cipher_word: str, now: float) -> bytes | Refused:
-        """`public_keys` is the MQDSPUBLICKEYS of the destination's manager, not of the next hop. What is refused must
-        not be sent, [MS-MQQB] 3.1.7.1.5.1."""
+        """`public_keys` is the MQDSPUBLICKEYS of the destination's manager, not of the next hop. A message for which
+        this raises must not be sent, [MS-MQQB] 3.1.7.1.5.1."""
         if cipher_word not in CIPHERS:
             raise InvalidArgument(f"cipher: must be one of {', '.join(CIPHERS)}, got {cipher_word!r}")
         view = MessageView(packet)
@@ -277,8 +277,8 @@ class Sealer:
             return not_encrypted(Reason.TOO_LARGE)
 
     def make(self, place: SendPlace) -> SessionKey | None:
-        """A new session key for a place in the cache; None if the peer has no public key for the cipher. This is the
-        RSA part of `seal`. It touches no cache, so a caller can do it in another thread and `put` the result."""
+        """Makes a session key for a place in the cache. None if the peer has no public key for the cipher. This is the
+        RSA part of `seal`. It touches no cache, so a caller can run it in another thread and `put` the result."""
         _, cipher_word, public_keys = place
         try:
             chosen = _choose(peer_keys(public_keys, self._min_bits), CIPHERS[cipher_word])
@@ -288,20 +288,20 @@ class Sealer:
 
 
 def _choose(keys: Mapping[PrivacyLevel, RSAPublicKey], cipher: Cipher) -> tuple[Provider, RSAPublicKey] | None:
-    """The provider for this cipher whose key the peer publishes, the strongest first. PrivacyLevel follows from it:
-    the receiver chooses its key by that field. Never Base: its 40 bits protect nothing, whatever the key's length."""
+    """Chooses the strongest provider that has the cipher and whose key the peer publishes. PrivacyLevel follows from
+    it, because the receiver chooses its key by that field. It never chooses Base, whose 40 bits protect nothing."""
     for provider in PROVIDERS.values():
         if provider.level != PrivacyLevel.BASE and provider.fits(cipher) and provider.level in keys:
             return provider, keys[provider.level]
     return None
 
 
-# What one queue manager needs for the security of messages: two guards, a sealer, and the keys behind them.
+# What one queue manager needs for message security: two guards, a sealer, and their keys.
 
 
 class Protection:
-    """`guard` is for messages of applications here, checked where they are sent. `opener` is for messages of other
-    managers: a transport may call it in a thread of its own, so each has its own caches."""
+    """`guard` checks messages of local applications when they are sent. `opener` checks messages of other managers; a
+    transport may call it in a thread of its own, so each of the two has its own caches."""
 
     def __init__(
         self,
@@ -337,13 +337,13 @@ class Protection:
         self.sealer = Sealer(random_bytes)
 
     def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
-        """Those that are registered from now on."""
+        """Replaces the registered certificates."""
         self.certificates = certificates
         self.guard.use_certificates(certificates)
         self.opener.use_certificates(certificates)
 
     def use_keys(self, ring: KeyRing) -> None:
-        """After a rotation."""
+        """Takes the keys after a rotation."""
         self.ring = ring
         self.guard.use_keys(ring)
         self.opener.use_keys(ring)

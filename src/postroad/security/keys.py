@@ -1,7 +1,6 @@
 """RSA keys in message security: the blobs of [MS-MQQB] 2.4, the keys that managers publish, and a manager's own.
 
-The caller keeps the files, and hands in the generator of keys and of random bytes.
-"""
+The caller stores the files, and passes functions that make keys and random bytes."""
 
 from __future__ import annotations
 
@@ -25,23 +24,23 @@ MakeKey: TypeAlias = Callable[[int], RSAPrivateKey]  # the number of bits
 
 DEFAULT_BITS: Final = 2048
 _PUBLIC_EXPONENT: Final = 65_537
-MAX_PREVIOUS: Final = 3  # each one costs an RSA operation for a message that nobody can decrypt
+MAX_PREVIOUS: Final = 3  # each one costs an RSA operation for every message that cannot be decrypted
 _KEY_TYPE_AT = slice(4, 8)
 _EXCHANGE, _SIGNING = (0xA400).to_bytes(4, "little"), (0x2400).to_bytes(4, "little")  # [MS-MQMQ] 2.2.20.6
 _PKCS1_OVERHEAD = 11  # [RFC8017] 7.2.1
-_OWN = (ENHANCED, ADVANCED)  # a Base key of 512 bits protects nothing: a manager has none
+_OWN = (ENHANCED, ADVANCED)  # not Base: a key of 512 bits protects nothing
 _WORDS = {ADVANCED.level: "advanced", ENHANCED.level: "enhanced", BASE.level: "base"}
 _LEVELS = {word: level for level, word in _WORDS.items()}
 _LABEL, _BEGIN, _END = "provider: ", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
 
 
 def make_private_key(bits: int) -> RSAPrivateKey:
-    """A MakeKey whose randomness is the library's own. It takes a tenth of a second or more."""
+    """A MakeKey that uses the library's randomness. It takes a tenth of a second or more."""
     return rsa.generate_private_key(_PUBLIC_EXPONENT, bits)
 
 
 def public_key_der(key: RSAPublicKey) -> bytes:
-    """As `openssl rsa -pubout -outform DER` writes it."""
+    """The key in the form that `openssl rsa -pubout -outform DER` writes."""
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -67,8 +66,7 @@ def decode_public_key(blob: bytes, *, signing: bool = False) -> RSAPublicKey:
 def wrap_session_key(key: RSAPublicKey, cipher: Cipher, session_key: bytes, random_bytes: RandomBytes) -> bytes:
     """A SIMPLEBLOB: the session key under RSAES-PKCS1-v1_5, reversed.
 
-    The padding is made here, because the library's own takes no random bytes from its caller.
-    """
+    The padding is made here, because the library takes no random bytes from its caller."""
     numbers, size = key.public_numbers(), (key.key_size + 7) // 8
     missing = size - 3 - len(session_key)
     if missing < _PKCS1_OVERHEAD - 3:
@@ -82,8 +80,8 @@ def wrap_session_key(key: RSAPublicKey, cipher: Cipher, session_key: bytes, rand
 
 
 def unwrap_session_key(key: RSAPrivateKey, blob: SimpleBlob) -> bytes:
-    """What the blob holds. For a wrong key or a wrong blob these are random bytes, or none: check the length, and
-    never let a sender see which it was."""
+    """The content of the blob. For a wrong key or a wrong blob it is random bytes, or none. Check the length, and never
+    let a sender learn which of the two happened."""
     try:
         return key.decrypt(blob.rsa_octets, PKCS1v15())
     except ValueError:
@@ -93,8 +91,7 @@ def unwrap_session_key(key: RSAPrivateKey, blob: SimpleBlob) -> bytes:
 def peer_keys(public_keys: bytes, min_bits: int = MIN_RSA_BITS) -> dict[PrivacyLevel, RSAPublicKey]:
     """The exchange keys in an MQDSPUBLICKEYS that a sender can use. Raises RemoteProtocolError for other bytes.
 
-    Keys of unknown providers, and keys that are too short, are left out.
-    """
+    Leaves out keys of unknown providers, and keys that are too short."""
     found: dict[PrivacyLevel, RSAPublicKey] = {}
     for published in decode_public_keys(public_keys):
         provider = provider_named(published.provider_name)
@@ -107,7 +104,7 @@ def peer_keys(public_keys: bytes, min_bits: int = MIN_RSA_BITS) -> dict[PrivacyL
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """The exchange keys of a manager by PrivacyLevel, the newest first. Only the newest are published."""
+    """A manager's exchange keys by PrivacyLevel, the newest first. Only the newest are published."""
 
     keys: Mapping[PrivacyLevel, tuple[RSAPrivateKey, ...]]
 
@@ -116,7 +113,7 @@ class KeyRing:
         return cls({provider.level: (make_key(bits),) for provider in _OWN})
 
     def rotated(self, make_key: MakeKey, bits: int = DEFAULT_BITS) -> KeyRing:
-        """With new keys. The previous ones still decrypt what is on its way."""
+        """The ring with new keys. The previous ones still decrypt messages that are on their way."""
         return KeyRing(
             {
                 provider.level: (make_key(bits), *self.keys.get(provider.level, ()))[: MAX_PREVIOUS + 1]
@@ -139,7 +136,7 @@ class KeyRing:
         )
 
     def to_pem(self) -> str:
-        """The private keys as text. The caller keeps it where only the manager can read it."""
+        """The private keys as text. The caller must store it where only the manager can read it."""
         return "".join(
             f"{_LABEL}{_WORDS[level]}\n{_private_pem(key)}" for level, keys in self.keys.items() for key in keys
         )

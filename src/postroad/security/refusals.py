@@ -1,4 +1,4 @@
-"""Why a message is refused: the acknowledgment class goes to its sender, the reason stays here."""
+"""Why a message is refused. The sender gets the acknowledgment class; the reason stays here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 from postroad.wire.constants import MessageClass
 
-COULD_NOT_ENCRYPT: Final = 0x8008  # [MS-MQDMPR] names this class, and no table has its number
+COULD_NOT_ENCRYPT: Final = 0x8008  # [MS-MQDMPR] names this class, but no table gives its number
 
 
 class Reason(StrEnum):
-    """For counters, status and the log."""
+    """Used in counters, status and log."""
 
     NO_CERTIFICATE = "no-certificate"
     BAD_CERTIFICATE = "bad-certificate"
@@ -24,7 +24,7 @@ class Reason(StrEnum):
     UNKNOWN_PROVIDER = "unknown-provider"
     PRIVACY_LEVEL = "privacy-level"
     CIPHER_REFUSED = "cipher-refused"
-    NOT_DECRYPTED = "not-decrypted"  # wrong padding, length, blob or key: never told apart
+    NOT_DECRYPTED = "not-decrypted"  # wrong padding, length, blob or key; these are never told apart
     NO_PUBLIC_KEY = "no-public-key"
     DIRECT_NAME = "direct-name"
     TOO_LARGE = "too-large"
@@ -61,7 +61,7 @@ class Refused:
 
     @property
     def of_security(self) -> bool:
-        """Whether it belongs in the audit log."""
+        """Whether the reason belongs in the audit log."""
         return self.acknowledgment in _OF_SECURITY
 
 
@@ -83,12 +83,12 @@ WRONG_DIGEST: Final = bad_signature(Reason.WRONG_DIGEST)
 BODY_NOT_ENCRYPTED: Final = bad_encryption(Reason.BODY_NOT_ENCRYPTED)
 BODY_ENCRYPTED: Final = bad_encryption(Reason.BODY_ENCRYPTED)
 NO_ACCESS: Final = Refused(MessageClass.NACK_ACCESS_DENIED, Reason.NO_ACCESS)
-# Not of security, but counted and logged with the others.
+# Not about security, but counted and logged like the others.
 NO_QUEUE: Final = Refused(MessageClass.NACK_BAD_DST_Q, Reason.NO_QUEUE)
 NOT_TRANSACTIONAL_QUEUE: Final = Refused(MessageClass.NACK_NOT_TRANSACTIONAL_Q, Reason.NOT_TRANSACTIONAL_QUEUE)
 NOT_TRANSACTIONAL_MESSAGE: Final = Refused(MessageClass.NACK_NOT_TRANSACTIONAL_MSG, Reason.NOT_TRANSACTIONAL_MESSAGE)
 EXPIRED: Final = Refused(MessageClass.NACK_REACH_QUEUE_TIMEOUT, Reason.EXPIRED)
 QUEUE_FULL: Final = Refused(MessageClass.NACK_Q_EXCEED_QUOTA, Reason.QUEUE_FULL)
 TOO_MANY_HOPS: Final = Refused(MessageClass.NACK_HOP_COUNT_EXCEEDED, Reason.TOO_MANY_HOPS)
-# The queue takes messages, but none of this sender: an acknowledgment that was asked for comes all the same.
+# The queue accepts messages, but none from this sender. An acknowledgment that was asked for is sent nevertheless.
 CLOSED: Final = frozenset({NOT_AUTHENTICATED, BODY_NOT_ENCRYPTED, NO_ACCESS})

@@ -1,7 +1,7 @@
-"""Which hosts this manager may call for messages of unknown senders: to forward, acknowledge, report or send receipts.
+"""Which hosts this manager may call because of messages of unknown senders: to forward, acknowledge, report or send
+receipts.
 
-Only the decision is here. Code that makes an outgoing queue for such a message asks first.
-"""
+This module only decides. Code that makes an outgoing queue for such a message asks here first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-MAX_NAMED_HOSTS = 100_000  # of local applications; the least recently named host is forgotten first
+MAX_NAMED_HOSTS = 100_000  # hosts that local applications named; the least recently named is forgotten first
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RelayRule:
         try:
             return ip_address(host.partition("%")[0]) in self.network
         except ValueError:
-            return False  # a name: what it resolves to is not asked for here
+            return False  # a name; it is not resolved here
 
 
 class Relay:
@@ -51,21 +51,21 @@ class Relay:
 
     @classmethod
     def open(cls) -> Relay:
-        """Allows everything: for managers that only trusted hosts can reach."""
+        """Allows everything. For managers that only trusted hosts can reach."""
         return cls((RelayRule(None, "*"),))
 
     @property
     def everything(self) -> bool:
-        """Whether `*` is on the list: any host may be called."""
+        """Whether `*` is on the list, so that any host may be called."""
         return any(rule.pattern == "*" for rule in self._rules)
 
     def lists(self, host: str) -> bool:
-        """Whether the configured list allows it. Known hosts do not count."""
+        """Whether the configured list allows the host. Known hosts do not count."""
         host = host.lower()
         return any(rule.covers(host) for rule in self._rules)
 
     def name(self, host: str) -> None:
-        """A local application or the configuration has named this host as a destination."""
+        """Records that a local application or the configuration has named this host as a destination."""
         host = host.lower()
         self._named.pop(host, None)
         self._named[host] = None
@@ -80,10 +80,11 @@ class Relay:
         return host in self._named or self.trusts(host)
 
     def names(self, host: str) -> bool:
-        """Whether somebody who may has named it: the directory, `[peers]`, or a local application."""
+        """Whether the directory, `[peers]` or a local application has named the host."""
         host = host.lower()
         return host in self._named or self._known(host)
 
     def trusts(self, address: str) -> bool:
-        """Whether this is a host of the directory, of `[peers]` or of `[relay] allow`; being named is not enough."""
+        """Whether the host is in the directory, in `[peers]` or in `[relay] allow`. A host that was only named is not
+        trusted."""
         return self._known(address.lower()) or self.lists(address)

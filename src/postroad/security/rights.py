@@ -1,8 +1,7 @@
-"""The access rights of [MS-MQMQ] 2.2.3 and 2.2.23 to 2.2.27, under the specification's names, and the words that
-people use for the rights of a queue. No check is made here.
+"""The access rights of [MS-MQMQ] 2.2.3 and 2.2.23 to 2.2.27 under the specification's names, and the words that people
+use for the rights of a queue. This module checks nothing.
 
-Each kind of object has its own mask: the same bit means something else for a queue than for its manager.
-"""
+Each kind of object has its own mask: one bit means different things for a queue and for its manager."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from postroad.errors import InvalidArgument
 
 
 class StandardRight(IntFlag):
-    """The bits of ACCESS_MASK that mean the same for every object, [MS-DTYP] 2.4.3."""
+    """The bits of ACCESS_MASK with the same meaning for every object, [MS-DTYP] 2.4.3."""
 
     DELETE = 0x10000
     READ_CONTROL = 0x20000
@@ -32,7 +31,7 @@ class StandardRight(IntFlag):
 
 
 class SecurityInformation(IntFlag):
-    """SECURITY_INFORMATION, 2.2.3: which parts of a security descriptor are meant."""
+    """SECURITY_INFORMATION, 2.2.3: the parts of a security descriptor that a call is about."""
 
     OWNER = 0x1
     GROUP = 0x2
@@ -167,7 +166,7 @@ class ConnectedNetworkRight(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class GenericMapping:
-    """What the generic rights mean for one kind of object. The specifications give generic execute no meaning."""
+    """The meaning of generic rights for one kind of object. The specifications give generic execute no meaning."""
 
     read: int
     write: int
@@ -197,7 +196,7 @@ MANAGER_MAPPING = GenericMapping(
     all=QueueManagerRight.MACHINE_GENERIC_ALL.value,
 )
 
-# The words of `postroad queue acl`. Purging removes messages as receiving does, so it needs the same right.
+# The words of `postroad queue acl`. A purge removes messages as a receive does, so it needs the same right.
 QUEUE_RIGHT_WORDS: Mapping[str, int] = MappingProxyType(
     {
         "write": QueueRight.WRITE_MESSAGE.value,
@@ -217,10 +216,10 @@ QUEUE_RIGHT_WORDS: Mapping[str, int] = MappingProxyType(
 
 
 def parse_queue_rights(words: Iterable[str]) -> int:
-    """The mask of all these words. Raises InvalidArgument for an unknown word, or for none."""
+    """The mask of all these words. Raises InvalidArgument for an unknown word, and if there is none."""
     mask = 0
     for word in words:
-        if word not in QUEUE_RIGHT_WORDS:  # "send" is the word for it on Windows, and close to none of ours
+        if word not in QUEUE_RIGHT_WORDS:  # Windows says "send", which resembles none of our words
             close = ["write"] if word == "send" else get_close_matches(word.lower(), QUEUE_RIGHT_WORDS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise InvalidArgument(f"right must be one of {', '.join(QUEUE_RIGHT_WORDS)}, got {word!r}{hint}")

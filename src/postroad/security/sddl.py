@@ -1,8 +1,7 @@
 """Security descriptors as text: the Security Descriptor Description Language, [MS-DTYP] 2.5.1.
 
-Entries that allow, deny and audit are read and written. Entries for parts of objects and entries with conditions are
-not: the access check of a queue ignores them.
-"""
+It reads and writes entries that allow, deny and audit. It does not support object entries and conditional entries,
+because the access check of a queue ignores them."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from typing import NoReturn
 from postroad.errors import IllegalIdentifier, LocalProtocolError
 from postroad.security.descriptors import Ace, AceFlag, AceType, Acl, Control, OtherAce, SecurityDescriptor, Sid
 
-MAX_CHARACTERS = 1 << 20  # the longest access list, written as text, is shorter
-NO_ACCESS_CONTROL = "NO_ACCESS_CONTROL"  # Windows writes it in place of a DACL that is not there
+MAX_CHARACTERS = 1 << 20  # the longest access list is shorter as text
+NO_ACCESS_CONTROL = "NO_ACCESS_CONTROL"  # Windows writes it if there is no DACL
 
 # 2.5.1.1 sid-token. Aliases that depend on a domain are in DOMAIN_ALIASES.
 ALIASES: Mapping[str, Sid] = {
@@ -125,17 +124,16 @@ SACL_TYPES: Mapping[str, AceType] = {"AU": AceType.AUDIT}
 _TYPE_WORDS = {type: word for word, type in {**DACL_TYPES, **SACL_TYPES}.items()}
 _OTHER_TYPES = frozenset({"OA", "OD", "OU", "ML", "SP", "XA", "XD", "XU", "ZA", "RA"})
 
-# The SID ends where its digits end: a section such as `D:` can follow it.
+# The SID ends after its digits: a section such as `D:` can follow at once.
 _SID = re.compile(r"S-1-(?:0x[0-9A-F]{12}|[0-9]+)(?:-[0-9]+)+", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"0x[0-9A-F]{1,16}|[0-9]{1,20}", re.ASCII | re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]*", re.ASCII)
 
 
 def parse_sddl(text: str) -> SecurityDescriptor:
-    """The descriptor that the text describes. Without `D:` it has no DACL. Generic rights stay as they are written.
+    """Returns the descriptor that the text describes. Without `D:` it has no DACL. Generic rights stay generic.
 
-    Raises IllegalIdentifier with the position of the fault.
-    """
+    Raises IllegalIdentifier with the position of the fault."""
     if len(text) > MAX_CHARACTERS:
         raise IllegalIdentifier(
             text[:40], MAX_CHARACTERS, f"SDDL must have at most {MAX_CHARACTERS} characters, got {len(text)}"
@@ -144,17 +142,16 @@ def parse_sddl(text: str) -> SecurityDescriptor:
 
 
 def format_sddl(descriptor: SecurityDescriptor) -> str:
-    """The text that `parse_sddl` reads as an equal descriptor: rights in hexadecimal, aliases for well-known SIDs.
+    """Returns text that `parse_sddl` reads as an equal descriptor: rights in hexadecimal, aliases for well-known SIDs.
 
-    The text has no place for bits such as OWNER_DEFAULTED. Raises LocalProtocolError for entries of other types.
-    """
+    The text cannot express bits such as OWNER_DEFAULTED. Raises LocalProtocolError for entries of other types."""
     text = "" if descriptor.owner is None else f"O:{_format_sid(descriptor.owner)}"
     text += "" if descriptor.group is None else f"G:{_format_sid(descriptor.group)}"
     for letter, acl, flags in (("D", descriptor.dacl, DACL_FLAGS), ("S", descriptor.sacl, SACL_FLAGS)):
         if acl is not None:
             words = "".join(word for word, bit in flags.items() if descriptor.control & bit)
             text += f"{letter}:{words}{''.join(map(_format_ace, acl.aces))}"
-    return text or f"D:{NO_ACCESS_CONTROL}"  # an empty text is refused: it is more likely a mistake than a wish
+    return text or f"D:{NO_ACCESS_CONTROL}"  # parse_sddl refuses an empty text, because it is more likely a mistake
 
 
 def _format_sid(sid: Sid) -> str:
@@ -169,7 +166,7 @@ def _format_ace(ace: Ace | OtherAce) -> str:
 
 
 class _Reader:
-    """Reads from left to right. Every method leaves `position` behind what it has read."""
+    """Reads from left to right. Every method leaves `position` after what it has read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -218,10 +215,10 @@ class _Reader:
         return Ace(types[word], mask, sid, flags)
 
     def flags(self, table: Mapping[str, int], wanted: str) -> int:
-        """Words without anything between them, each at most once."""
+        """Reads words that follow each other directly. Each may occur once."""
         value = 0
         while self.text[self.position : self.position + 1].isalpha():
-            # No word of these tables is the start of another one.
+            # No word in these tables is the beginning of another.
             word = next((each for each in table if self.text.startswith(each, self.position)), None)
             if word is None and self.text.startswith("S:", self.position):
                 break
@@ -286,5 +283,5 @@ class _Reader:
         raise IllegalIdentifier(self.excerpt(), self.position, f"must be {wanted}, got {got}{more}")
 
     def excerpt(self) -> str:
-        """The text as an error quotes it: no longer than a line."""
+        """The text as an error quotes it: at most one line."""
         return self.text if len(self.text) <= 200 else f"{self.text[:197]}..."

@@ -1,9 +1,8 @@
 """Signatures of messages, [MS-MQMQ] 2.5 and [MS-MQQB] 3.1.7.1.4: what is hashed, how it is signed and checked.
 
-Whose certificate it is, and whether it is registered, is decided elsewhere. An application signs with its own key: a
-client composes the packet that its manager will make, signs that, and sends only the `Signature`. It works because no
-signature covers the message id and the sent time.
-"""
+Other modules decide whose certificate it is and whether it is registered. An application signs with its own key: the
+client composes the packet that its manager will make, signs it, and sends only the `Signature`. This works because no
+signature covers the message id and the time of sending."""
 
 from __future__ import annotations
 
@@ -42,10 +41,10 @@ from postroad.wire.security_patch import (
 from postroad.wire.view import MessageView
 
 VERSIONS: Final = ("1.0", "2.0", "3.0")
-DEFAULT_VERSIONS: Final = ("3.0", "2.0")  # what is signed as 2.0 can be read as 1.0, and then has any destination
-LEVELS: Final = {"1.0": 1, "2.0": 3, "3.0": 5}  # SecurityHeader.Flags.AS after checking
+DEFAULT_VERSIONS: Final = ("3.0", "2.0")  # a signature made as 2.0 can be read as 1.0, and then covers no destination
+LEVELS: Final = {"1.0": 1, "2.0": 3, "3.0": 5}  # SecurityHeader.Flags.AS after the check
 _U32 = Struct("<I")
-_UINT32_MAX = 0xFFFFFFFF  # a PUBLICKEYBLOB has no room for more: a stranger's exponent would only cost time
+_UINT32_MAX = 0xFFFFFFFF  # a PUBLICKEYBLOB holds no larger exponent; a stranger's would only cost time
 _CHANGED = (SecurityFlags.SENDER_ID_TYPE | SecurityFlags.AUTHENTICATED | SecurityFlags.SIGNATURE_TYPE).value
 _OURS = (SecurityFlags.DEFAULT_PROVIDER | SecurityFlags.SECURITY_DATA).value
 
@@ -54,9 +53,8 @@ _OURS = (SecurityFlags.DEFAULT_PROVIDER | SecurityFlags.SECURITY_DATA).value
 class Profile:
     """One reading of [MS-MQMQ] 2.5, which leaves open how names and numbers become bytes.
 
-    `aligned`: two zero bytes stand before BodyType. `text_names`: queues are hashed as format names in UTF-16 with a
-    terminator. `big_endian`: the signature is the octet string of [RFC8017], which is otherwise reversed.
-    """
+    `aligned`: two zero bytes precede BodyType. `text_names`: queues are hashed as format names in UTF-16 with a
+    terminator. `big_endian`: the signature is the octet string of [RFC8017]; otherwise it is that string reversed."""
 
     word: str
     aligned: bool = False
@@ -77,9 +75,9 @@ PROFILES: Final = {
     )
 }
 
-# What can change in a signed packet without a refusal, by the specifications' names. Those of every version, and those
-# that one version does not cover. The first part of SecurityData, SenderCert and HashAlgorithm are not signed either,
-# but a packet where they are changed is refused.
+# What somebody can change in a signed packet without a refusal, by the specifications' names: the fields that no
+# version covers, then those that one version leaves out. The first part of SecurityData, SenderCert and HashAlgorithm
+# are not signed either, but a packet in which they are changed is refused.
 UNSIGNED_FIELDS: Final[dict[str, frozenset[str]]] = {}
 
 
@@ -94,8 +92,8 @@ def _unsigned(version: str, *more: str) -> None:
             "UserHeader.SentTime",
             "UserHeader.MessageID",
             "UserHeader.Flags.RC",
-            "UserHeader.Flags.AQ",  # which manager has a private administration queue
-            "UserHeader.Flags.RQ",  # and a private response queue
+            "UserHeader.Flags.AQ",  # which manager a private administration queue belongs to
+            "UserHeader.Flags.RQ",  # the same for a private response queue
             "UserHeader.Flags.AH",
             "UserHeader.Flags.reserved",
             "TransactionHeader",
@@ -104,7 +102,7 @@ def _unsigned(version: str, *more: str) -> None:
             "SecurityHeader.Flags.AS",
             "SecurityHeader.Flags.reserved",
             "MessagePropertiesHeader.Flags.reserved",
-            "MessagePropertiesHeader.AllocationBodySize",  # what follows the body, up to the next header
+            "MessagePropertiesHeader.AllocationBodySize",  # the bytes after the body, up to the next header
             "MessagePropertiesHeader.PrivacyLevel",
             "MessagePropertiesHeader.EncryptionAlgorithm",
             "padding",
@@ -132,17 +130,16 @@ _unsigned("2.0", "MessagePropertiesHeader.ExtensionData")
 _unsigned(
     "3.0",
     "UserHeader.DestinationQueue",
-    "MQFAddressHeader.HeaderSize",  # whether it counts the padding
+    "MQFAddressHeader.HeaderSize",  # whether it includes the padding
     "MQFAddressHeader.Reserved",
     "MQFSignatureHeader.Reserved",
 )
 
 
 def hash_input(view: MessageView, version: str, profile: Profile = LISTED) -> bytes:
-    """The bytes that a signature of this version covers: plain concatenation, without any length.
+    """The bytes that a signature of this version covers, joined without lengths.
 
-    So ("ab", "c") and ("a", "bc") as body and label are signed alike. The body must be plain.
-    """
+    Therefore body "ab" with label "c" and body "a" with label "bc" have the same signature. The body must be plain."""
     if version not in LEVELS:
         raise InvalidArgument(f"signature: must be 1.0, 2.0 or 3.0, got {version!r}")
     name = _name_text if profile.text_names else name_bytes
@@ -173,7 +170,7 @@ def hash_input(view: MessageView, version: str, profile: Profile = LISTED) -> by
 
 
 def _name_text(view: MessageView, which: int) -> bytes:
-    """The queue's format name. Only this reading knows which manager a private number belongs to."""
+    """The queue's format name. Only this form contains the manager that a private number belongs to."""
     field = (view.destination_queue, view.admin_queue, view.response_queue)[which]
     if field.code is QueueCode.SAME_AS_ADMIN:
         field = view.admin_queue
@@ -196,11 +193,11 @@ def _name_text(view: MessageView, which: int) -> bytes:
 
 
 def _format_name_list(view: MessageView) -> bytes:
-    """The destinations as they are in the packet: with the padding between them, without the one at the end."""
+    """The destinations as in the packet: with the padding between them, but without the padding after the last one."""
     header = view.multi_queue_header
     if header is None:
         return b""
-    writer = Writer()  # the list starts at a multiple of 4, so counting from 0 aligns the same
+    writer = Writer()  # the list starts at a multiple of 4, so counting from 0 gives the same alignment
     writer.keep_padding(header.destination.padding)
     for element in header.destination.elements:
         element.encode(writer, header.destination.align_public)
@@ -220,13 +217,13 @@ def signature_of(
         raise LocalProtocolError("a message must be signed before it is encrypted")
     _check_size(key.key_size)
     info = hashing.digest_info(hash_input(view, version, profile))
-    octets = key.sign(info, PKCS1v15(), NoDigestInfo())  # `info` has its own: the library knows no MD2
+    octets = key.sign(info, PKCS1v15(), NoDigestInfo())  # `info` has the DigestInfo: the library lacks MD2
     return octets if profile.big_endian else octets[::-1]
 
 
 def attach(packet: bytes, signature: Signature) -> bytes:
-    """The packet with this signature, its certificate and its sender. A signature of version 3.0 goes into the
-    MQFSignatureHeader of a message with several destinations, [MS-MQQB] 3.1.7.1.4."""
+    """The packet with this signature, its certificate and its sender. If the message has several destinations, a
+    signature of version 3.0 goes into the MQFSignatureHeader, [MS-MQQB] 3.1.7.1.4."""
     view = MessageView(packet)
     if view.encrypted:
         raise LocalProtocolError("a message must be signed before it is encrypted")
@@ -253,7 +250,7 @@ def sign(
     profile: Profile = LISTED,
     sender_id: Sid | UUID | None = None,
 ) -> bytes:
-    """A composed packet, signed. `certificate` is DER."""
+    """Signs a composed packet. `certificate` is DER."""
     value = signature_of(MessageView(packet), key, version, hash_word, profile)
     return attach(
         packet,
@@ -279,7 +276,8 @@ def _multi_queue_signature(view: MessageView) -> bytes:
 
 
 def public_key_of(certificate: bytes) -> RSAPublicKey | Refused:
-    """The key in a certificate (DER). No chain, date or use is checked: being the registered one is what counts."""
+    """The key in a certificate (DER). It checks neither chain nor dates nor usage: only the registration of the
+    certificate counts."""
     if not certificate:
         return bad_signature(Reason.NO_CERTIFICATE)
     try:
@@ -315,10 +313,10 @@ def verify_with(
     accepted_hashes: Collection[str],
     accepted_versions: Collection[str],
 ) -> Verified | Refused:
-    """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0; 3.0 only where the SecurityHeader has no signature.
+    """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0. Version 3.0 only if the SecurityHeader has no signature.
 
-    `value` is that signature. A packet with a list of destinations is newer than version 1.0, and not read so.
-    """
+    `value` is that signature. A packet with a list of destinations is newer than version 1.0 and is not tried as
+    such."""
     hashing = HASHES_BY_NUMBER.get(view.hash_algorithm)
     if hashing is None or hashing.word not in accepted_hashes:
         return bad_signature(Reason.HASH_REFUSED)
@@ -336,7 +334,7 @@ def verify_with(
     except (InvalidSignature, ValueError):
         return bad_signature(Reason.WRONG_SIGNATURE)
     for version in versions:
-        # The whole DigestInfo is built and compared: what is in the signature is never parsed.
+        # The expected DigestInfo is built and compared as a whole. The content of the signature is never parsed.
         if compare_digest(found, hashing.digest_info(hash_input(view, version, profile))):
             if version not in accepted_versions:
                 return bad_signature(Reason.VERSION_REFUSED)
@@ -345,8 +343,8 @@ def verify_with(
 
 
 def find_profile(packet: bytes, certificate: bytes) -> tuple[Profile, Verified] | None:
-    """The first profile under which the signature is right, with any hash. For a look at captured packets: a queue
-    manager uses the one configured."""
+    """The first profile under which the signature is right, with any hash. It serves to examine captured packets: a
+    queue manager uses only the configured profile."""
     for profile in PROFILES.values():
         found = verify(packet, certificate, profile, HASHES, VERSIONS)
         if isinstance(found, Verified):

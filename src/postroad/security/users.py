@@ -1,7 +1,6 @@
-"""Users by name and by SID: those of the configuration, and what a name in a command means.
+"""Users by name and by SID: the users of the configuration, and what a name in a command means.
 
-Passwords are not here: rpc and the API check them, and then ask for the user's token.
-"""
+Passwords are not here. The RPC server and the API check them, and then ask for the user's token."""
 
 from __future__ import annotations
 
@@ -17,15 +16,14 @@ from postroad.security.access import ADMINISTRATORS, ANONYMOUS, Token, is_accoun
 from postroad.security.descriptors import EVERYONE, Sid
 
 RESERVED: Mapping[str, Sid] = MappingProxyType({"everyone": EVERYONE, "anonymous": ANONYMOUS})
-_NON_UNIQUE = 21  # S-1-5-21: what follows identifies a domain or computer, and then an account
-_OWN_ACCOUNTS = 0x80000000  # Windows numbers accounts from 1000 up and does not get here
+_NON_UNIQUE = 21  # S-1-5-21: the numbers that follow identify a domain or computer, and then an account
+_OWN_ACCOUNTS = 0x80000000  # Windows numbers accounts from 1000 up and does not reach this number
 
 
 def derive_sid(manager: UUID, name: str) -> Sid:
     """The SID of a user without one: S-1-5-21-A-B-C-D, from SHA-256 of the manager's id and the casefolded name.
 
-    It stays the same as long as the manager's id and the name do. Its 127 bits make equal SIDs of two names unlikely.
-    """
+    It depends only on the manager's id and the name. With 127 bits, equal SIDs for two names are unlikely."""
     digest = sha256(b"postroad user\0" + manager.bytes + name.casefold().encode()).digest()
     *domain, account = unpack_from("<4I", digest)
     return Sid(5, (_NON_UNIQUE, *domain, account | _OWN_ACCOUNTS))
@@ -33,7 +31,7 @@ def derive_sid(manager: UUID, name: str) -> Sid:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`administrator` is also true for a member of S-1-5-32-544. A monitor only looks, and reads no message."""
+    """`administrator` is also true for a member of S-1-5-32-544. A monitor may look but not read messages."""
 
     name: str
     sid: Sid
@@ -60,7 +58,7 @@ class User:
 
 
 class Users:
-    """The users of one manager. Names are compared without regard to case, as NTLM does."""
+    """The users of one manager. Upper and lower case in names does not matter, as with NTLM."""
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         """Raises InvalidArgument if two users have the same name or SID."""
@@ -86,12 +84,13 @@ class Users:
         return known[0] if known else None
 
     def token(self, sid: Sid) -> Token:
-        """The token of an authenticated SID. A SID that is not in the list has no groups of its own."""
+        """The token of an authenticated SID. A SID that is not in the list belongs to no groups of its own."""
         known = self._by_sid.get(sid)
         return known[1] if known else Token.of_user(sid)
 
     def resolve(self, who: str) -> Sid:
-        """WHO of `postroad queue acl`: everyone, anonymous, a user's name or a SID. Raises InvalidArgument."""
+        """WHO of `postroad queue acl`: everyone, anonymous, the name of a user, or a SID. Raises InvalidArgument
+        otherwise."""
         if (reserved := RESERVED.get(who.casefold())) is not None:
             return reserved
         if (user := self.named(who)) is not None:
