@@ -1,7 +1,6 @@
 """Queues as URLs, [MC-MQSRM] 2.2.4.2 and [MS-MQMQ] 2.1.2: `http://alpha/msmq/private$/orders` and format names.
 
-Nothing here asks who the local computer is, or whether a queue exists.
-"""
+This module does not know the local computer, or whether a queue exists."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ from postroad.soap.simple_types import shown
 
 MSMQ_PREFIX = "MSMQ:"
 HTTP_PREFIXES = ("http://", "https://")
-# Where a queue is that a name tells by an identifier alone, or None where nobody knows.
+# The path of a queue that a name gives only as an identifier. None if nobody knows it.
 Resolve = Callable[[FormatName], PathName | None]
 
 _HTTP = (Protocol.HTTP, Protocol.HTTPS)
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _AUTHORITY = re.compile(r"https?://[^/\\?]*", re.IGNORECASE)
 _HOST = re.compile(r"https?://(?:\[[^\]]*\]|[^:/]*)")
-_AS_IT_IS = "/$?=&;:@!'()*+,~%-._"  # what stays unescaped in a request line; the samples leave $ alone
+_UNESCAPED = "/$?=&;:@!'()*+,~%-._"  # not escaped in a request line; the samples leave $ as it is
 
 
 def is_http(text: str) -> bool:
@@ -42,7 +41,7 @@ def is_http(text: str) -> bool:
 
 
 def destination_of(to: str, place: str = "path/to") -> DirectName | MulticastName:
-    """3.1.5.1.1: the format name in `to`; a query in a URL is its sender's, and names nothing here."""
+    """3.1.5.1.1: the format name in `to`. The query of a URL belongs to its sender and names nothing here."""
     try:
         if is_http(to):
             url = to.partition("?")[0]
@@ -53,29 +52,29 @@ def destination_of(to: str, place: str = "path/to") -> DirectName | MulticastNam
                 return name
     except IllegalName as error:
         raise MalformedSoap(place, str(error)) from None
-    raise MalformedSoap(place, f"{shown(to)} is neither a queue by HTTP nor a multicast address")
+    raise MalformedSoap(place, f"must be the URL of a queue or a multicast address, got {shown(to)}")
 
 
 def to_text(name: FormatName) -> str:
-    """2.2.4.2: what `to` says of a destination; DIRECT= is never in it."""
+    """2.2.4.2: a destination as `to` expresses it. DIRECT= is never part of it."""
     if isinstance(name, DirectName) and name.protocol in _HTTP:
         return url_of(name)
     if isinstance(name, MulticastName):
         return f"{MSMQ_PREFIX}{name}"
-    raise LocalProtocolError(f"{name} is no destination for SOAP")
+    raise LocalProtocolError(f"must be a destination that SOAP can name, got {name}")
 
 
 def url_of(name: DirectName) -> str:
-    """The URL of a direct name, its scheme in lower case and its slashes forward; the rest keeps its case."""
+    """The URL of a direct name, with its scheme in lower case and forward slashes. The rest keeps its case."""
     text = name.wire_text
     scheme = _SCHEME.match(text)
     if scheme is None:
-        raise LocalProtocolError(f"{name} is no URL")
+        raise LocalProtocolError(f"must be a URL, got {name}")
     return scheme[0].lower() + text[scheme.end() :].replace("\\", "/")
 
 
 def at_address(name: DirectName, address: str) -> DirectName:
-    """The same queue, at an address in the place of the host; IllegalName where that is too long for a name."""
+    """The same queue, with an address in place of the host. Raises IllegalName if the name becomes too long."""
     rest = _HOST.sub("", url_of(name), count=1)
     scheme = "https" if name.protocol is Protocol.HTTPS else "http"
     host = f"[{address}]" if ":" in address else address
@@ -83,12 +82,12 @@ def at_address(name: DirectName, address: str) -> DirectName:
 
 
 def via_text(name: FormatName) -> str:
-    """2.2.4.4: a response queue as a URL, or as any other format name behind MSMQ:."""
+    """2.2.4.4: a response queue as a URL, or MSMQ: and any other format name."""
     return url_of(name) if isinstance(name, DirectName) and name.protocol in _HTTP else f"{MSMQ_PREFIX}{name}"
 
 
 def via_name(via: str, place: str = "path/rev/via") -> FormatName | None:
-    """The format name behind MSMQ:, None where there is none; a URL is taken as it is, and is not for here."""
+    """The format name after MSMQ:. None if there is none; the caller then takes the text as a URL."""
     if via[: len(MSMQ_PREFIX)].upper() != MSMQ_PREFIX:
         return None
     try:
@@ -98,7 +97,7 @@ def via_name(via: str, place: str = "path/rev/via") -> FormatName | None:
 
 
 def receipt_url(name: FormatName, resolve: Resolve) -> str | None:
-    """2.2.5.2.2: an administration queue by HTTP, whatever way it is named; None where its computer is unknown."""
+    """2.2.5.2.2: an administration queue as a URL, however it is named. None if its computer is unknown."""
     if isinstance(name, DirectName):
         return url_of(name) if name.protocol in _HTTP else _path_url(name.path_name)
     if isinstance(name, PrivateName | PublicName):
@@ -115,26 +114,24 @@ def _path_url(path: PathName) -> str | None:
 
 
 def request_target(url: str) -> str:
-    """4.2, 4.4: what the request line says of a URL: its path and query, in lower case."""
+    """4.2, 4.4: the path and query of a URL, in lower case, for the request line."""
     authority = _AUTHORITY.match(url)
     target = url[authority.end() :] if authority else url
-    return quote(target.replace("\\", "/").lower(), safe=_AS_IT_IS) or "/"
+    return quote(target.replace("\\", "/").lower(), safe=_UNESCAPED) or "/"
 
 
-# Redirections of URLs, [MC-MQSRM] 3.1.1.1.7 to 3.1.1.1.10: what an administrator maps to something else.
-#
-# Only values and matching. Who is sent where because of it is the sender's and the receiver's business.
+# Redirections of URLs, [MC-MQSRM] 3.1.1.1.7 to 3.1.1.1.10: one URL that an administrator puts in place of another. Only
+# values and matching are here. The sender and the receiver decide whom they redirect.
 
 
-ORDER_QUEUE_PATH = "/MSMQ/PRIVATE$/order_queue$"  # 3.1.7.2.4, with the slash that the text forgets
+ORDER_QUEUE_PATH = "/MSMQ/PRIVATE$/order_queue$"  # 3.1.7.2.4, with the slash that the specification forgets
 _DEFAULT_PORTS = {"http": HTTP, "https": HTTPS}
 
 
 def matches(url: str, pattern: str) -> bool:
-    """3.1.1.1.10: a trailing asterisk stands for anything from there on, nothing included; elsewhere it is itself.
+    """3.1.1.1.10: a trailing asterisk stands for any rest, an empty one too. Elsewhere an asterisk is just a character.
 
-    Case makes no difference, nor does the kind of slash: a queue's name has one meaning in all its spellings.
-    """
+    Upper and lower case do not matter, nor does the kind of slash: all spellings of a queue's name mean the same."""
     url, pattern = _plain(url), _plain(pattern)
     return url.startswith(pattern[:-1]) if pattern.endswith("*") else url == pattern
 
@@ -153,7 +150,7 @@ class Redirection:
 
 @dataclass(frozen=True, slots=True)
 class Redirections:
-    """Everything that the configuration says about URLs. It is read at each start, and so is as lasting as its file."""
+    """All redirections of the configuration. Each start reads them, so they are as durable as the file."""
 
     store_and_forward: bool = False  # TransparentStoreAndForward
     inbound: tuple[Redirection, ...] = ()  # InboundRedirectionCollection
@@ -163,7 +160,7 @@ class Redirections:
     default_receipts: str = ""  # DefaultStreamReceiptURLReplacement
 
     def inbound_target(self, url: str) -> str | None:
-        """3.1.5.1.3: where a message to a local URL goes instead."""
+        """3.1.5.1.3: the URL to which a message for a local URL is redirected."""
         return _target(url, self.inbound)
 
     def outbound_target(self, url: str) -> str | None:
@@ -174,16 +171,16 @@ class Redirections:
         return target
 
     def receipts_url(self, destination: str, computer: str, ports: dict[str, int]) -> str:
-        """3.1.7.2.4 sendReceiptsTo: what is configured for the destination, the default, or our own order queue.
+        """3.1.7.2.4 sendReceiptsTo: the URL configured for the destination, else the default, else our own order queue.
 
-        `ports` are those that we listen on, by scheme; the standard ones go without saying.
-        """
+        `ports` are the ports that we listen on, by scheme. Standard ports are left out of the URL."""
         replaced = _target(destination, self.receipts) or self.default_receipts
         return replaced or own_url(destination, computer, ports) + ORDER_QUEUE_PATH
 
 
 def own_url(destination: str, computer: str, ports: dict[str, int]) -> str:
-    """How a peer that is reached by this scheme finds us: `https://alpha`, and a port that is not the standard one."""
+    """The URL by which a peer reaches us with this scheme, such as `https://alpha`. It names the port unless that is
+    the standard one."""
     scheme = "https" if destination.lower().startswith("https:") else "http"
     port = ports.get(scheme, _DEFAULT_PORTS[scheme])
     shown = "" if port == _DEFAULT_PORTS[scheme] else f":{port}"

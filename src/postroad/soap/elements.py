@@ -1,8 +1,8 @@
 """The elements of an SRMP envelope as values, [MC-MQSRM] 2.2.4 to 2.2.7, under the specification's own names.
 
-Reading and writing XML is next door; what a value means to a queue is the mapping's. Times are seconds since 1970, UTC.
-No one changes a value. Those made for every message are not frozen, because a frozen one takes three times as long.
-"""
+envelope.py reads and writes the XML; packets.py and requests.py give the values their meaning for queues. Times are
+seconds since 1970, UTC. Nobody changes a value. The values made for every message are not frozen, because a frozen one
+takes three times as long to make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_EXPIRY = 0x7FFFFFFF  # 4.2: 20380119T031407 stands for a message that never e
 
 @dataclass(slots=True)
 class Path:
-    """2.2.4: `action` and `id` are whole texts; `via` is the response queue, None without a reverse path."""
+    """2.2.4. `action` and `id` are whole texts. `via` is the response queue; None without a reverse path."""
 
     action: str
     to: str
@@ -45,7 +45,7 @@ class DeliveryReceiptRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitmentReceiptRequest:
-    """2.2.5.2.3: with neither of the two flags nothing is ever sent."""
+    """2.2.5.2.3. If neither flag is set, no receipt is ever sent."""
 
     send_to: str
     positive_only: bool = False
@@ -63,7 +63,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class StreamId:
-    """2.2.5.3.1: the sending manager and the 64-bit number, whose halves are the time stamp and the ordinal."""
+    """2.2.5.3.1: the sending manager and a 64-bit number, which consists of a time stamp and an ordinal."""
 
     guid: UUID
     sequence: TxSequenceId
@@ -71,7 +71,7 @@ class StreamId:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """2.2.5.3: `send_receipts_to` is where the first message of a stream has its `start`, None elsewhere."""
+    """2.2.5.3. `send_receipts_to` comes from the `start` element of a stream's first message; None in all others."""
 
     stream_id: StreamId
     current: int
@@ -81,7 +81,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReceipt:
-    """2.2.5.4: `id` is the text of the `id` that the acknowledged message had."""
+    """2.2.5.4. `id` is the `id` of the acknowledged message."""
 
     received_at: int
     id: str
@@ -96,7 +96,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommitmentReceipt:
-    """2.2.5.5: `id` is the text of the `id` that the acknowledged message had."""
+    """2.2.5.5. `id` is the `id` of the acknowledged message."""
 
     decided_at: int
     decision: Decision
@@ -105,7 +105,7 @@ class CommitmentReceipt:
 
 @dataclass(frozen=True, slots=True)
 class StreamReceipt:
-    """2.2.5.6: beside a CommitmentReceipt, `last_ordinal` names one message; alone, every message up to it."""
+    """2.2.5.6. Together with a CommitmentReceipt, `last_ordinal` names one message; alone, every message up to it."""
 
     stream_id: StreamId
     last_ordinal: int
@@ -130,7 +130,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Msmq:
-    """2.2.6: None stands for an element that is absent, () for a list that is. `ttrq` is an instant, no duration."""
+    """2.2.6. None stands for an absent element, () for an absent list. `ttrq` is a point in time, not a duration."""
 
     message_class: int
     priority: int
@@ -153,10 +153,9 @@ class Msmq:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """2.2.7.1.2: what is signed, by its Content-Id; `uri` is as in `cid:body@` and a GUID.
+    """2.2.7.1.2: a signed part. `uri` contains its Content-Id, as in `cid:body@` and a GUID.
 
-    `transformed`: it asks for a transform of [XMLDSig], which SRMP does not have.
-    """
+    `transformed` means that it asks for a transform of [XMLDSig], which SRMP does not have."""
 
     uri: str
     digest_method: str
@@ -166,7 +165,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """2.2.7: carried and not judged here. `text` is the element as it was read, for who checks or forwards it."""
+    """2.2.7. This value only carries the signature. `text` is the element as it was read, for those who check or
+    forward it."""
 
     signature_method: str
     references: tuple[Reference, ...]
@@ -176,7 +176,8 @@ class Signature:
 
 @dataclass(slots=True)
 class Source:
-    """The texts that an envelope was read from: its Header and Body elements, each complete with its namespaces."""
+    """The texts from which an envelope was read: its Header and Body elements, each with all the namespaces that it
+    uses."""
 
     header: str
     body: str
@@ -184,7 +185,7 @@ class Source:
 
 @dataclass(slots=True)
 class Envelope:
-    """2.2.2: the blocks of the Header. `source` is there where it was read, and does not count in comparisons."""
+    """2.2.2: the blocks of the Header. `source` is set if the envelope was read; comparisons ignore it."""
 
     path: Path
     properties: Properties
@@ -200,13 +201,13 @@ class Envelope:
 
 @dataclass(slots=True)
 class Attachments:
-    """2.2.2: what travels beside the envelope. None is a part that is not there."""
+    """2.2.2: what travels beside the envelope. None for a part that is absent."""
 
     body: bytes | None = None
     extension: bytes | None = None
 
 
-# 3.1.5.1.5: what a commitment may say. Of a message that its reader rejected the list says nothing.
+# 3.1.5.1.5: the reasons that a commitment can give. The list has none for a message that its reader rejected.
 POSITIVE = frozenset({MessageClass.ACK_RECEIVE})
 NEGATIVE = frozenset(
     {
@@ -229,7 +230,7 @@ class MessageType(Enum):
 
 
 def identify(envelope: Envelope) -> MessageType | None:
-    """None for a message that is of no type, which is ignored."""
+    """The type of a message. None if it has no type; such a message is ignored."""
     message_class = MessageClass.NORMAL if envelope.msmq is None else envelope.msmq.message_class
     delivery, commitment = envelope.delivery_receipt is not None, envelope.commitment_receipt is not None
     match delivery, envelope.stream_receipt is not None, commitment:

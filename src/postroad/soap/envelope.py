@@ -1,7 +1,6 @@
 """The SRMP envelope as XML, [MC-MQSRM] 2.2.2 to 2.2.5: read by a walk over a small tree, written from a template.
 
-What an envelope asks of a queue manager is not decided here.
-"""
+This module does not decide what an envelope means for a queue manager."""
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ _BLOCKS = (
     | names(SRMP, "properties", "services", "stream", "deliveryReceipt", "commitmentReceipt", "streamReceipt")
     | names(MSMQ_NAMESPACE, "Msmq")
     | names(SIGNATURE, "Signature")
-    # The samples of 4.4 spell it so.
+    # The spelling of the samples in 4.4.
     | {f"{SRMP} Stream": "stream"}
 )
-_MARKED = frozenset({"path", "properties", "services", "stream"})  # which have to say mustUnderstand="1"
+_MARKED = frozenset({"path", "properties", "services", "stream"})  # these must have mustUnderstand="1"
 
 
 def read_envelope(data: bytes) -> Envelope:
-    """The envelope; MalformedSoap, which names the element, where the bytes break a rule of section 2.2."""
+    """Reads an envelope. If the bytes break a rule of section 2.2, raises MalformedSoap, which names the element."""
     if len(data) <= MAX_ENVELOPE_SIZE:
         try:
             envelope = read_fast(data.decode("utf-8"))
@@ -61,16 +60,16 @@ def read_envelope(data: bytes) -> Envelope:
 
 
 def read_any(data: bytes) -> Envelope:
-    """Reads every form that XML gives an envelope."""
+    """Reads every form of an envelope that XML allows."""
     document = parse_document(data)
     root = document.root
     if root.name != f"{SOAP} Envelope":
-        raise MalformedSoap("Envelope", f"the root is {root.name!r}, not the Envelope of SOAP 1.1")
+        raise MalformedSoap("Envelope", f"the root must be the Envelope of SOAP 1.1, got {root.name!r}")
     children = root.children
     if not children or children[0].name != _HEADER_NAME:
-        raise MalformedSoap("Header", "it has to be the first element of the Envelope")
+        raise MalformedSoap("Header", "must be the first element of the Envelope")
     if len(children) < 2 or children[1].name != _BODY_NAME:
-        raise MalformedSoap("Body", "it has to follow the Header")
+        raise MalformedSoap("Body", "must follow the Header")
     head = children[0]
     blocks = _read_blocks(head)
     for name in ("path", "properties"):
@@ -108,23 +107,23 @@ def _read_blocks(head: Element) -> dict[str, Element]:
         name = _BLOCKS.get(block.name)
         mark = block.attributes.get(MUST_UNDERSTAND)
         if name is None:
-            # [SOAP1.1] 4.2.3: who does not understand such a block, and is meant by it, must not process the message.
+            # [SOAP1.1] 4.2.3: a receiver that is addressed by such a block and does not understand it must not process
+            # the message.
             if mark == "1" and block.attributes.get(ACTOR, "") in ("", NEXT_ACTOR):
-                raise MalformedSoap("Header", f"mustUnderstand is set on {block.name!r}, which is unknown")
+                raise MalformedSoap("Header", f"{block.name!r} has mustUnderstand, but is unknown")
             continue
         if name in found:
-            raise MalformedSoap(name, "the element is there twice")
+            raise MalformedSoap(name, "the element occurs twice")
         if name in _MARKED and mark != "1":
-            raise MalformedSoap(name, 'it has to be marked se:mustUnderstand="1"')
+            raise MalformedSoap(name, 'must have se:mustUnderstand="1"')
         found[name] = block
     return found
 
 
 def _self_standing(document: Document, ancestors: tuple[Element, ...], element: Element) -> str:
-    """The element's text, with the namespaces it has from its ancestors declared on itself, unless they are standard.
+    """The element's text. It declares the namespaces that the element inherits, except the standard ones.
 
-    So it means the same within the start tag that is written here.
-    """
+    So it means the same inside the start tag that is written here."""
     text = document.text_of(ancestors[-1], element)
     outer = dict(document.declared_on(*ancestors))
     if set(outer.items()) == _STANDARD_NAMESPACES:
@@ -140,11 +139,11 @@ def _self_standing(document: Document, ancestors: tuple[Element, ...], element: 
 
 
 def write_envelope(envelope: Envelope) -> bytes:
-    """3.1.7.2.4: no white space between elements. LocalProtocolError where a text has no form in XML."""
-    # 3.1.7.2.4 has the id before the reverse path; in the receipts of 4.3 and 4.4 it is last.
+    """3.1.7.2.4: no white space between elements. Raises LocalProtocolError if XML cannot express a text."""
+    # In 3.1.7.2.4 the id comes before the reverse path. In the receipts of 4.3 and 4.4 it comes last.
     path = header.write_path(envelope.path, id_last=is_receipt(envelope))
     parts = [START, "<se:Header>", path, header.write_properties(envelope.properties)]
-    # Spelled out: a table of blocks and writers costs a tenth more.
+    # Written out, because a table of blocks and writers takes a tenth longer.
     if envelope.services is not None:
         parts.append(header.write_services(envelope.services))
     if envelope.stream is not None:

@@ -1,8 +1,8 @@
-"""The fast way to read an envelope: one pattern for the form in which queue managers write user messages.
+"""The fast path for envelopes: one pattern for the form in which queue managers write user messages.
 
-It takes nothing that could be read in another way, and refuses nothing but dates. Whatever it does not match is left
-to the reader of XML: other prefixes, white space, escapes, receipts, signatures, rare elements and every fault.
-"""
+It accepts nothing that could be read in another way, and refuses only wrong dates. Everything that the pattern does not
+match goes to the XML reader: other prefixes, white space, escapes, receipts, signatures, rare elements, and all
+faults."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ START: Final = f'<se:Envelope xmlns:se="{SOAP}" xmlns="{SRMP}">'
 BODY: Final = "<se:Body></se:Body>"
 END: Final = "</se:Envelope>"
 
-# Text that means itself: without markup, and without a carriage return or any other character that XML changes or bars.
+# Text that stands for itself: no markup, and no carriage return or other character that XML changes or forbids.
 _TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
 _WORD = r"[^\s<>&\x00-\x1f\ufffe\uffff]+"
 _URL = f"https?://{_WORD}"
-_NUMBER = "[0-9]{1,9}"  # which fits 32 bits
+_NUMBER = "[0-9]{1,9}"  # fits 32 bits
 _DATE = "[0-9]{8}T[0-9]{6}"
 _GUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STREAM_ID = rf"uid:{_GUID}\\[0-9]{{1,19}}"
@@ -113,14 +113,14 @@ _BLOCKS = re.compile(
     )
 )
 _TAIL = len(BODY) + len(END)
-_CACHED, _CACHED_SIZE = 256, 2048  # longer texts are read each time, so that the cache stays small
+_CACHED, _CACHED_SIZE = 256, 2048  # longer texts are not cached, so the cache stays small
 
 
 _Blocks = tuple[Properties, Services | None, Stream | None, Msmq]
 
 
 def read_fast(text: str) -> Envelope | None:
-    """The envelope, None where the text has another form; MalformedSoap where a date in it is none."""
+    """The envelope; None if the text has another form. Raises MalformedSoap for a wrong date."""
     match = _PATH.match(text)
     if match is None:
         return None
@@ -134,7 +134,7 @@ def read_fast(text: str) -> Envelope | None:
 
 
 def _read_blocks(text: str) -> _Blocks | None:
-    """What follows the path."""
+    """Reads what follows the path."""
     match = _BLOCKS.fullmatch(text)
     if match is None:
         return None
@@ -183,5 +183,5 @@ def _read_blocks(text: str) -> _Blocks | None:
     )
 
 
-# Messages that one sender sends in one second differ in their paths alone, unless they are of a stream.
+# Messages that one sender sends within one second differ only in their paths, unless they belong to a stream.
 _known_blocks = lru_cache(_CACHED)(_read_blocks)

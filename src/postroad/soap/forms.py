@@ -1,10 +1,10 @@
 """Forms: what many messages of one sender have in common, read once.
 
-Messages that one manager sends to one queue in one second differ in their ids and bodies alone. The second of them
-makes a form: the packet of such a message, with gaps for the id and the body. The others only fill the gaps.
+Messages that one manager sends to one queue within one second differ only in their ids and bodies. The second such
+message makes a form: its packet, with gaps for the id and the body. All further ones only fill the gaps.
 
-A form is for plain messages into a local queue: not of a stream, unsigned, and nobody has to hear of their arrival.
-"""
+A form is for plain messages to a local queue: they are unsigned, belong to no stream, and want no receipt of
+arrival."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from postroad.wire.patch import Pattern, brought_by
 from postroad.wire.view import MessageView
 
 MAX_FORMS: Final = 256
-MAX_TEXT: Final = 2048  # bytes of an envelope that has one: all forms together stay small
+MAX_TEXT: Final = 2048  # bytes of an envelope that can have a form, so that all forms together stay small
 
-_ID: Final = b"<id>uuid:"  # markup is in no text of an envelope that `read_fast` takes: this is the path's element
+_ID: Final = b"<id>uuid:"  # no text that `read_fast` accepts contains markup, so this is the element in the path
 _MAX_DIGITS: Final = 9
 
 
 class Form:
-    """`view` is a message of this form without a body. The others differ from it in ids and sizes alone."""
+    """`view` is a message of this form without a body. The other messages differ from it only in ids and sizes."""
 
     __slots__ = (
         "_ends",
@@ -44,7 +44,7 @@ class Form:
     )
 
     def __init__(self, envelope: Envelope, name: DirectName, packet: bytes, header: tuple[str, str]) -> None:
-        """`packet` has no body; `header` is the text around the number in the id, as the SoapHeader keeps it."""
+        """`packet` has no body. `header` is the text around the number in the id, as the SoapHeader keeps it."""
         assert envelope.source is not None
         self.view = view = MessageView(packet)
         self.name = name
@@ -54,11 +54,11 @@ class Form:
         self.caller = brought_by(packet)
         self._header = header
         self._tail = envelope.source.body
-        self._ends: dict[int, tuple[bytes, bytes]] = {}  # by the digits of the number: the SoapHeader around it
+        self._ends: dict[int, tuple[bytes, bytes]] = {}  # by the number of digits: the SoapHeader around it
         self._pattern = Pattern(view)
 
     def packet(self, digits: bytes, body: bytes) -> bytes:
-        """The packet of the message with this number and body. It may be too large."""
+        """Returns the packet of the message with this number and body. It may be larger than allowed."""
         ends = self._ends.get(len(digits))
         if ends is None:
             ends = self._ends[len(digits)] = self._soap_ends(len(digits))
@@ -74,13 +74,13 @@ class Form:
 
 
 class Forms:
-    """The newest of them, by the text around the number in the id and the address that brings the messages."""
+    """The newest forms, by the text around the number in the id and by the address that brings the messages."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, str], Form | None] = {}  # None: seen once, or of no form
+        self._known: dict[tuple[bytes, bytes, str], Form | None] = {}  # None: seen once, or without a form
 
     def find(self, text: bytes, address: str) -> tuple[Form, bytes] | None:
-        """The form of an envelope, and the digits of its message's number; None where it has to be read."""
+        """The form of an envelope, and the digits of its message's number. None if the envelope has to be read."""
         if len(text) > MAX_TEXT:
             return None
         start = text.find(_ID) + len(_ID)
@@ -102,7 +102,7 @@ class Forms:
 
 
 def form_of(text: bytes, digits: bytes, address: str) -> Form | None:
-    """The form of the message with this envelope; None where it is not plain, or no valid message."""
+    """Makes the form of the message with this envelope. None if the message is not plain, or not valid."""
     try:
         envelope = read_fast(text.decode("utf-8"))
         if envelope is None or not _is_plain(envelope):
@@ -114,17 +114,17 @@ def form_of(text: bytes, digits: bytes, address: str) -> Form | None:
             return None
         packet = packet_of(envelope, Attachments(), envelope.properties.sent_at, name, address=address)
     except (MalformedSoap, UnicodeDecodeError):
-        return None  # whoever reads it says what is wrong
+        return None  # the XML reader will say what is wrong
     before, mark, rest = envelope.source.header.partition(_ID.decode())
     form = Form(envelope, name, packet, (before + mark, rest[len(digits) :]))
-    return form if form.packet(digits, b"") == packet else None  # a SoapHeader too large for its packet is left out
+    return form if form.packet(digits, b"") == packet else None  # they differ if the SoapHeader was too large
 
 
 def _is_plain(envelope: Envelope) -> bool:
     services, msmq = envelope.services, envelope.msmq
     return (
         envelope.stream is None
-        and envelope.properties.sent_at is not None  # else it is the time of arrival
+        and envelope.properties.sent_at is not None  # else the time of arrival takes its place
         and identify(envelope) is MessageType.USER
         and (services is None or not (services.delivery_receipt_request or services.commitment_receipt_request))
         and msmq is not None

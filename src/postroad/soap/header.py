@@ -1,7 +1,6 @@
 """The blocks of an envelope's header, [MC-MQSRM] 2.2.4 and 2.2.5: path, properties, services, stream, receipts.
 
-Each is read from its element and written as text, side by side.
-"""
+The reader and the writer of each block stand side by side."""
 
 from __future__ import annotations
 
@@ -68,8 +67,8 @@ def read_path(element: Element) -> Path:
     via = None if rev is None else Children(rev, "path/rev", _VIA).text("via")
     to = children.word("to")
     if not to.lower().startswith(_TO_PREFIXES):
-        raise MalformedSoap("path/to", f"{shown(to)} starts with none of http://, https:// and MSMQ:MULTICAST=")
-    # 2.2.4.4: an empty via is as good as none.
+        raise MalformedSoap("path/to", f"must start with http://, https:// or MSMQ:MULTICAST=, got {shown(to)}")
+    # 2.2.4.4: an empty via counts as none.
     return Path(children.text("action"), to, children.text("id").strip(SPACE), (via and via.strip(SPACE)) or None)
 
 
@@ -119,10 +118,10 @@ def read_services(element: Element) -> Services:
 
 
 def _read_url(children: Children, name: str) -> str:
-    """2.2.5.2.2, 2.2.5.3.4: receipts are sent by HTTP, so that no other name will do."""
+    """2.2.5.2.2, 2.2.5.3.4: receipts are sent by HTTP, so the name must be a URL."""
     url = children.word(name)
     if not url.lower().startswith(_HTTP_PREFIXES):
-        raise MalformedSoap(children.place(name), f"{shown(url)} starts with neither http:// nor https://")
+        raise MalformedSoap(children.place(name), f"must start with http:// or https://, got {shown(url)}")
     return url
 
 
@@ -178,7 +177,7 @@ def read_commitment_receipt(element: Element) -> CommitmentReceipt:
     word = children.word("decision")
     decision = _DECISIONS.get(word)
     if decision is None:
-        raise MalformedSoap("commitmentReceipt/decision", f"{shown(word)} is neither positive nor negative")
+        raise MalformedSoap("commitmentReceipt/decision", f"must be positive or negative, got {shown(word)}")
     decided_at = parse_date(children.text("decidedAt"), "commitmentReceipt/decidedAt")
     return CommitmentReceipt(decided_at, decision, children.text("id").strip(SPACE))
 
@@ -201,7 +200,7 @@ def write_stream_receipt(receipt: StreamReceipt) -> str:
     return value("streamReceipt", stream_id + value("lastOrdinal", receipt.last_ordinal))
 
 
-# The Msmq block, [MC-MQSRM] 2.2.6: what a message of MSMQ has and SRMP has no word for. Read and written.
+# The Msmq block, [MC-MQSRM] 2.2.6: what MSMQ's messages have and SRMP has no element for.
 
 
 _CHILDREN = names(
@@ -217,7 +216,7 @@ def read_msmq(element: Element) -> Msmq:
     children = Children(element, "Msmq", _CHILDREN)
     priority = parse_number(children.text("Priority"), "Msmq/Priority")
     if priority > MAX_PRIORITY:
-        raise MalformedSoap("Msmq/Priority", f"{priority} is not between 0 and {MAX_PRIORITY}")
+        raise MalformedSoap("Msmq/Priority", f"must be between 0 and {MAX_PRIORITY}, got {priority}")
     return Msmq(
         message_class=parse_number(children.text("Class"), "Msmq/Class", U16),
         priority=priority,
@@ -254,7 +253,7 @@ def _read_correlation(text: str | None) -> bytes | None:
         return None
     data = parse_base64(text, "Msmq/Correlation")
     if len(data) != len(NO_CORRELATION):
-        raise MalformedSoap("Msmq/Correlation", f"it has {len(NO_CORRELATION)} bytes, not {len(data)}")
+        raise MalformedSoap("Msmq/Correlation", f"must have {len(NO_CORRELATION)} bytes, got {len(data)}")
     return data
 
 
@@ -278,14 +277,14 @@ def _read_list(children: Children, name: str) -> tuple[str, ...]:
         return ()
     members = tuple(text.split())
     if not members:
-        raise MalformedSoap(children.place(name), "a list has one name or more")
+        raise MalformedSoap(children.place(name), "must have at least one name")
     if len(members) > MAX_LIST:
-        raise MalformedSoap(children.place(name), f"a list of {len(members)} queues is longer than {MAX_LIST}")
+        raise MalformedSoap(children.place(name), f"must have at most {MAX_LIST} names, got {len(members)}")
     return members
 
 
 def write_msmq(msmq: Msmq) -> str:
-    """3.1.7.2.4: the children in its order."""
+    """3.1.7.2.4: writes the children in the order given there."""
     return (
         f'<Msmq xmlns="{MSMQ}"><Class>{msmq.message_class}</Class><Priority>{msmq.priority}</Priority>'
         f"{'<Journal/>' if msmq.journal else ''}{'<DeadLetter/>' if msmq.dead_letter else ''}"
@@ -310,5 +309,5 @@ def _write_provider(provider: Provider) -> str:
 
 
 def _write_list(name: str, members: tuple[str, ...]) -> str:
-    """3.1.7.2.4: a line feed behind each member, which ends a name for every reader of 3.1.5.1.1."""
+    """3.1.7.2.4: a line feed follows each member. Every reader of 3.1.5.1.1 ends a name at it."""
     return value(name, "".join(f"{escape(member)}\n" for member in members)) if members else ""

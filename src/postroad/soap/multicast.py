@@ -1,7 +1,6 @@
 """SOAP by multicast, [MC-MQSRM] 2.1.2: the Carrier of outgoing queues that lead to groups, and the queues that listen.
 
-Without I/O, clock or chance of its own: the driver moves PGM packets, and calls `on_timer` at `deadline`.
-"""
+No I/O, no clock, no chance of its own. The driver moves PGM packets, and calls `on_timer` at `deadline`."""
 
 from __future__ import annotations
 
@@ -43,9 +42,8 @@ from postroad.wire.constants import MessageClass
 from postroad.wire.patch import wants_positive_copy
 from postroad.wire.view import MessageView
 
-# A message as the text of an HTTP POST that goes out by multicast, [MC-MQSRM] 2.1.2 and 4.5; and what comes in so.
-#
-# Nobody answers such a request, and its receivers ignore the HTTP header (note 2), but for what it says of the entity.
+# A message as the text of an HTTP POST, sent and received by multicast, [MC-MQSRM] 2.1.2 and 4.5. Nobody answers such a
+# request. Its receivers ignore the HTTP header (note 2), except for what it says about the entity.
 
 
 MAX_HEADER = 8192
@@ -55,7 +53,7 @@ _FOLD = re.compile(rb"\r?\n[ \t]+")
 
 
 def join_request(name: MulticastName, content_type: str, entity: bytes) -> bytes:
-    """The request line has the address alone, without a slash."""
+    """The request line contains only the address, without a slash."""
     address = f"{name.address}:{name.port}"
     lines = (
         f"POST {address} HTTP/1.1",
@@ -69,7 +67,8 @@ def join_request(name: MulticastName, content_type: str, entity: bytes) -> bytes
 
 
 def split_request(text: bytes) -> tuple[str, bytes, int]:
-    """Content-Type, what is here of the entity, and its whole length; MalformedSoap where it is no request."""
+    """Returns Content-Type, as much of the entity as is here, and its whole length. MalformedSoap if this is no
+    request."""
     end = _END.search(text, 0, MAX_HEADER)
     if not text.startswith(_METHOD) or end is None:
         raise MalformedSoap("request", "a multicast message must be an HTTP POST with a header of its own")
@@ -86,14 +85,15 @@ def split_request(text: bytes) -> tuple[str, bytes, int]:
 
 
 class Requests:
-    """The requests of one source: each APDU has one, or the rest of the one before that was not complete."""
+    """The requests of one source. Each APDU has one request, or the rest of an incomplete one."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._unfinished = b""
 
     def take(self, apdu: bytes) -> tuple[str, bytes] | None:
-        """Content-Type and entity; None while more has to come. MalformedSoap for what belongs to no request."""
+        """Returns Content-Type and entity; None while more has to come. MalformedSoap for bytes that belong to no
+        request."""
         if apdu.startswith(_METHOD):
             text = apdu
         elif self._unfinished:
@@ -103,20 +103,19 @@ class Requests:
         self._unfinished = b""
         content_type, entity, length = split_request(text)
         if length > self._longest:
-            raise MalformedSoap("Content-Length", f"{length} bytes are more than {self._longest}")
+            raise MalformedSoap("Content-Length", f"must be at most {self._longest} bytes, got {length}")
         if len(entity) < length:
             self._unfinished = text
             return None
         return content_type, entity[:length]
 
     def lost(self) -> None:
-        """Packets are missing: what has come of a request is of no use."""
+        """Packets are missing. Drops what has come of a request."""
         self._unfinished = b""
 
 
-# Messages that came by multicast, into the queues that listen to their address, [MC-MQSRM] 3.1.5.1.3 and 3.1.5.1.12.
-#
-# What is refused is counted, and its sender never hears of it. Receipts go out only where `receipts` is set, by HTTP.
+# Messages that came by multicast go into the queues that listen to their address, [MC-MQSRM] 3.1.5.1.3 and 3.1.5.1.12.
+# A refused message is counted, and its sender never learns of it. Receipts leave only if `receipts` is on, and by HTTP.
 
 
 HISTORY_STATE = "multicast-history/"
@@ -126,15 +125,15 @@ _EVERYONE = Credentials(Token.everyone())
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSettings:
-    """Every receiver of a message answers it, so each of them waits: up to `delay_s` seconds, by chance."""
+    """Every receiver of a message answers it. So each of them waits for a random time of up to `delay_s` seconds."""
 
     enabled: bool = False
     delay_s: float = 5.0
-    waiting: int = 1000  # that wait at the most: no receipt is sent for a message that arrives then
+    waiting: int = 1000  # at most; for messages that arrive beyond that, no receipt is sent
 
 
 class MulticastReceiver:
-    """One for a queue manager. `bindings` are the queues that listen, by address. `chance` gives 0 to 1."""
+    """`bindings` are the queues that listen, by address. `chance` gives 0 to 1. A queue manager has one receiver."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class MulticastReceiver:
         self._receipts = receipts
         self._chance = chance
         self._number = count()
-        self._arrived: list[tuple[float, int, MessageView]] = []  # delivery receipts that wait, the next first
+        self._arrived: list[tuple[float, int, MessageView]] = []  # delivery receipts that wait, the next one first
         self.bindings: dict[MulticastName, list[Queue]] = {}
         self.history = MessageIdHistory(core.store, DUPLICATES, DUPLICATES_S, HISTORY_STATE)
         self.taken = self.refused = 0  # messages, since the start
@@ -158,7 +157,7 @@ class MulticastReceiver:
         self._watcher = watcher
 
     def take(self, content_type: str, entity: bytes, address: str, now: float) -> bool:
-        """Whether it is a message for a queue here. What cannot be read is refused."""
+        """Returns whether it is a message for a queue here. Refuses what cannot be read."""
         try:
             text, attachments = split_entity(content_type, entity)
             envelope = read_envelope(text)
@@ -183,7 +182,7 @@ class MulticastReceiver:
     def _take(
         self, name: MulticastName, envelope: Envelope, attachments: Attachments, address: str, now: float
     ) -> None:
-        """Copies for several queues share one id, so it is looked up once for all of them."""
+        """Puts copies into all queues that listen. They share one id, so the id is looked up once."""
         identifier = identifier_of(envelope)
         key = b"" if identifier == NOT_IDENTIFIED else foreign_id(identifier.to_bytes(), address)
         if key and key in self.history:
@@ -235,8 +234,8 @@ class MulticastReceiver:
 
 
 def _answers(envelope: Envelope, receipts: bool) -> Envelope:
-    """What a message may ask for: receipts by HTTP alone and where they are on, and no dead letters or journals here of
-    a message of others."""
+    """Removes what a message must not ask for: receipts, unless they go by HTTP and are on; and dead letters or
+    journals here, because the message is somebody else's."""
     services = envelope.services
     if services is not None:
         delivery, commitment = services.delivery_receipt_request, services.commitment_receipt_request
@@ -252,7 +251,7 @@ def _answers(envelope: Envelope, receipts: bool) -> Envelope:
 
 
 def _without_delivery_receipt(envelope: Envelope) -> Envelope:
-    """It is sent later, and not by the queue that the message reaches."""
+    """The delivery receipt is sent later, and not by the queue that the message reaches."""
     if envelope.services is None or envelope.services.delivery_receipt_request is None:
         return envelope
     return replace(envelope, services=replace(envelope.services, delivery_receipt_request=None))
@@ -264,8 +263,8 @@ NOT_WRITTEN = MessageClass.NACK_BAD_DST_Q  # a message that cannot be written as
 @dataclass(frozen=True, slots=True)
 class MulticastSettings:
     pgm: PgmSettings = field(default_factory=PgmSettings)
-    idle_s: float = 900.0  # a source ends when it had nothing to send for so long
-    backlog: int = 128 << 10  # bytes that wait in a source for the rate limit; the rest waits in its queue
+    idle_s: float = 900.0  # a source without messages ends after this time
+    backlog: int = 128 << 10  # bytes in a source that wait for the rate limit; further messages wait in their queue
     retry_s: float = 20.0
     receipts: ReceiptSettings = field(default_factory=ReceiptSettings)
 
@@ -275,11 +274,11 @@ class Driver(Protocol):
 
     @property
     def address(self) -> str | None:
-        """The address that our packets come from; None where nothing can be sent."""
+        """The address that our packets leave from. None if nothing can be sent."""
 
     @property
     def error(self) -> str | None:
-        """Why nothing can be sent, and what to do."""
+        """Why nothing can be sent, and what to do about it."""
 
     @property
     def malformed(self) -> int:
@@ -294,12 +293,12 @@ class Driver(Protocol):
     def send_nak(self, group: str, nak: OutgoingNak) -> None: ...
 
     def join(self, group: str) -> str | None:
-        """Why packets of a group cannot be received; None where they can."""
+        """Joins a group. Returns why its packets cannot be received; None if they can."""
 
     def leave(self, group: str) -> None: ...
 
     def wake(self) -> None:
-        """There may be another deadline: somebody has sent a message."""
+        """There may be an earlier deadline, because somebody has sent a message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -323,7 +322,7 @@ class _Group:
 
 
 class MulticastService:
-    """One for a queue manager. `chance` gives numbers from 0 to 1."""
+    """`chance` gives numbers from 0 to 1. A queue manager has one service."""
 
     hardened = False  # [MS-MQDMPR] 3.1.3: a hardened manager sends by HTTP alone
 
@@ -348,11 +347,11 @@ class MulticastService:
         self._watcher = watcher
         self._gsi = md5(core.identifier.bytes_le, usedforsecurity=False).digest()[:6]
         self._streams: dict[Queue, _Stream] = {}
-        self._ending: list[_Stream] = []  # sources that have ended, and still repair
+        self._ending: list[_Stream] = []  # sources that have ended but still repair
         self._groups: dict[MulticastName, _Group] = {}
-        self._joined: dict[str, str | None] = {}  # addresses, and why one cannot be listened to
+        self._joined: dict[str, str | None] = {}  # addresses; the value says why one cannot be listened to
         self._retry_at: float | None = None
-        self._past = ReceiverCounts()  # of groups that no queue listens to any more
+        self._past = ReceiverCounts()  # of groups that no queue listens to any longer
         self._repairs_sent = self._forced = 0  # of sources that have ended
         core.attach(self)
 
@@ -362,7 +361,7 @@ class MulticastService:
         return isinstance(name, MulticastName)
 
     def brought(self, view: MessageView) -> bool:
-        return False  # what comes by multicast asks for no acknowledgments
+        return False  # a message that came by multicast asks for no acknowledgments
 
     def origin(self, view: MessageView) -> str | None:
         return None
@@ -377,13 +376,13 @@ class MulticastService:
         return None
 
     def hosts(self, name: FormatName) -> tuple[str, ...]:
-        return ()  # no stranger has us send to a group
+        return ()  # no stranger can make us send to a group
 
     def may_answer(self, name: FormatName, address: str) -> bool:
         return False  # a message to a group asks for no acknowledgments
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """What is in a source already leaves all the same."""
+        """Does nothing: what is already in a source leaves all the same."""
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
         return None
@@ -427,7 +426,7 @@ class MulticastService:
         self.driver.wake()
 
     def _open(self, queue: Queue, now: float) -> _Stream | None:
-        """3.1.7.9: a PGM session to the address and port of the name."""
+        """3.1.7.9: opens a PGM session to the address and port in the name."""
         info = self.core.queues.outgoing_info[queue]
         name = info.destination
         assert isinstance(name, MulticastName)
@@ -451,7 +450,7 @@ class MulticastService:
         return int(self._chance() * most)
 
     def _pump(self, stream: _Stream, now: float) -> None:
-        """From the queue into the source, which holds no more than it sends in a short while."""
+        """Moves messages from the queue into the source, which holds only as much as it sends in a short time."""
         queue, source = stream.queue, stream.source
         while source.backlog < self.settings.backlog and may_send(self.core.queues, queue):
             records = self.core.delivery.fresh(queue, 1, now)
@@ -463,7 +462,7 @@ class MulticastService:
                 text = self._text(stream.name, record)
                 queue.mark(record.lookup_id, PositionState.LOCKED)
                 source.send(text, Flight(queue, record, sent_at=now))
-            except Exception as error:  # it cannot be sent, today or ever: those behind it go on
+            except Exception as error:  # it can never be sent: the messages behind it go on
                 self.refused += 1
                 self.core.delivery.note_failure(record.packet, error)
                 self.core.delivery.take(queue, record, NOT_WRITTEN, now)
@@ -484,14 +483,15 @@ class MulticastService:
                 leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
 
     def pause(self, queue: Queue) -> None:
-        """What is in the source leaves; nothing new is sent."""
+        """Does nothing: what is in the source leaves, and nothing new is sent."""
 
     def resume(self, queue: Queue, now: float) -> None:
         if queue.count:
             self.ready(queue, now)
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone: its source ends, at once if there are messages that it must not send any more."""
+        """The queue is gone, and its source ends. If it holds messages that it must not send any more, it ends at
+        once."""
         stream = self._streams.get(queue)
         if stream is None:
             return
@@ -512,7 +512,7 @@ class MulticastService:
     # In
 
     def rebind(self) -> None:
-        """Queues have come, gone or changed: listens to the groups that some queue wants, and no others."""
+        """Queues have come, gone or changed. Listens to exactly those groups that some queue wants."""
         wanted = self.core.queues.groups()
         self.receiver.bindings = wanted
         addresses = {str(name.address) for name in wanted}
@@ -528,7 +528,7 @@ class MulticastService:
             self._groups[name] = _Group(name, receiver, self._joined[str(name.address)])
 
     def received(self, packet: Packet, address: str, group: str | None, now: float) -> None:
-        """A packet, the address that it came from, and the group that it was sent to; None for us alone."""
+        """Takes a packet, the address it came from, and the group it was sent to; None if it was sent to us alone."""
         if isinstance(packet, Nak) and packet.kind is Kind.NAK:
             for stream in (*self._streams.values(), *self._ending):
                 stream.source.receive(packet, now)
@@ -566,7 +566,7 @@ class MulticastService:
             del group.requests[source]
 
     def _take(self, requests: Requests, apdu: bytes, source: Session, now: float) -> bool:
-        """Whether it is a message for a queue here, or the last part of one."""
+        """Whether this is a message for a queue here, or the last part of one."""
         try:
             found = requests.take(apdu)
             return found is not None and self.receiver.take(*found, source.address, now)
@@ -595,7 +595,7 @@ class MulticastService:
             self._pump(stream, now)
             if now >= stream.idle_at and stream.source.idle:
                 self._close(stream)
-            elif now >= stream.idle_at:  # it repairs, or waits for the rate limit
+            elif now >= stream.idle_at:  # it still repairs, or waits for the rate limit
                 stream.idle_at = now + self.settings.idle_s
         for stream in list(self._ending):
             self._poll(stream, now)
@@ -621,7 +621,7 @@ class MulticastService:
             info.on(OutgoingEvent.CLOSED)
 
     def stop(self, now: float) -> None:
-        """Tells receivers that nothing more comes. What was not sent stays in its queue."""
+        """Tells receivers that nothing more will come. What was not sent stays in its queue."""
         for stream in (*self._streams.values(), *self._ending):
             for out in stream.source.farewell(now):
                 self.driver.send(stream.source.group, out)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """What the transport needs of the queue manager that it belongs to."""
+    """What the transport needs from its queue manager."""
 
     clock: Callable[[], float]
     supervisor: Supervisor
@@ -32,7 +32,7 @@ class Host(Protocol):
 
 
 class MulticastTransport:
-    """The Driver of a MulticastService. `service` is set before `start`."""
+    """The Driver of a MulticastService. Set `service` before you call `start`."""
 
     def __init__(self, manager: Host, options: TransportOptions) -> None:
         self.manager = manager
@@ -46,7 +46,7 @@ class MulticastTransport:
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
 
     def start(self) -> None:
-        """A manager that lacks the right to use raw sockets starts all the same, and says what to set."""
+        """A manager without the right to use raw sockets starts all the same, and logs what to set."""
         if self._pgm.open():
             log.info("multicast is on", extra={"address": self._pgm.address})
         else:
@@ -96,7 +96,7 @@ class MulticastTransport:
         self._pgm.leave(group)
 
     def wake(self) -> None:
-        """Not at once: it is called while a commit is noted, and for each packet."""
+        """Runs the timers later in this turn: it is called while a commit is noted, and for each packet."""
         if not self._waking:
             self._waking = True
             asyncio.get_running_loop().call_soon(self._woken)
@@ -108,14 +108,15 @@ class MulticastTransport:
     def _received(self, packet: Packet, address: str, group: str | None) -> None:
         try:
             self.service.received(packet, address, group, self.manager.clock())
-        except Exception:  # a bug: this packet is lost, and somebody reads the log
+        except Exception:  # a bug: this packet is lost, and the log says so
             log.exception("multicast packet not taken")
         self.wake()  # once for all packets that are read together
 
     # Queues
 
     def _definitions_changed(self) -> None:
-        """Many may change at once: they are looked at together, before anybody is told that they are there."""
+        """Looks at changed queues later, all together: many may change at once, and this runs before anybody is
+        told."""
         if not self._rebinding:
             self._rebinding = True
             asyncio.get_running_loop().call_soon(self._rebind)
@@ -136,6 +137,6 @@ class MulticastTransport:
     # Time
 
     def changed(self) -> None:
-        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        """Something changed: there may be something to commit, and the next deadline may be another."""
         self.manager.commit_soon()
         self._timer.arm(self.service.deadline, self.changed)

@@ -1,7 +1,6 @@
 """MIME multipart/related, [RFC2387], as SRMP uses it: the envelope, then the body, then the extension.
 
-[MC-MQSRM] 4.1 puts a delimiter right behind the part before it, so that parts are cut by their own Content-Length.
-"""
+In [MC-MQSRM] 4.1 a delimiter follows a part directly. Therefore parts are cut by their own Content-Length."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from postroad.soap.elements import Attachments
 from postroad.soap.tree import MAX_ENVELOPE_SIZE
 from postroad.wire.constants import MAX_PACKET_SIZE
 
-# A packet holds body and extension; what frames them is small.
+# A packet holds body and extension. What frames them is small.
 MAX_ENTITY_SIZE: Final = MAX_ENVELOPE_SIZE + MAX_PACKET_SIZE + 0x10000
 MAX_PART_HEADERS: Final = 0x4000
 MAX_PREAMBLE: Final = 0x4000
@@ -27,7 +26,7 @@ XML_TYPE: Final = "text/xml"
 _PART_TYPE = "text/xml; charset=UTF-8"
 _MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*")
 _PARAMETER = re.compile(r';\s*(?:([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*)?')
-# A message as queue managers write it, 4.1. Whatever differs in one octet is read part by part.
+# A message as queue managers write it, 4.1. Anything that differs by an octet is read part by part.
 _STANDARD_TYPE = re.compile(r'multipart/related; boundary="([ !#-\[\]-~]{1,70})"; type=text/xml')
 _ENVELOPE_HEADERS = re.compile(
     rb"\r\nContent-Type: %s\r\nContent-Length: ([0-9]{1,10})\r\n\r\n" % re.escape(_PART_TYPE.encode())
@@ -44,7 +43,7 @@ _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary"})
 
 @dataclass(frozen=True, slots=True)
 class ContentType:
-    """A media type in lower case, and its parameters by their names in lower case."""
+    """A media type in lower case, and its parameters by name, in lower case too."""
 
     media_type: str
     parameters: dict[str, str]
@@ -53,13 +52,15 @@ class ContentType:
     def parse(cls, text: str) -> ContentType:
         match = _MEDIA_TYPE.match(text) if len(text) <= MAX_CONTENT_TYPE else None
         if match is None:
-            raise MalformedSoap("Content-Type", f"{text[:80]!r} is no media type")
+            raise MalformedSoap("Content-Type", f"must be a media type, got {text[:80]!r}")
         parameters: dict[str, str] = {}
         position = match.end()
         while position < len(text):
             parameter = _PARAMETER.match(text, position)
             if parameter is None:
-                raise MalformedSoap("Content-Type", f"{text[position : position + 80]!r} is no parameter")
+                raise MalformedSoap(
+                    "Content-Type", f"must have name=value here, got {text[position : position + 80]!r}"
+                )
             position = parameter.end()
             name, quoted, token = parameter.groups()
             if name is not None:
@@ -69,7 +70,7 @@ class ContentType:
 
 
 class Part(NamedTuple):
-    """One part: what its headers say of it, and its octets."""
+    """One part: what its headers say, and its octets."""
 
     content_type: str
     content_id: str
@@ -77,9 +78,9 @@ class Part(NamedTuple):
 
 
 def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
-    """The envelope's octets and what is attached; MalformedSoap where the entity is neither of the two forms."""
+    """Returns the envelope's octets and the attachments. MalformedSoap if the entity has neither of the two forms."""
     if len(entity) > MAX_ENTITY_SIZE:
-        raise MalformedSoap("entity", f"{len(entity)} bytes are more than {MAX_ENTITY_SIZE}")
+        raise MalformedSoap("entity", f"must have at most {MAX_ENTITY_SIZE} bytes, got {len(entity)}")
     standard = _STANDARD_TYPE.fullmatch(content_type)
     if standard is not None:
         found = _split_standard(standard[1], entity)
@@ -92,16 +93,16 @@ def split_entity(content_type: str, entity: bytes) -> tuple[bytes, Attachments]:
         if kind.media_type == XML_TYPE:
             return entity, Attachments()
         if kind.media_type != "multipart/related":
-            raise MalformedSoap("Content-Type", f"{kind.media_type} is neither text/xml nor multipart/related")
+            raise MalformedSoap("Content-Type", f"must be text/xml or multipart/related, got {kind.media_type}")
         parts = split_parts(kind.parameters.get("boundary", ""), entity)
         root = _root(parts, kind.parameters.get("start"))
     if root.content_type != _PART_TYPE and ContentType.parse(root.content_type).media_type != XML_TYPE:
-        raise MalformedSoap("part 1", "the envelope is not text/xml")
+        raise MalformedSoap("part 1", "the envelope must be text/xml")
     return root.content, _attachments([part for part in parts if part is not root])
 
 
 def _split_standard(boundary: str, entity: bytes) -> tuple[bytes, Attachments] | None:
-    """An envelope and a body; None where there is something else, or other headers."""
+    """An envelope and a body. None if there is anything else, or if the headers differ."""
     delimiter = b"--" + boundary.encode("ascii")
     first = _ENVELOPE_HEADERS.match(entity, len(delimiter)) if entity.startswith(delimiter) else None
     if first is None:
@@ -117,7 +118,7 @@ def _split_standard(boundary: str, entity: bytes) -> tuple[bytes, Attachments] |
 
 
 def _root(parts: list[Part], start: str | None) -> Part:
-    """[RFC2387] 3.2: the part that `start` names, the first one without it."""
+    """[RFC2387] 3.2: the part that `start` names; without `start`, the first part."""
     if start is None:
         return parts[0]
     for part in parts:
@@ -127,7 +128,8 @@ def _root(parts: list[Part], start: str | None) -> Part:
 
 
 def _attachments(parts: list[Part]) -> Attachments:
-    """By their Content-Ids, 2.2.7.1.2. A payload called otherwise is the body, unless there is one; none is dropped."""
+    """Finds body and extension by Content-Id, 2.2.7.1.2. If there is no body, the first other part is the body. More
+    parts are an error: none is dropped."""
     body: bytes | None = None
     extension: bytes | None = None
     others = []
@@ -142,66 +144,66 @@ def _attachments(parts: list[Part]) -> Attachments:
     if others and body is None:
         body = others.pop(0).content
     if others:
-        raise MalformedSoap("entity", f"{len(others)} parts are neither the envelope, the body nor the extension")
+        raise MalformedSoap("entity", f"must have only envelope, body and extension, got {len(others)} other parts")
     return Attachments(body, extension)
 
 
 def split_parts(boundary: str, entity: bytes) -> list[Part]:
-    """The parts between delimiters: by Content-Length where a part has one, else up to the next delimiter."""
+    """Cuts the parts between delimiters: by Content-Length if a part has one, else at the next delimiter."""
     if not 0 < len(boundary) <= MAX_BOUNDARY or not boundary.isascii():
-        raise MalformedSoap("Content-Type", f"a boundary has 1 to {MAX_BOUNDARY} characters")
+        raise MalformedSoap("Content-Type", f"a boundary must have 1 to {MAX_BOUNDARY} characters")
     delimiter = b"--" + boundary.encode("ascii")
     position = entity.find(delimiter, 0, MAX_PREAMBLE + len(delimiter))
     if position < 0:
-        raise MalformedSoap("entity", "it does not start with its boundary")
+        raise MalformedSoap("entity", "must start with its boundary")
     parts: list[Part] = []
     while True:
         position += len(delimiter)
         if entity.startswith(b"--", position):
             break
         if len(parts) == MAX_PARTS:
-            raise MalformedSoap("entity", f"there are more than {MAX_PARTS} parts")
+            raise MalformedSoap("entity", f"must have at most {MAX_PARTS} parts")
         part, position = _part(entity, position, delimiter, f"part {len(parts) + 1}")
         parts.append(part)
     if not parts:
-        raise MalformedSoap("entity", "there is no part in it")
+        raise MalformedSoap("entity", "must have at least one part")
     return parts
 
 
 def _part(entity: bytes, position: int, delimiter: bytes, place: str) -> tuple[Part, int]:
-    """One part, and where the next delimiter is. `position` is right behind the delimiter before it."""
+    """Returns one part, and where the next delimiter is. `position` is directly after the delimiter before the part."""
     line = _LINE_END.search(entity, position, position + MAX_PART_HEADERS)
     if line is None or entity[position : line.start()].strip(b" \t"):
-        raise MalformedSoap(place, "no line ends behind its delimiter")
-    # The search starts at the line's end, so that a part without headers has its blank line too.
+        raise MalformedSoap(place, "a line end must follow its delimiter")
+    # The search starts at the end of the line, so that a part without headers has a blank line too.
     blank = _BLANK_LINE.search(entity, line.start(), line.start() + MAX_PART_HEADERS)
     if blank is None:
-        raise MalformedSoap(place, f"its headers do not end within {MAX_PART_HEADERS} bytes")
+        raise MalformedSoap(place, f"its headers must end within {MAX_PART_HEADERS} bytes")
     headers = _headers(entity[line.end() : blank.start()], place) if blank.start() > line.start() else {}
     content_type = headers.get("content-type", XML_TYPE)
     content_id = headers.get("content-id", "").strip("<>")
     start = blank.end()
     encoding = headers.get("content-transfer-encoding", "")
     if encoding.lower() not in _PLAIN_ENCODINGS:
-        raise MalformedSoap(place, f"the transfer encoding {encoding!r} is not read here")
-    told = headers.get("content-length")
-    if told is None:
+        raise MalformedSoap(place, f"the transfer encoding {encoding!r} is not supported")
+    length_text = headers.get("content-length")
+    if length_text is None:
         following = re.compile(re.escape(delimiter) + rb"(?=--|[ \t]*\r?\n)").search(entity, start)
         if following is None:
-            raise MalformedSoap(place, "no delimiter follows it")
+            raise MalformedSoap(place, "a delimiter must follow it")
         content = _without_line_end(entity[start : following.start()])
         return Part(content_type, content_id, content), following.start()
-    if not (told.isascii() and told.isdigit() and len(told) <= _MAX_LENGTH_DIGITS):
-        raise MalformedSoap(place, f"the Content-Length {told[:80]!r} is no number")
-    stop = start + int(told)
+    if not (length_text.isascii() and length_text.isdigit() and len(length_text) <= _MAX_LENGTH_DIGITS):
+        raise MalformedSoap(place, f"the Content-Length must be a number, got {length_text[:80]!r}")
+    stop = start + int(length_text)
     for gap in (b"", b"\r\n", b"\n"):
         if entity.startswith(gap + delimiter, stop):
             return Part(content_type, content_id, entity[start:stop]), stop + len(gap)
-    raise MalformedSoap(place, f"no delimiter follows its {told} bytes")
+    raise MalformedSoap(place, f"a delimiter must follow its {length_text} bytes")
 
 
 def _without_line_end(content: bytes) -> bytes:
-    """[RFC2046] 5.1.1: the line end before a delimiter belongs to the delimiter."""
+    """[RFC2046] 5.1.1: a line end before a delimiter belongs to the delimiter."""
     return content.removesuffix(b"\r\n") if content.endswith(b"\r\n") else content.removesuffix(b"\n")
 
 
@@ -210,19 +212,19 @@ def _headers(block: bytes, place: str) -> dict[str, str]:
     for line in _LINE_END.split(_FOLD.sub(b" ", block)):
         name, colon, value = line.partition(b":")
         if not colon or not name.strip():
-            raise MalformedSoap(place, f"{line[:80]!r} is no header")
+            raise MalformedSoap(place, f"must be a header, got {line[:80]!r}")
         key = name.strip().lower().decode("latin-1")
         if key in headers:
-            raise MalformedSoap(place, f"the header {key} is there twice")
+            raise MalformedSoap(place, f"the header {key} occurs twice")
         headers[key] = value.strip().decode("latin-1")
     return headers
 
 
 def join_entity(envelope: bytes, attachments: Attachments, manager: UUID, number: int) -> tuple[str, list[bytes]]:
-    """The Content-Type, and the entity in pieces, in the form of 4.1: text/xml alone where nothing is attached.
+    """Returns the Content-Type, and the entity in pieces, in the form of 4.1: text/xml alone if nothing is attached.
 
-    `number` makes the boundary. Where a part holds that boundary the next number is taken, for receivers that search.
-    """
+    `number` makes the boundary. If a part contains that boundary, the next number is tried, for receivers that
+    search."""
     named = [
         (name, content)
         for name, content in (("body", attachments.body), ("extension", attachments.extension))

@@ -1,8 +1,7 @@
-"""A received message as the packet that is its record, [MC-MQSRM] 3.1.5.1.1. The way back is in mapping.py.
+"""A received message becomes the packet that is its record, [MC-MQSRM] 3.1.5.1.1. requests.py has the way back.
 
-The packet keeps the envelope's own text in its SoapHeader, [MS-MQMQ] 2.2.20.7, so that nothing said there is lost.
-This is a hot path: one pack for the fixed headers, names encoded once.
-"""
+The packet keeps the envelope's own text in its SoapHeader, [MS-MQMQ] 2.2.20.7, so nothing of it is lost. This is a hot
+path: one pack for the fixed headers, and each name is encoded once."""
 
 from __future__ import annotations
 
@@ -64,8 +63,8 @@ from postroad.wire.queue_names import destination_field, other_field
 NOT_IDENTIFIED = MessageId(NULL_GUID, 1)  # 3.1.5.1.1: the id of every message without an Msmq element
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
-_CACHED_FIELDS, _CACHED_NAME = 2048, 512  # longer names are encoded each time, so that the cache stays small
-# Plain integers: an IntFlag costs a microsecond an operation.
+_CACHED_FIELDS, _CACHED_NAME = 2048, 512  # longer names are not cached, so the cache stays small
+# Plain integers, because an operation on an IntFlag takes a microsecond.
 _RECOVERABLE = 0x20
 _JOURNAL = UserFlags.POSITIVE_JOURNALING.value
 _DEAD_LETTER = UserFlags.NEGATIVE_JOURNALING.value
@@ -76,7 +75,7 @@ _PROPERTIES = UserFlags.MESSAGE_PROPERTIES_HEADER.value
 _SOAP = UserFlags.SOAP_HEADER.value
 _ARRIVED_BY_HTTP = 0x02000000  # AH, [MS-MQMQ] 2.2.19.2
 _MULTI_QUEUE = UserFlags.MULTI_QUEUE_HEADER.value
-_XML_SIGNATURE = 0x0900  # AS, [MS-MQMQ] 2.2.20.6: the digests of an XML signature hold
+_XML_SIGNATURE = 0x0900  # AS, [MS-MQMQ] 2.2.20.6: the digests of an XML signature are right
 _TRACED = (BaseFlags.TRACING | BaseFlags.DEBUG_HEADER).value
 _POSITIVE_ARRIVAL = AckFlags.POSITIVE_ARRIVAL.value
 _POSITIVE_RECEIVE = AckFlags.POSITIVE_RECEIVE.value
@@ -84,17 +83,17 @@ _NEGATIVE_RECEIVE = AckFlags.NEGATIVE_RECEIVE.value
 _SHA1, _RC4 = HashAlgorithm.SHA1.value, EncryptionAlgorithm.RC4.value
 _NO_SERVICES = Services()
 
-_Written = tuple[int, bytes]  # a queue name in a packet: its code among the flags, and its bytes
+_Written = tuple[int, bytes]  # a queue name in a packet: its code in the flags, and its bytes
 _NO_QUEUE: _Written = (QueueCode.NONE.value, b"")
 
 
 def label_of(action: str) -> str | None:
-    """The label in an action; without its prefix it says nothing, which is no error."""
+    """The label in an action. An action without its prefix has no label, which is not an error."""
     return action.removeprefix(LABEL_PREFIX) if action.startswith(LABEL_PREFIX) else None
 
 
 def identifier_of(envelope: Envelope) -> MessageId:
-    """Without Msmq nothing identifies a message. Note 7: where the GUIDs differ, SourceQmGuid is right."""
+    """The id of a message; without an Msmq element it has none. Note 7: if the GUIDs differ, SourceQmGuid is right."""
     if envelope.msmq is None:
         return NOT_IDENTIFIED
     return MessageId(envelope.msmq.source_qm_guid, parse_ordinal(envelope.path.id, "path/id"))
@@ -109,12 +108,11 @@ def packet_of(
     verified: bool = False,
     address: str | None = None,
 ) -> bytes:
-    """The UserMessage packet; MalformedSoap where a value has no place in one.
+    """The UserMessage packet. MalformedSoap if a value has no place in a packet.
 
-    `now` stands in for a time of sending that is not told, and `destination` for the one in the path. `verified`: the
-    digests of the signature hold. With an `address`, the packet says that it arrived by HTTP from there:
-    `brought_by` reads it.
-    """
+    `now` replaces a missing time of sending, and `destination` the one in the path. `verified` says that the digests of
+    the signature are right. With `address`, the packet says that it arrived by HTTP from there; `brought_by` reads
+    it."""
     source = envelope.source
     try:
         soap = None if source is None else soap_sections(source.header, source.body)
@@ -124,7 +122,7 @@ def packet_of(
     except LocalProtocolError as error:
         raise MalformedSoap("entity", str(error)) from None
     if len(packet) > MAX_PACKET_SIZE:
-        raise MalformedSoap("entity", f"a packet of {len(packet)} bytes is above the limit of {MAX_PACKET_SIZE}")
+        raise MalformedSoap("entity", f"the packet must have at most {MAX_PACKET_SIZE} bytes, got {len(packet)}")
     return packet
 
 
@@ -138,21 +136,21 @@ def _packet(
     caller: str | None,
 ) -> bytes:
     properties = envelope.properties
-    # Note 12: without Msmq all its elements have their defaults, and expiresAt is what TTrq would be.
+    # Note 12: without Msmq, all its elements have their defaults, and expiresAt takes the place of TTrq.
     msmq = envelope.msmq or Msmq(MessageClass.NORMAL.value, DEFAULT_PRIORITY, NULL_GUID, properties.expires_at)
     services = envelope.services or _NO_SERVICES
     stream = envelope.stream
     identifier = identifier_of(envelope)
     sent = now if properties.sent_at is None else properties.sent_at
     if not 0 <= sent <= U32:
-        raise MalformedSoap("properties/sentAt", "the year is not between 1970 and 2106")
+        raise MalformedSoap("properties/sentAt", "the year must be between 1970 and 2106")
     target, address = _destination_field(envelope, destination)
     receipts = admin_url(services, stream)
     admin = _NO_QUEUE if receipts is None else _direct(receipts)
     response = _response_field(envelope.path.via, identifier.guid, address)
     flags = target[0] << DESTINATION_SHIFT | admin[0] << ADMIN_SHIFT | response[0] << RESPONSE_SHIFT | _PROPERTIES
     writer = Writer()
-    writer.size = _FIXED.size  # written last, when the size is known
+    writer.size = _FIXED.size  # it is written last, when the size is known
     writer.put(target[1] + admin[1] + response[1])
     if services.durable or stream is not None:
         flags |= _RECOVERABLE
@@ -201,7 +199,7 @@ def _packet(
 
 
 def _written(field: QueueField) -> _Written:
-    """Each name starts and ends on a 4-byte boundary, wherever it stands."""
+    """Each name starts and ends on a 4-byte boundary, wherever it is."""
     writer = Writer()
     field.encode(writer)
     return field.code, writer.getvalue()
@@ -230,14 +228,16 @@ def _destination_field(envelope: Envelope, destination: FormatName | None) -> tu
 
 
 def _lifetime(expiry: int, sent: int) -> int:
-    """Seconds from the sending on. What lies before it has expired, and what is told as no expiry never does."""
+    """Seconds from the sending. A time before it means that the message has expired; NO_EXPIRY means that it never
+    does."""
     if expiry == NO_EXPIRY:
         return INFINITE
     return min(max(expiry - sent, 0), INFINITE)
 
 
 def admin_url(services: Services, stream: Stream | None) -> str | None:
-    """One attribute serves three elements, 3.1.5.1.1: of several the delivery receipt's wins, as in sample 4.3."""
+    """One attribute has to serve three elements, 3.1.5.1.1. If there are several, the delivery receipt wins, as in
+    sample 4.3."""
     for request in (services.delivery_receipt_request, services.commitment_receipt_request):
         if request is not None:
             return request.send_to
@@ -249,7 +249,8 @@ def _response_field(via: str | None, source: UUID, address: UUID) -> _Written:
         return _NO_QUEUE
     if is_http(via):
         return _direct(via)
-    # A direct destination leaves its manager's field to others: nothing may be written as being there.
+    # If the destination is a direct name, its manager is unknown. The source takes its place, so the field cannot say
+    # "at the destination".
     manager = source if address == NULL_GUID else address
     try:
         return _written(other_field(via_name(via), source, manager))
@@ -264,7 +265,7 @@ def _put_properties(
     text = label_of(envelope.path.action)
     label = text.encode("utf-16-le") + b"\0\0" if text else b""
     if len(label) > 2 * MAX_LABEL_UNITS:
-        raise MalformedSoap("path/action", f"a label has at most {MAX_LABEL_UNITS - 1} characters")
+        raise MalformedSoap("path/action", f"a label must have at most {MAX_LABEL_UNITS - 1} characters")
     acks = _POSITIVE_ARRIVAL if services.delivery_receipt_request is not None else 0
     commitment = services.commitment_receipt_request
     if commitment is not None:
@@ -298,15 +299,17 @@ def _transaction(stream: Stream, services: Services, msmq: Msmq) -> TransactionH
         flags |= TransactionFlags.FIRST if msmq.eod.first else 0
         flags |= TransactionFlags.LAST if msmq.eod.last else 0
         connector = msmq.eod.connector_id
-    # 3.1.1.2: a stream without gaps does not tell what was before.
+    # 3.1.1.2: in a stream without gaps, messages do not name the one before.
     previous = stream.current - 1 if stream.previous is None else stream.previous
     if not 0 <= previous < stream.current:  # nobody could acknowledge its place
-        raise MalformedSoap("stream", f"number {stream.current} does not come behind number {max(previous, 0)}")
+        raise MalformedSoap(
+            "stream", f"number {stream.current} must be greater than the number before it, {max(previous, 0)}"
+        )
     return TransactionHeader(stream.stream_id.sequence, stream.current, previous, flags, connector)
 
 
 def _security(envelope: Envelope, msmq: Msmq, verified: bool) -> SecurityHeader:
-    """AU stays 0: digests do not tell who sent a message."""
+    """AU stays 0: digests do not show who sent a message."""
     flags = SecurityFlags.SECURITY_DATA.value
     provider = signature = b""
     if msmq.provider is not None:
@@ -345,4 +348,4 @@ def _element(text: str, place: str) -> FormatNameElement:
             return FormatNameElement(FormatType.DIRECT, direct_name=str(name))
         case DistributionListName() as name:
             return FormatNameElement(FormatType.DISTRIBUTION_LIST, guid=name.guid)
-    raise MalformedSoap(place, f"{shown(text)} is no name of a queue")
+    raise MalformedSoap(place, f"must be the name of a queue, got {shown(text)}")

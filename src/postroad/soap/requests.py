@@ -89,8 +89,8 @@ from postroad.wire.ordering import LABEL
 from postroad.wire.queue_names import MULTICAST_PREFIX, admin_name, destination_name, response_name
 from postroad.wire.view import MessageView
 
-# A packet that leaves by SOAP, as an envelope and what is attached to it, [MC-MQSRM] 3.1.7.2.4; and what a packet still
-# knows of the envelope that it came with. The way in is in packets.py.
+# A packet that leaves by SOAP, as an envelope with attachments, [MC-MQSRM] 3.1.7.2.4; and what a packet still contains
+# of the envelope that it came with. packets.py has the way in.
 
 
 _POSITIVE_ARRIVAL = AckFlags.POSITIVE_ARRIVAL.value
@@ -103,24 +103,23 @@ _FINAL_ACK = TransactionFlags.FINAL_ACK.value
 
 
 def action_of(label: str | None) -> str:
-    """3.1.7.2.4; what XML cannot hold is shown as U+FFFD."""
+    """3.1.7.2.4. U+FFFD stands for each character that XML cannot express."""
     return "" if label is None else LABEL_PREFIX + to_xml_text(label)
 
 
 def nowhere(name: FormatName) -> PathName | None:
-    """A Resolve that knows no queue."""
+    """A Resolve that finds no queue."""
     return None
 
 
 def envelope_of(
     view: MessageView, stream: Stream | None = None, resolve: Resolve = nowhere, destination: FormatName | None = None
 ) -> Envelope:
-    """The envelope of a packet that leaves by SOAP, as 3.1.7.2.4 assembles it; LocalProtocolError where none can be.
+    """The envelope of a packet that leaves by SOAP, built as in 3.1.7.2.4. LocalProtocolError if there can be none.
 
     `stream` is the place of a transactional message in its stream. `resolve` finds the path of an administration queue
-    that is named by an identifier: one that stays unknown cannot be told, and the receipts for it are not asked for.
-    `destination` takes the place of the packet's own.
-    """
+    that is named by an identifier. If it finds none, the envelope asks for no receipts. `destination` replaces the
+    packet's own."""
     name = destination_name(view) if destination is None else destination
     if name is None:
         raise LocalProtocolError("a packet without a destination cannot leave by SOAP")
@@ -132,7 +131,7 @@ def envelope_of(
         properties=Properties(expiry, sent),
         services=_services(view, resolve),
         stream=stream,
-        msmq=_told_msmq(view, expiry)
+        msmq=_msmq_or_none(view, expiry)
         if stream is None and message_id == NOT_IDENTIFIED
         else _msmq(view, message_id.guid, expiry),
         signature=signature_of(view),
@@ -140,12 +139,13 @@ def envelope_of(
 
 
 def attachments_of(view: MessageView) -> Attachments:
-    """What travels beside the envelope of a packet; an empty body is no part."""
+    """What travels beside the envelope of a packet. An empty body is not attached."""
     return Attachments(view.body or None, view.extension or None)
 
 
 def soap_envelope_of(view: MessageView) -> str | None:
-    """SoapEnvelope, [MS-MQDMPR] 3.1.1.12: the text of the envelope that a message came with; None if by another way."""
+    """SoapEnvelope, [MS-MQDMPR] 3.1.1.12: the text of the envelope that a message came with. None if it came
+    otherwise."""
     soap = view.soap_header
     if soap is None or soap.header is None:
         return None
@@ -153,16 +153,16 @@ def soap_envelope_of(view: MessageView) -> str | None:
 
 
 def received_envelope_of(view: MessageView) -> Envelope | None:
-    """The envelope that a message came with, read once more; None where the packet holds none."""
+    """The envelope that a message came with, parsed again. None if the packet contains none."""
     text = soap_envelope_of(view)
     try:
         return None if text is None else read_envelope(text.encode("utf-8", "surrogatepass"))
     except MalformedSoap:
-        return None  # any application may fill in a SoapHeader
+        return None  # an application can put anything into a SoapHeader
 
 
 def commitment_url_of(view: MessageView) -> str | None:
-    """2.2.5.5: where a commitment receipt goes: to its own sendTo, which a packet has no field for."""
+    """2.2.5.5: a commitment receipt goes to its own sendTo, for which a packet has no field."""
     envelope = received_envelope_of(view)
     if envelope is not None and envelope.services is not None:
         request = envelope.services.commitment_receipt_request
@@ -173,7 +173,7 @@ def commitment_url_of(view: MessageView) -> str | None:
 
 
 def stream_id_of(view: MessageView) -> StreamId | None:
-    """The stream that a received message is of; None for one that is of none."""
+    """The stream of a received message; None if it belongs to none."""
     header = view.transaction_header
     if header is None:
         return None
@@ -192,7 +192,7 @@ def _via(view: MessageView) -> str | None:
     try:
         name = response_name(view)
     except IllegalName:
-        return None  # no name that anybody could answer to
+        return None  # nobody could answer to this name
     return None if name is None else to_xml_text(via_text(name))
 
 
@@ -222,8 +222,9 @@ def _admin_url(view: MessageView, resolve: Resolve) -> str | None:
     return None if url is None else to_xml_text(url)
 
 
-def _told_msmq(view: MessageView, expiry: int) -> Msmq | None:
-    """None for a message that came without Msmq: all it would tell is an id that makes it a duplicate of the others."""
+def _msmq_or_none(view: MessageView, expiry: int) -> Msmq | None:
+    """None for a message that came without Msmq. The element would add only an id, and all such messages have the same
+    one: the receiver would take them for duplicates."""
     msmq = _msmq(view, NULL_GUID, expiry)
     defaults = Msmq(MessageClass.NORMAL, DEFAULT_PRIORITY, NULL_GUID, expiry, hash_algorithm=HashAlgorithm.SHA1)
     return None if msmq == defaults else msmq
@@ -293,7 +294,7 @@ def _member(element: FormatNameElement) -> str:
 
 
 def signature_of(view: MessageView) -> Signature | None:
-    """The signature that a message came with. It goes on with it: only its author could make another."""
+    """The signature that a message came with. It is passed on, because only the author could make another."""
     soap = view.soap_header
     if soap is None or soap.header is None or "Signature" not in soap.header:
         return None
@@ -301,15 +302,13 @@ def signature_of(view: MessageView) -> Signature | None:
     return None if envelope is None else envelope.signature
 
 
-# Receipts, [MC-MQSRM] 3.1.1.3: those of streams, and how the classes of acknowledgments are written.
-#
-# Delivery and commitment receipts are the acknowledgments that queues send by themselves; only their clothes are
-# SOAP's.
+# Receipts, [MC-MQSRM] 3.1.1.3: the receipts of streams, and how classes of acknowledgments are written. Delivery and
+# commitment receipts are the acknowledgments that queues send anyway, in the form of SOAP.
 
 
-_RECEIPT = Struct("<16sIII")  # a stream receipt in the packet of a message of ours: the stream, and lastOrdinal
+_RECEIPT = Struct("<16sIII")  # a stream receipt in a packet of ours: the stream, and lastOrdinal
 
-# 3.1.7.3.1 and 3.1.7.3.3: the reasons for a negative receipt. To one that is not in the list above it is not written.
+# 3.1.7.3.1 and 3.1.7.3.3: the reasons for a negative receipt. `written_class` replaces those that it cannot express.
 REMOVED_UNREAD = NEGATIVE | {MessageClass.NACK_RECEIVE_REJECTED}
 TOLD = REMOVED_UNREAD | POSITIVE
 
@@ -319,12 +318,12 @@ def decision(message_class: int) -> Decision:
 
 
 def written_class(reason: int) -> int:
-    """The class that a receipt has for a reason: one that its receiver knows."""
+    """The class that a receipt gives for a reason. It is one that the receiver knows."""
     return reason if reason in POSITIVE | NEGATIVE else MessageClass.NACK_DELETED
 
 
 def admin_of(view: MessageView, message_class: int) -> FormatName | None:
-    """2.2.5.2.3: the receipts of one message may go to two places."""
+    """2.2.5.2.3: where receipts go. Those of one message can go to two places."""
     if view.arrived_by_http and message_class != MessageClass.ACK_REACH_QUEUE:
         url = commitment_url_of(view)
         if url is not None:
@@ -340,10 +339,10 @@ def stream_receipt(
     final_class: int | None = None,
     original: bytes | None = None,
 ) -> Message:
-    """3.1.6.3, and with a class and the `original` message's id 3.1.7.3.3: what is put in the outgoing queue.
+    """What goes into the outgoing queue: a stream receipt, 3.1.6.3; or, with a class and the id of the `original`
+    message, a final one, 3.1.7.3.3.
 
-    A stream receipt is repeated when it is asked for; nobody asks for a final one again, so that it is kept.
-    """
+    A stream receipt is repeated on request. Nobody asks for a final receipt again, so it is recoverable."""
     sequence = stream_id.sequence
     return Message(
         label=LABEL,
@@ -358,7 +357,7 @@ def stream_receipt(
 
 
 def stream_receipt_of(view: MessageView) -> StreamReceipt | None:
-    """What `stream_receipt` has put into a packet of this manager; None for any other packet."""
+    """The content that `stream_receipt` has put into a packet of this manager. None for any other packet."""
     extension = view.extension
     if len(extension) != _RECEIPT.size or view.message_class == MessageClass.NORMAL or view.label != LABEL:
         return None
@@ -366,7 +365,7 @@ def stream_receipt_of(view: MessageView) -> StreamReceipt | None:
     return StreamReceipt(StreamId(UUID(bytes_le=guid), TxSequenceId(ordinal, time_stamp)), last_ordinal)
 
 
-# What a message of an outgoing queue looks like as a request, [MC-MQSRM] 3.1.7.2.4 and 4.1.
+# A message of an outgoing queue as an HTTP request, [MC-MQSRM] 3.1.7.2.4 and 4.1.
 
 
 _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient"}  # 4.1
@@ -376,8 +375,7 @@ _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient
 class Request:
     """One POST: the path and query, the headers without Host and Content-Length, and the entity.
 
-    `server_name` is whose certificate is expected, where that is not the address that is called.
-    """
+    `server_name` is the name that the certificate must have, if that is not the host that is called."""
 
     target: str
     headers: Mapping[str, str]
@@ -386,7 +384,8 @@ class Request:
 
 
 class Outgoing:
-    """One for a queue manager. `ports` are those that it listens on, by scheme."""
+    """Builds requests. `ports` are the ports that the manager listens on, by scheme. A queue manager has one
+    Outgoing."""
 
     def __init__(self, core: LocalQueueManager, redirections: Redirections) -> None:
         self.core = core
@@ -394,7 +393,7 @@ class Outgoing:
         self.ports: dict[str, int] = {}
 
     def receipts_url(self, queue: Queue) -> str:
-        """3.1.7.2.4: where the receipts of a queue's stream are to be sent."""
+        """3.1.7.2.4: where the receipts of a queue's stream shall be sent."""
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
         return self.redirections.receipts_url(url_of(name), self.core.name, self.ports)
@@ -408,7 +407,7 @@ class Outgoing:
         attachments = Attachments() if receipt else attachments_of(view)  # 2.2.2
         text = self._passed_on(view, name)
         envelope = text if text is not None else write_envelope(self._envelope(flight, view, name))
-        # A signature names the parts by their Content-Ids, which are their sender's.
+        # A signature names the parts by the Content-Ids that their sender gave them.
         manager = self.core.identifier if text is None else view.source_queue_manager
         content_type, pieces = join_entity(envelope, attachments, manager, view.message_id)
         headers = {"Content-Type": content_type, **_HEADERS}
@@ -416,7 +415,7 @@ class Outgoing:
         return Request(request_target(url_of(name)), headers, b"".join(pieces), server_name)
 
     def multicast(self, view: MessageView, name: MulticastName) -> tuple[str, bytes]:
-        """Content-Type and entity of a message to a group. Receipts can only come back by HTTP."""
+        """Returns Content-Type and entity of a message to a group. Receipts can only come back by HTTP."""
         envelope = envelope_of(view, None, self._resolve, name)
         if envelope.services is not None:
             envelope = replace(envelope, services=self._reachable(envelope.services, "http://"))
@@ -425,7 +424,8 @@ class Outgoing:
         return content_type, b"".join(pieces)
 
     def _receiver(self, view: MessageView) -> DirectName | None:
-        """Whom a receipt of our own is for: one that is called at an address keeps the name it was asked for by."""
+        """The receiver of a receipt of ours. If we call it at an address, it keeps the name under which the receipt was
+        wanted."""
         if view.arrived_by_http:
             return None
         try:
@@ -435,7 +435,8 @@ class Outgoing:
         return name if isinstance(name, DirectName) and name.is_send_only else None
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
-        """The envelope of another manager's message goes on as it came; but for a redirection, which has to be told."""
+        """The envelope of another manager's message. It is passed on as it came, except that a redirection changes
+        it."""
         if not view.arrived_by_http:
             return None
         envelope = received_envelope_of(view)
@@ -455,9 +456,9 @@ class Outgoing:
         return envelope if services is None else replace(envelope, services=self._reachable(services, url_of(name)))
 
     def _with_receipt(self, envelope: Envelope, view: MessageView) -> Envelope:
-        """3.1.1.3: the elements that say what an acknowledgment acknowledges."""
+        """3.1.1.3: adds the elements that say what an acknowledgment acknowledges."""
         assert envelope.msmq is not None
-        # The samples of 4.3 and 4.4 have these values in every receipt.
+        # The values that every receipt in the samples of 4.3 and 4.4 has.
         ttrq = view.sent_time + DEFAULT_TIME_TO_REACH_QUEUE_S
         msmq = replace(envelope.msmq, app=0, hash_algorithm=0, ttrq=ttrq)
         envelope = replace(envelope, msmq=msmq)
@@ -477,7 +478,7 @@ class Outgoing:
         return envelope
 
     def _resolve(self, name: FormatName) -> PathName | None:
-        """The path of a queue here, as others have to write it."""
+        """The path of a queue here, in the form that others have to write."""
         queue = self.core.queues.find(name) if self.core.queues.is_local(name) else None
         if queue is None:
             return None
@@ -485,7 +486,7 @@ class Outgoing:
         return None if path.tail.kind is QueueKind.SYSTEM else path
 
     def _reachable(self, services: Services, destination: str) -> Services:
-        """Our own queues by the scheme that we use for this peer, and by the port that we listen on."""
+        """The URL of one of our queues, with the scheme that we use for this peer and the port that we listen on."""
         plain = f"http://{self.core.name}/"
         delivery, commitment = services.delivery_receipt_request, services.commitment_receipt_request
         if not any(each is not None and each.send_to.startswith(plain) for each in (delivery, commitment)):

@@ -1,9 +1,8 @@
-"""The Signature block, [MC-MQSRM] 2.2.7: its elements, read and written, and the check of its digests.
+"""The Signature block, [MC-MQSRM] 2.2.7: how its elements are read and written, and how its digests are checked.
 
-A digest shows that a part is as it was signed, and nothing about who signed it: SRMP has no element for the
-certificate, so no one can check SignatureValue. Nothing here is canonicalised: 2.2.7.1.2.2 takes each digest directly
-from the octets of a part.
-"""
+A digest shows that a part is as it was signed, but not who signed it: SRMP has no element for the certificate, so
+nobody can check SignatureValue. Nothing is canonicalised: 2.2.7.1.2.2 computes each digest from the octets of a
+part."""
 
 from __future__ import annotations
 
@@ -37,13 +36,13 @@ _TRANSFORMS = frozenset(names(SIGNATURE, "Transforms", "Transform"))
 
 
 def read_signature(element: Element, text: str) -> Signature:
-    """`text` is what the element was read from."""
+    """`text` is the text of the element."""
     children = Children(element, "Signature", _SIGNATURE)
     signed_info = children.element("SignedInfo")
     method = Children(signed_info, "SignedInfo", _SIGNED_INFO).element("SignatureMethod")
     references = [child for child in signed_info.children if child.name == _REFERENCE_NAME]
     if len(references) > MAX_REFERENCES:
-        raise MalformedSoap("SignedInfo/Reference", f"there are {len(references)}, and at most {MAX_REFERENCES}")
+        raise MalformedSoap("SignedInfo/Reference", f"must occur at most {MAX_REFERENCES} times, got {len(references)}")
     return Signature(
         signature_method=_attribute(method, "Algorithm", "SignedInfo/SignatureMethod"),
         references=tuple(map(_read_reference, references)),
@@ -63,10 +62,13 @@ def _read_reference(element: Element) -> Reference:
 
 
 def _digest(text: str) -> bytes:
-    """3.1.5.1.6.1 compares the text: bits that its last digit has to spare must not make a second one of a digest."""
+    """3.1.5.1.6.1 compares the text of digests. So the spare bits of the last digit must be zero: there is one text for
+    each digest."""
     value = parse_base64(text, "Reference/DigestValue")
     if base64_text(value) != "".join(text.split()):
-        raise MalformedSoap("Reference/DigestValue", f"{shown(text)} is not base64: its last digit has spare bits set")
+        raise MalformedSoap(
+            "Reference/DigestValue", f"must be base64 without spare bits in its last digit, got {shown(text)}"
+        )
     return value
 
 
@@ -78,7 +80,7 @@ def _attribute(element: Element, name: str, place: str) -> str:
 
 
 def write_signature(signature: Signature) -> str:
-    """What was read is written as it was: another byte would make another signature."""
+    """Writes a signature that was read exactly as it was, because another byte would make it a different one."""
     if signature.text is not None:
         return signature.text
     value = f"<SignatureValue>{base64_text(signature.signature_value)}</SignatureValue>"
@@ -86,7 +88,7 @@ def write_signature(signature: Signature) -> str:
 
 
 def write_signed_info(signature: Signature) -> str:
-    """3.1.7.2.4: the text that is signed, with the end tags that it prescribes."""
+    """3.1.7.2.4: the text that is signed, with the end tags prescribed there."""
     references = "".join(
         f'<Reference URI="{quoted(reference.uri)}">'
         f'<DigestMethod Algorithm="{quoted(reference.digest_method)}"></DigestMethod>'
@@ -98,7 +100,7 @@ def write_signed_info(signature: Signature) -> str:
 
 
 def references_of(attachments: Attachments, manager: UUID, digest_method: str = SHA1) -> tuple[Reference, ...]:
-    """2.2.7.1.2 and 3.1.7.2.4: what a signature of this manager has to say of the body, then of the extension."""
+    """2.2.7.1.2 and 3.1.7.2.4: the references in a signature of this manager, to the body and then to the extension."""
     return tuple(
         Reference(f"cid:{name}@{manager}", digest_method, _DIGESTS[digest_method](content))
         for name, content in (("body", attachments.body), ("extension", attachments.extension))
@@ -108,7 +110,7 @@ def references_of(attachments: Attachments, manager: UUID, digest_method: str = 
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """`fault` says why a message must be refused. `verified`: every digest holds, by hashes that are accepted."""
+    """`fault` says why a message must be refused. `verified` means that every digest is right, with accepted hashes."""
 
     fault: str | None = None
     verified: bool = False
@@ -117,8 +119,8 @@ class SignatureCheck:
 def check_signature(
     signature: Signature | None, attachments: Attachments, accept_hashes: Collection[str]
 ) -> SignatureCheck:
-    """3.1.5.1.6.1. SRMP knows SHA-1 and MD5 alone. A wrong digest is refused whatever hash made it; a right one of a
-    hash that is not accepted leaves the message unverified, as if it had no signature."""
+    """3.1.5.1.6.1. SRMP has only SHA-1 and MD5. A wrong digest is refused, whatever its hash. A right digest of a hash
+    that is not accepted leaves the message unverified, as if it had no signature."""
     if signature is None:
         return SignatureCheck()
     fault = signature_fault(signature, attachments)
@@ -128,11 +130,10 @@ def check_signature(
 
 
 def signature_fault(signature: Signature, attachments: Attachments) -> str | None:
-    """Why a message with this signature must be refused; None if every digest holds.
+    """Why a message with this signature must be refused. None if every digest is right.
 
-    The digests are those of the parts that the queue gets. A reference selects nothing in the envelope, so a signed
-    element cannot be moved away and another one put in its place.
-    """
+    The digests are those of the parts that the queue gets. A reference selects nothing within the envelope, so nobody
+    can move a signed element and put another in its place."""
     if signature.signature_method != DSA:
         return f"the signature method must be {DSA}, got {shown(signature.signature_method)}"
     if not 0 < len(signature.signature_value) <= MAX_VALUE_SIZE:
@@ -156,6 +157,6 @@ def signature_fault(signature: Signature, attachments: Attachments) -> str | Non
         if not compare_digest(digest(content), reference.digest_value):
             return f"the digest of {name} is wrong"
         found.add(name)
-    # 2.2.7.1.2: each part has its Reference, or a part could be added to a signed message.
+    # 2.2.7.1.2: each part must have a Reference. Otherwise somebody could add a part to a signed message.
     missing = [name for name, content in parts.items() if content and name not in found]
     return f"no Reference names {missing[0]}" if missing else None

@@ -1,7 +1,6 @@
 r"""The simple types of [MC-MQSRM] 2.2.1 and the two identifiers, as text: numbers, dates, GUIDs, base64.
 
-Each reader takes the place it reads, so that a refusal names it; white space around a value does not count.
-"""
+Each reader gets the place that it reads, so an error can name it. White space around a value does not count."""
 
 from __future__ import annotations
 
@@ -16,38 +15,38 @@ from postroad.names import MessageId
 from postroad.soap.elements import StreamId
 from postroad.wire.headers import TxSequenceId
 
-SPACE = " \t\r\n"  # XML's white space, and no other
+SPACE = " \t\r\n"  # XML's white space
 U16 = 0xFFFF
 U32 = 0xFFFFFFFF
 U64 = 0xFFFFFFFFFFFFFFFF
-_MAX_DIGITS = 40  # leading zeros are legal; int() must not be given a megabyte of them
-_CACHED = 1024  # dates and GUIDs recur, message after message
+_MAX_DIGITS = 40  # leading zeros are legal, but int() must not get a megabyte of them
+_CACHED = 1024  # dates and GUIDs recur in message after message
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)", re.ASCII)
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _MESSAGE_ID = re.compile(r"uuid:(\d+)@(.*)", re.ASCII)
 _STREAM_ID = re.compile(r"uid:([^\\]*)\\(\d+)", re.ASCII)
-# [XML 1.0] 2.2 Char, by what it leaves out.
+# [XML 1.0] 2.2 Char: the characters that it excludes.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REPLACEMENT = "\ufffd"
 
 
 def parse_number(text: str, place: str, largest: int = U32) -> int:
-    """2.2.1.3: decimal digits without a sign; what is above `largest` has no field to go to."""
+    """2.2.1.3: decimal digits without a sign. A number above `largest` would not fit its field."""
     digits = text.strip(SPACE)
     if not (digits.isascii() and digits.isdigit()):
-        raise MalformedSoap(place, f"{shown(text)} is no decimal number")
+        raise MalformedSoap(place, f"must be a decimal number, got {shown(text)}")
     if len(digits) > _MAX_DIGITS or (number := int(digits)) > largest:
-        raise MalformedSoap(place, f"{shown(digits)} is above {largest}")
+        raise MalformedSoap(place, f"must be at most {largest}, got {shown(digits)}")
     return number
 
 
 def parse_date(text: str, place: str) -> int:
-    """2.2.1.2: YYYYMMDDThhmmss in UTC, as seconds since 1970; those before that are negative."""
+    """2.2.1.2: YYYYMMDDThhmmss in UTC, as seconds since 1970. Earlier dates are negative."""
     try:
         return _seconds(text.strip(SPACE))
     except ValueError:
-        raise MalformedSoap(place, f"{shown(text)} is no date as in 20070618T210654") from None
+        raise MalformedSoap(place, f"must be a date such as 20070618T210654, got {shown(text)}") from None
 
 
 @lru_cache(_CACHED)
@@ -61,7 +60,7 @@ def _seconds(text: str) -> int:
 
 @lru_cache(_CACHED)
 def date_text(seconds: int) -> str:
-    """2.2.1.2; at most the last second of the year 9999."""
+    """2.2.1.2. Later times become the last second of the year 9999."""
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y%m%dT%H%M%S").zfill(15)
 
 
@@ -70,7 +69,7 @@ def parse_guid(text: str, place: str) -> UUID:
     try:
         return _uuid(text.strip(SPACE))
     except ValueError:
-        raise MalformedSoap(place, f"{shown(text)} is no GUID") from None
+        raise MalformedSoap(place, f"must be a GUID, got {shown(text)}") from None
 
 
 @lru_cache(_CACHED)
@@ -81,14 +80,14 @@ def _uuid(text: str) -> UUID:
 
 
 def parse_base64(text: str, place: str) -> bytes:
-    """[RFC3548], with its padding; line breaks within are allowed, as XML allows them."""
+    """[RFC3548], with padding. Line breaks inside are allowed, because XML allows them."""
     digits = "".join(text.split())
     try:
         if len(digits) % 4:
             raise ValueError(digits)
         return a2b_base64(digits, strict_mode=True)
     except ValueError:
-        raise MalformedSoap(place, f"{shown(text)} is not base64") from None
+        raise MalformedSoap(place, f"must be base64, got {shown(text)}") from None
 
 
 def base64_text(data: bytes) -> str:
@@ -109,7 +108,7 @@ def parse_ordinal(text: str, place: str) -> int:
 def _message_id(text: str, place: str) -> re.Match[str]:
     match = _MESSAGE_ID.fullmatch(text.strip(SPACE))
     if match is None:
-        raise MalformedSoap(place, f"{shown(text)} is no id as in uuid:17@<guid>")
+        raise MalformedSoap(place, f"must be an id such as uuid:17@<guid>, got {shown(text)}")
     return match
 
 
@@ -118,10 +117,10 @@ def message_id_text(message_id: MessageId) -> str:
 
 
 def parse_stream_id(text: str, place: str) -> StreamId:
-    r"""2.2.5.3.1: `uid:`, the GUID of the sending manager, `\` and a 64-bit number: a time stamp above an ordinal."""
+    r"""2.2.5.3.1: `uid:`, the GUID of the sending manager, `\` and a 64-bit number: a time stamp and an ordinal."""
     match = _STREAM_ID.fullmatch(text.strip(SPACE))
     if match is None:
-        raise MalformedSoap(place, rf"{shown(text)} is no stream id as in uid:<guid>\17")
+        raise MalformedSoap(place, rf"must be a stream id such as uid:<guid>\17, got {shown(text)}")
     number = parse_number(match[2], place, U64)
     return StreamId(parse_guid(match[1], place), TxSequenceId(number & U32, number >> 32))
 
@@ -131,15 +130,15 @@ def stream_id_text(stream_id: StreamId) -> str:
 
 
 def is_xml_text(text: str) -> bool:
-    """Whether XML can hold every character: it has no NUL, no other control characters, no half of a pair."""
+    """Whether XML can express every character: no NUL, no other control characters, no half of a surrogate pair."""
     return _NOT_XML.search(text) is None
 
 
 def to_xml_text(text: str) -> str:
-    """The text, with U+FFFD for each character that XML cannot hold."""
+    """The text with U+FFFD in place of each character that XML cannot express."""
     return _NOT_XML.sub(REPLACEMENT, text)
 
 
 def shown(text: str) -> str:
-    """The text in a sentence, or how it begins."""
+    """The text, or how it begins, for use in an error."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

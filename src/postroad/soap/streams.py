@@ -1,8 +1,7 @@
-"""Streams, [MC-MQSRM] 3.1.1.1.6 and 3.1.1.2: the numbers and timers that make messages arrive once and in order.
+"""Streams, [MC-MQSRM] 3.1.1.1.6 and 3.1.1.2: the numbers and timers by which messages arrive once and in order.
 
-The rules of both ends, and the bytes that outlive a restart. What is done with a message is the sender's and the
-receiver's; nothing here knows a queue, a store or a clock.
-"""
+The rules of both ends, and the bytes that survive a restart. The sender and the receiver act on messages; nothing here
+knows a queue, a store or a clock."""
 
 from __future__ import annotations
 
@@ -24,28 +23,27 @@ from postroad.wire.headers import TxSequenceId
 from postroad.wire.octets import NULL_GUID
 
 NO_STREAM = StreamId(NULL_GUID, TxSequenceId(0, 0))
-PAST_STREAMS = 32  # names of one sender's streams that are known again: a start that was late must not begin them anew
+PAST_STREAMS = 32  # names of one sender's past streams: a late first message must not begin such a stream anew
 _INCOMING = Struct("<16sIIIIIIHH")
 _SEQUENCE = Struct("<II")
-_BASE = Struct("<III")  # a name, and its base
+_BASE = Struct("<III")  # a name and its base
 _VALUE = Struct("<Q")
 
 
 class Verdict(Enum):
-    """What becomes of a stream message, 3.1.5.1.6.3."""
+    """What happens to a stream message, 3.1.5.1.6.3."""
 
     ACCEPTED = "accepted"
-    PASSED = "passed"  # its place is taken, but it has been here before under another stream
+    PASSED = "passed"  # its place is taken, but the message came before, in another stream
     IGNORED = "ignored"  # a duplicate, or out of order
 
 
 @dataclass(slots=True)
 class IncomingStream:
-    """Stream at the receiver: one sender to one of our queues, as one URL calls it.
+    """The Stream at the receiver: from one sender to one of our queues, under one URL of the queue.
 
-    `durable` is the number that a receipt may name: messages above it are accepted but not yet committed. `due` is the
-    Stream Receipt Coalescing Timer.
-    """
+    `durable` is the number that a receipt may name: later messages are accepted but not committed yet. `due` is the
+    Stream Receipt Coalescing Timer."""
 
     stream_id: StreamId = NO_STREAM  # IncomingId
     number: int = 0  # IncomingSequenceNumber
@@ -58,14 +56,14 @@ class IncomingStream:
     past: list[int] = field(default_factory=list)
     unacked_since: float | None = None  # UnackedStreamMessageArrivalTime
     due: float | None = None
-    again: bool = False  # the sender has asked for the last receipt once more
+    again: bool = False  # the sender wants the last receipt once more
 
     def judge(self, stream: Stream, *, duplicate: bool) -> Verdict:
-        """3.1.5.1.6.3: the next of this stream, whatever is missing in between, or the first of another one.
+        """3.1.5.1.6.3: a message must be the next of this stream, whatever is missing in between, or the first of
+        another.
 
-        Of a `duplicate` the place counts and the message does not. The first message of an old stream that comes late
-        is no new stream: the ids of one manager's streams grow.
-        """
+        The place of a `duplicate` counts, but not the message. A late first message of an old stream does not begin a
+        new one: the stream ids of one manager grow."""
         if not self._follows(stream):
             return Verdict.IGNORED
         if not duplicate:
@@ -79,12 +77,12 @@ class IncomingStream:
             return stream.send_receipts_to is not None and stream.current == 1 and not known
         if stream.current == self.number + 1:
             return True
-        # 3.1.1.2: without `previous` it is the number before; the gap may be of messages that have expired.
+        # 3.1.1.2: without `previous` it is the number before. A gap may consist of messages that have expired.
         previous = stream.current - 1 if stream.previous is None else stream.previous
         return stream.current > self.number and previous <= self.number
 
     def advance(self, stream: Stream, now: float) -> None:
-        """The message is accepted, or finally refused: either way the stream moves past it."""
+        """The message was accepted or finally refused. In both cases the stream moves past it."""
         if stream.stream_id != self.stream_id:
             if self.number:
                 self.past = [*self.past, self.stream_id.sequence.value][-PAST_STREAMS:]
@@ -107,22 +105,21 @@ class IncomingStream:
         self.stream_id, self.number, self.acknowledged, self.send_receipts_to, self.past = saved  # type: ignore[misc]
 
     def schedule_receipt(self, now: float, delay_s: float, longest_s: float) -> None:
-        """3.1.5.1.6.3: each message puts the receipt off a little, but not for ever."""
+        """3.1.5.1.6.3: each message delays the receipt a little, but not for ever."""
         if self.unacked_since is None:
             self.unacked_since = now
         self.due = now if now - self.unacked_since >= longest_s else now + delay_s
 
     def repeat_receipt(self, now: float, delay_s: float) -> None:
-        """A message came again: perhaps our receipt was lost."""
+        """A message came again, perhaps because our receipt was lost."""
         self.again = True
         if self.due is None:
             self.due = now + delay_s
 
     def receipt(self, now: float, delay_s: float) -> int | None:
-        """3.1.6.3: the number to acknowledge when the timer has fired; None where there is nothing to say yet.
+        """3.1.6.3: the timer has fired. Returns the number to acknowledge; None if there is nothing to acknowledge yet.
 
-        What is not durable is not acknowledged, and has a turn of its own.
-        """
+        A message that is not durable is not acknowledged. The timer is then set again."""
         self.due = None if self.durable == self.number else now + delay_s
         self.unacked_since = None if self.durable == self.number else now
         if self.durable <= self.acknowledged and not (self.again and self.durable):
@@ -148,7 +145,8 @@ class IncomingStream:
 
     @classmethod
     def decode(cls, data: bytes) -> IncomingStream:
-        """As it was stored: all of it is durable. What was accepted and not acknowledged is due at once."""
+        """Reads a stored stream: all of it is durable. Messages that were accepted but not acknowledged are due at
+        once."""
         guid, ordinal, time_stamp, number, acknowledged, rejects, last_access_s, *sizes = _INCOMING.unpack_from(data)
         texts = []
         position = _INCOMING.size
@@ -172,18 +170,18 @@ class IncomingStream:
 
 @dataclass(slots=True)
 class OutgoingStream:
-    """Stream at the sender: the messages of one outgoing queue.
+    """The Stream at the sender: the messages of one outgoing queue.
 
-    A packet has the number that its transaction gave it. Where those before it have expired and perhaps none has
-    arrived, the stream has to begin at 1 all the same, under a name that was never used: `base` is what is then taken
-    off each number. What had arrived under a name before it is still spoken of by that: `bases` has them all.
-    """
+    A packet has the number that its transaction gave it. If the packets before it have expired, and perhaps none of
+    them has arrived, the stream must still begin at 1. It then gets a name that was never used, and `base` is
+    subtracted from each number. Receipts for messages that arrived under an earlier name still use that name, so
+    `bases` keeps all names."""
 
-    sequence: TxSequenceId  # as the packets have it
-    name: TxSequenceId  # as the wire has it
+    sequence: TxSequenceId  # as in the packets
+    name: TxSequenceId  # as on the wire
     bases: dict[TxSequenceId, int]
-    started: bool = False  # the far end has the first message: only then others may follow
-    acknowledged: int = 0  # by stream receipts, in the numbers of the packets
+    started: bool = False  # the receiver has the first message; only then may others follow
+    acknowledged: int = 0  # by stream receipts, as a number of the packets
 
     @classmethod
     def of(cls, sequence: TxSequenceId) -> OutgoingStream:
@@ -197,16 +195,16 @@ class OutgoingStream:
         return number - self.base
 
     def may_follow(self, number: int) -> bool:
-        """Whether this message can be sent: as the first one, or behind one that has arrived."""
+        """Whether this message can be sent: it is the first one, or the first one has arrived."""
         return self.started or self.current(number) == 1
 
     def anew(self, name: TxSequenceId, number: int) -> OutgoingStream:
-        """The start is lost: this message becomes the first of another stream."""
+        """The first message is lost. Returns another stream, of which this message is the first."""
         kept = list(self.bases.items())[1 - PAST_STREAMS :]
         return OutgoingStream(self.sequence, name, {**dict(kept), name: number - 1})
 
     def element(self, guid: UUID, number: int, previous: int, receipts_url: str) -> Stream:
-        """3.1.7.2.4: `start` in each copy of the first message, `previous` in all others."""
+        """3.1.7.2.4: every copy of the first message has `start`, all other messages have `previous`."""
         current = self.current(number)
         return Stream(
             StreamId(guid, self.name),
@@ -228,23 +226,21 @@ class OutgoingStream:
         return cls(sequence, list(bases)[-1], bases, bool(data[-1]))
 
 
-# The streams that come in: which there are, and how they move with the ticks that store their messages.
-#
-# The rules are in streams.py; here a place in a stream becomes durable together with the message, or is lost with it.
-# Anybody may begin streams under any name, so that there is room for so many, and each caller has streams of its own.
+# The incoming streams: which there are, and how they move with the ticks that store their messages. A place in a stream
+# becomes durable together with its message, or is lost with it. Anybody may begin streams under any name. So their
+# number is limited, and each caller has streams of its own.
 
 
 INCOMING_STATE = "soap-incoming/"
-FORGET_S = 30 * 86400  # a stream whose messages all have their receipt is forgotten when it was silent so long
+FORGET_S = 30 * 86400  # a stream without missing receipts is forgotten after this time
 UNKNOWN = ""  # the caller of a stream that was stored without one
 
 
 class IncomingStreams:
-    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it, and by the address that brings the messages.
+    """Streams by sender and destination name, as in [MS-MQDMPR] 3.1.1.5, and by the address that brings the messages.
 
-    A stream goes on from any address, since whoever continues it knows its id; one that begins replaces those of its
-    own address alone, so that nobody ends the stream of another manager by claiming to be that one.
-    """
+    A stream goes on from any address, because whoever continues it knows its id. A new stream replaces only those of
+    its own address, so nobody can end another manager's stream by claiming to be that manager."""
 
     def __init__(
         self,
@@ -255,13 +251,13 @@ class IncomingStreams:
         is_known: Callable[[str], bool] = lambda address: False,
         dropped: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`forget` is told the ids of messages that have not come after all, `dropped` the state of a stream that made
-        room for another."""
+        """`forget` is called with the ids of messages that were lost again. `dropped` is called with the state name of
+        a stream that made room for another."""
         self._steps = Steps(forget)
         self._is_known = is_known
         self._dropped = dropped
         stored = {name: IncomingStream.decode(value) for name, value in store.state(INCOMING_STATE).items()}
-        self._streams: BoundedTable[str, IncomingStream] = BoundedTable(  # proven: a message of it was put into a queue
+        self._streams: BoundedTable[str, IncomingStream] = BoundedTable(  # proven: a message of it went into a queue
             most,
             lowest=Standing.PROVEN,
             in_use=lambda name, stream: name in self._steps,
@@ -285,8 +281,8 @@ class IncomingStreams:
         return self._streams.get(name)
 
     def of(self, stream_id: StreamId, destination: DirectName, address: str) -> tuple[str, IncomingStream]:
-        """The state's name and the stream of this manager's messages to this name of a queue; a new one is kept once it
-        has advanced."""
+        """Returns the state's name, and the stream of this manager's messages to this queue name. A new stream is kept
+        once it has advanced."""
         digest = blake2b(destination.key.encode(), digest_size=8).hexdigest()
         base = f"{INCOMING_STATE}{stream_id.guid.bytes_le.hex()}/{digest}"
         for name in self._of_base.get(base, ()):
@@ -299,7 +295,7 @@ class IncomingStreams:
 
     @staticmethod
     def address(name: str) -> str:
-        """The address that brought the first message of the stream whose state has this name."""
+        """The address that brought the first message of the stream with this state name."""
         _, _, address = name.removeprefix(INCOMING_STATE).partition("/")[2].partition("/")
         return address or UNKNOWN
 
@@ -315,7 +311,7 @@ class IncomingStreams:
         return True
 
     def forget_old(self, tick: Tick, now: float) -> None:
-        """What is finished and old is forgotten."""
+        """Forgets streams that are finished and old."""
         for name, stream in list(self._streams.items()):
             if stream.last_access_s + FORGET_S > now:
                 return
@@ -334,7 +330,7 @@ class IncomingStreams:
     # Messages
 
     def reject(self, tick: Tick, name: str, now: float) -> None:
-        """The message came out of order, or again."""
+        """Notes that a message came out of order, or again."""
         stream = self._streams.get(name)
         if stream is None:
             return
@@ -345,7 +341,7 @@ class IncomingStreams:
             tick.set_state(name, stream.encode())
 
     def note_receipt(self, tick: Tick, name: str) -> None:
-        """How far the sender was told is kept: a restart must not forget what was not acknowledged."""
+        """Stores how far the sender was told: after a restart, what was not acknowledged must still be."""
         stream = self._streams.get(name)
         if stream is not None and stream.durable == stream.number:
             tick.set_state(name, stream.encode())
@@ -361,16 +357,16 @@ class IncomingStreams:
         *,
         proven: bool = False,
     ) -> list[Pair]:
-        """The message is accepted, or finally refused; `proven` where a queue takes it.
+        """The message was accepted or finally refused. `proven` means that a queue took it.
 
-        What the tick gets by it belongs into the list. ManagerFull where there is no room for a new stream.
-        """
+        Returns the list for what the tick gets because of it. Raises ManagerFull if there is no room for a new
+        stream."""
         lowest = Standing.PROVEN if proven else Standing.STRANGER
         if name in self._streams:
             self._streams.touch(name)
             self._streams.rise(name, lowest)
         elif not self._keep(name, stream, lowest):
-            raise ManagerFull("more streams come in than [limits] remote_managers allows")
+            raise ManagerFull("the limit of incoming streams is reached, see [limits] remote_managers")
         step = self._steps.of(tick, name, stream)
         stream.advance(element, now)
         step.identifiers.append(identifier)
@@ -379,5 +375,5 @@ class IncomingStreams:
 
 
 def _base(name: str) -> str:
-    """Sender and destination of the stream whose state has this name."""
+    """The sender and destination in a state name."""
     return "/".join(name.split("/", 3)[:3])

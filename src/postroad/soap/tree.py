@@ -1,7 +1,6 @@
-"""XML read once, into a small tree with a bound on everything. What its elements mean is the envelope's to say.
+"""XML read once into a small tree, with a limit on everything. envelope.py and header.py know what elements mean.
 
-Document types are refused, and with them entities and external references: nothing here can grow or reach out.
-"""
+Document types are refused, and with them entities and external references. So nothing can expand or load anything."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from xml.parsers import expat
 from postroad.errors import LocalProtocolError, MalformedSoap
 from postroad.soap.simple_types import SPACE, is_xml_text
 
-# An envelope with every list full has some hundred kilobytes. The bounds keep a hostile one cheap: what it costs
-# grows with its size alone, and that is bounded too.
+# An envelope with every list full has some hundred kilobytes. The cost of a hostile one grows only with its size, and
+# the size is limited too.
 MAX_ENVELOPE_SIZE: Final = 0x100000
 MAX_DEPTH: Final = 64
 MAX_ELEMENTS: Final = 4096
@@ -28,11 +27,10 @@ _SEPARATOR = " "
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """One element: `name` is its namespace, a blank and its local name, and so are the names of attributes.
+    """One element. `name` is its namespace, a blank and its local name. Attributes are named in the same way.
 
-    `text` is what stands before the first child. `start` is where its start tag begins in the document, and `close`
-    where its end tag does, if it has one.
-    """
+    `text` is the text before the first child. `start` is where its start tag begins in the document, and `close` where
+    its end tag begins, if it has one."""
 
     name: str
     attributes: dict[str, str]
@@ -43,7 +41,7 @@ class Element:
 
 
 class Document:
-    """A document as it was read: `data` in UTF-8 without a byte order mark, and the element at its root."""
+    """A document as it was read: `data` in UTF-8 without a byte order mark, and the root element."""
 
     __slots__ = ("data", "namespaces", "root")
 
@@ -53,7 +51,7 @@ class Document:
         self.root = _Builder(self).build()
 
     def text_of(self, parent: Element, child: Element) -> str:
-        """The child's own text, up to where its next sibling or the parent's end begins."""
+        """The text of a child, up to its next sibling or to the end of the parent."""
         after = parent.children.index(child) + 1
         stop = parent.children[after].start if after < len(parent.children) else parent.close
         return self.data[child.start : stop].decode("utf-8").rstrip()
@@ -89,7 +87,7 @@ class _Builder:
             fault = expat.ErrorString(error.code)
             raise MalformedSoap(f"line {error.lineno}, column {error.offset + 1}", f"not XML: {fault}") from None
         finally:
-            del self._parser  # which knows our handlers: a ring that only the garbage collector would undo
+            del self._parser  # it refers to our handlers, a cycle that only the garbage collector would free
         return self._stack[0].children[0]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -118,7 +116,7 @@ class _Builder:
 
     def _declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if encoding is not None and encoding.lower() not in _ENCODINGS:
-            self._refuse(f"the encoding is {encoding!r}; UTF-8 and UTF-16 are read")
+            self._refuse(f"the encoding must be UTF-8 or UTF-16, got {encoding!r}")
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> NoReturn:
         self._refuse("a document type declaration is not allowed")
@@ -129,18 +127,18 @@ class _Builder:
 
 
 def parse_document(data: bytes) -> Document:
-    """Reads UTF-8, or UTF-16 with its mark; raises MalformedSoap on anything that is not one small XML document."""
+    """Reads UTF-8, or UTF-16 with its mark. Raises MalformedSoap for anything but one small XML document."""
     if len(data) > MAX_ENVELOPE_SIZE:
-        raise MalformedSoap("envelope", f"{len(data)} bytes are more than {MAX_ENVELOPE_SIZE}")
+        raise MalformedSoap("envelope", f"must have at most {MAX_ENVELOPE_SIZE} bytes, got {len(data)}")
     if data.startswith(_UTF16_MARKS):
         try:
             data = data.decode("utf-16").encode("utf-8")
         except UnicodeError:
-            raise MalformedSoap("envelope", "not UTF-16, as its first bytes say") from None
+            raise MalformedSoap("envelope", "must be UTF-16, as its first bytes say") from None
     return Document(data.removeprefix(codecs.BOM_UTF8))
 
 
-# What every block of an envelope is read and written with: namespaces, children by name, text, escapes.
+# What every block is read and written with: namespaces, children by name, text, escapes.
 
 
 # [MC-MQSRM] 2.2.3
@@ -158,15 +156,14 @@ Names = Mapping[str, str]
 
 
 def names(namespace: str, *local_names: str) -> dict[str, str]:
-    """The qualified names of elements, each with its short one."""
+    """The qualified names of elements, each with its short name."""
     return {f"{namespace} {name}": name for name in local_names}
 
 
 class Children:
-    """The children of an element that its block knows, by their short names; all others are passed over.
+    """The children of an element that its block knows, by short name. Others are skipped.
 
-    No known child may be there twice: two readers could each take another one.
-    """
+    No known child may occur twice, because two readers could each take a different one."""
 
     __slots__ = ("_block", "_found")
 
@@ -178,7 +175,7 @@ class Children:
             if name is None:
                 continue
             if name in self._found:
-                raise MalformedSoap(self.place(name), "the element is there twice")
+                raise MalformedSoap(self.place(name), "the element occurs twice")
             self._found[name] = child
 
     def place(self, name: str) -> str:
@@ -191,54 +188,54 @@ class Children:
         return self._found.get(name)
 
     def element(self, name: str) -> Element:
-        """A child that must be there."""
+        """A child that must be present."""
         if name not in self._found:
             raise MalformedSoap(self.place(name), "the element is missing")
         return self._found[name]
 
     def text(self, name: str) -> str:
-        """The text of a child that must be there, white space around it included."""
+        """The text of a child that must be present, with the white space around it."""
         found = self.element(name)
         if found.children:
-            raise MalformedSoap(self.place(name), "text belongs here, not elements")
+            raise MalformedSoap(self.place(name), "must contain text, not elements")
         return found.text
 
     def optional_text(self, name: str) -> str | None:
         return self.text(name) if name in self._found else None
 
     def word(self, name: str) -> str:
-        """The text of a child that must be there and hold some, without the white space around it."""
+        """The text of a child that must be present and not empty, without the white space around it."""
         text = self.text(name).strip(SPACE)
         if not text:
-            raise MalformedSoap(self.place(name), "the element is empty")
+            raise MalformedSoap(self.place(name), "the element must not be empty")
         return text
 
 
 def escape(text: str) -> str:
-    """The text as XML writes it; LocalProtocolError where XML cannot hold one of its characters."""
+    """The text with XML's escapes. LocalProtocolError if XML cannot express a character."""
     if not is_xml_text(text):
-        raise LocalProtocolError(f"{text!r} has a character that XML cannot hold")
+        raise LocalProtocolError(f"must have only characters that XML can express, got {text!r}")
     if "&" in text or "<" in text or ">" in text:
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # A bare carriage return would be read back as a line feed, [XML 1.0] 2.11.
+    # A bare carriage return would be read as a line feed, [XML 1.0] 2.11.
     return text.replace("\r", "&#13;") if "\r" in text else text
 
 
 def flag(name: str, there: bool) -> str:
-    """An empty element, if it is there."""
+    """An empty element, or nothing."""
     return f"<{name}/>" if there else ""
 
 
 def value(name: str, content: object) -> str:
-    """An element with a content that needs no escape; nothing for None."""
+    """An element whose content needs no escapes. Nothing for None."""
     return "" if content is None else f"<{name}>{content}</{name}>"
 
 
 def text(name: str, content: str | None) -> str:
-    """An element with any text; nothing for None."""
+    """An element with any text. Nothing for None."""
     return "" if content is None else f"<{name}>{escape(content)}</{name}>"
 
 
 def quoted(text: str) -> str:
-    """The text as it stands between the double quotes of an attribute."""
+    """The text for use between the double quotes of an attribute."""
     return escape(text).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")

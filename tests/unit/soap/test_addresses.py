@@ -82,7 +82,7 @@ def test_what_to_says(format_name: str, to: str) -> None:
 
 def test_what_cannot_go_by_soap() -> None:
     for text in (r"DIRECT=OS:alpha\private$\q", f"PUBLIC={GUID}"):
-        with pytest.raises(LocalProtocolError, match="no destination for SOAP"):
+        with pytest.raises(LocalProtocolError, match="a destination that SOAP can name"):
             to_text(name(text))
 
 

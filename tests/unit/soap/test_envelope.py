@@ -401,7 +401,7 @@ def test_the_source_stands_by_itself_whatever_the_prefixes_were() -> None:
 
 def test_a_sentence_does_not_repeat_a_megabyte() -> None:
     assert str(refused(changed(ORDER, "http://machine2/", "ftp://" + "x" * 500_000))) == (
-        f"path/to: 'ftp://{'x' * 71}...' starts with none of http://, https:// and MSMQ:MULTICAST="
+        f"path/to: must start with http://, https:// or MSMQ:MULTICAST=, got 'ftp://{'x' * 71}...'"
     )
     assert len(str(refused(changed(ORDER, "<Priority>3<", f"<Priority>{'9' * 500_000}<")))) < 200
     assert len(str(refused(block(f"<{'x' * 500_000} {MARKED}/>")))) == 300

@@ -88,7 +88,7 @@ def test_the_label() -> None:
     ):
         assert view_of(replace(PLAIN, path=replace(PLAIN.path, action=action))).label == label
     view_of(replace(PLAIN, path=replace(PLAIN.path, action="MSMQ:" + "a" * 249)))
-    with pytest.raises(MalformedSoap, match="path/action: a label has at most 249"):
+    with pytest.raises(MalformedSoap, match="path/action: a label must have at most 249"):
         view_of(replace(PLAIN, path=replace(PLAIN.path, action="MSMQ:" + "a" * 250)))
 
 
@@ -322,7 +322,7 @@ def test_the_largest_message() -> None:
     without_text = view_of(read(ORDER), Attachments(bytes(room + 4)))
     assert soap_envelope_of(without_text) is None
     assert len(without_text.body) == room + 4
-    with pytest.raises(MalformedSoap, match="entity: a packet of"):
+    with pytest.raises(MalformedSoap, match="entity: the packet must have at most"):
         view_of(read(ORDER), Attachments(bytes(MAX_PACKET_SIZE)))
 
 
@@ -499,7 +499,7 @@ def test_a_group_is_addressed_like_a_queue() -> None:
 
 
 def test_a_packet_that_cannot_leave_by_soap() -> None:
-    with pytest.raises(LocalProtocolError, match="no destination for SOAP"):
+    with pytest.raises(LocalProtocolError, match="a destination that SOAP can name"):
         envelope_of(composed(Message(), r"DIRECT=OS:b\private$\q"))
     url = parse_format_name(f"DIRECT={URL}")
     assert envelope_of(composed(Message(), r"DIRECT=OS:b\private$\q"), destination=url).path.to == URL

@@ -52,7 +52,7 @@ def test_a_guid() -> None:
     ],
 )
 def test_no_guid(text: str) -> None:
-    with pytest.raises(MalformedSoap, match=r"^path/id: .* is no GUID"):
+    with pytest.raises(MalformedSoap, match=r"^path/id: must be a GUID"):
         parse_guid(text, "path/id")
 
 
@@ -96,7 +96,7 @@ def test_every_second_of_the_calendar_survives(seconds: int) -> None:
     ],
 )
 def test_no_date(text: str) -> None:
-    with pytest.raises(MalformedSoap, match=r"^properties/sentAt: .* is no date"):
+    with pytest.raises(MalformedSoap, match=r"^properties/sentAt: must be a date"):
         parse_date(text, "properties/sentAt")
 
 
@@ -111,19 +111,19 @@ def test_a_number() -> None:
 @pytest.mark.spec("SRM-2.2.1.3-01")
 @pytest.mark.parametrize("text", ["", "+1", "-1", "-0", "1.0", "1e3", "0x10", "1 2", "one", "٣", "²", "1_000"])
 def test_no_number(text: str) -> None:
-    with pytest.raises(MalformedSoap, match=r"^Msmq/App: .* is no decimal number"):
+    with pytest.raises(MalformedSoap, match=r"^Msmq/App: must be a decimal number"):
         parse_number(text, "Msmq/App")
 
 
 @pytest.mark.spec("SRM-2.2.1.3-01")
 @pytest.mark.parametrize("text", ["18446744073709551616", "9" * 21, "0" * 1000 + "1"])
 def test_a_number_above_64_bits(text: str) -> None:
-    with pytest.raises(MalformedSoap, match="is above 18446744073709551615"):
+    with pytest.raises(MalformedSoap, match="must be at most 18446744073709551615"):
         parse_number(text, "x", U64)
 
 
 def test_a_number_above_its_field() -> None:
-    with pytest.raises(MalformedSoap, match=r"^Msmq/App: '4294967296' is above 4294967295"):
+    with pytest.raises(MalformedSoap, match=r"^Msmq/App: must be at most 4294967295, got '4294967296'"):
         parse_number("4294967296", "Msmq/App")
 
 
@@ -191,7 +191,7 @@ def test_no_stream_id(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["=", "A", "AAA", "AA=A", "AAAA=", "A-_A", "日本"])
 def test_no_base64(text: str) -> None:
-    with pytest.raises(MalformedSoap, match="is not base64"):
+    with pytest.raises(MalformedSoap, match="must be base64"):
         parse_base64(text, "x")
 
 
