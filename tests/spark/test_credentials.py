@@ -74,7 +74,7 @@ def test_a_file_without_one_line_is_refused_with_the_machine(tmp_path: Path, tex
     if text is not None:
         file.write_text(text)
     place = read_options({"queue": QUEUE, "user": "ann", "passwordFile": str(file)}).place
-    why = "No such file" if text is None else "must contain one line"
+    why = "No such file" if text is None else "must contain exactly one line"
     with pytest.raises(InvalidArgument, match=rf"^passwordFile: {re.escape(str(file))} .*{why}"):
         ManagerApi(place).mark()
 
@@ -85,7 +85,10 @@ def test_a_file_without_one_line_is_refused_with_the_machine(tmp_path: Path, tex
         ({"token": "x", "tokenFile": "y"}, "tokenFile: must not be set together with `token`"),
         ({"user": "ann", "password": "x", "passwordFile": "y"}, "passwordFile: must not be set together with"),
         ({"passwordFile": "y"}, "passwordFile: needs the option `user`"),
-        ({"user": "ann", "tokenFile": "y", "passwordFile": "y"}, "user: excludes `token` and `tokenFile`"),
+        (
+            {"user": "ann", "tokenFile": "y", "passwordFile": "y"},
+            "user: must not be set together with `token` or `tokenFile`",
+        ),
         ({"rpc": "host", "tokenFile": "y"}, "tokenFile: needs the option `api`"),
     ],
 )

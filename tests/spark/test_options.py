@@ -91,7 +91,7 @@ def test_columns() -> None:
         ({"rpc": "host", "password": "secret"}, "password: needs the option `user`"),
         ({"user": "reader"}, "user: needs the option `password`"),
         ({"password": "secret"}, "password: needs the option `user`"),
-        ({"user": "reader", "password": "secret", "token": "x"}, "user: excludes `token`"),
+        ({"user": "reader", "password": "secret", "token": "x"}, "user: must not be set together with `token`"),
     ],
 )
 def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:

@@ -144,7 +144,7 @@ def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
     emptied = ["*;journal", ANSWERS]
     if killed:  # between the commit and the removal
         with monkeypatch.context() as patch:
-            patch.setattr(running, "consumed", lambda *_: 1 / 0)
+            patch.setattr(running, "remove_consumed", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run(lake, sources(address(filled), consume=emptied))
         with connect(address(filled)) as manager:

@@ -310,7 +310,7 @@ def test_a_queue_that_nobody_reads_is_on_top() -> None:
             1,
             "The receiver has stopped: the last of 11 messages was received 1 h ago, after",
         ),
-        (LATER - timedelta(seconds=5), 1, "It is received from not fast enough: the last time 5 s ago."),
+        (LATER - timedelta(seconds=5), 1, "Its receiver is too slow: the last message was received 5 s ago."),
         (None, 0, "No program has the queue open"),
         (None, 2, "2 programs with the queue open, but none is known to receive from it."),
     ],
@@ -391,6 +391,6 @@ def test_of_many_unusual_hours_of_a_queue_one_is_a_finding() -> None:
     ]
     facts = replace(NOTHING, unusual=hours)
     (found,) = advice(facts)
-    assert found.what == "Unusual in the hour from 17 May 13:00: 200 messages, usual are 9."
+    assert found.what == "Unusual in the hour from 17 May 13:00: 200 messages, usually 9."
     assert not found.urgent
-    assert Reader(render(facts, NOON)).text.count("usual are 9") == 4
+    assert Reader(render(facts, NOON)).text.count("usually 9") == 4

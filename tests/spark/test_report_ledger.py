@@ -297,7 +297,7 @@ def test_unusual_hours(reported: Reported) -> None:
     audit = [row for row in rows(reported, "Unusual hours") if row[1] == called("audit") and "messages" in row[2]]
     assert [row[0] for row in audit] == [moment(burst)]
     usual = np.median([counts[START_S // 3600 + hour] for hour in range(48)])
-    assert audit[0][2] == f"{counts[int(burst.timestamp()) // 3600]:,} messages, usual are {usual:,.0f}"
+    assert audit[0][2] == f"{counts[int(burst.timestamp()) // 3600]:,} messages, usually {usual:,.0f}"
     hours = [row for row in reported.lake.rows(HOURS) if row["reason"] is None]
     assert sum(row["messages"] for row in hours) == len(reported.sent)
 

@@ -210,7 +210,7 @@ def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) ->
     assert stream.batch() == []
     alpha.send("a", "b", "c", recoverable=True)
     alpha.call("POST", f"{ORDERS}/receive?timeout=0")
-    with pytest.raises(MessagesGone, match=r"3 messages came .* 1 of them cannot be read.*failOnDataLoss"):
+    with pytest.raises(MessagesGone, match=r"3 messages arrived .* 1 of them are lost.*failOnDataLoss"):
         stream.batch()
     stream.given = options(alpha, failOnDataLoss=False)
     stream.start()
@@ -269,7 +269,7 @@ def test_express_messages_that_were_purged_are_told_with_counts(alpha: Served) -
     assert stream.batch() == ["a", "b"]
     alpha.send("c", "d", "e")
     alpha.call("POST", f"{ORDERS}/purge")
-    with pytest.raises(MessagesGone, match=r"3 messages came .* 3 of them cannot be read.*failOnDataLoss"):
+    with pytest.raises(MessagesGone, match=r"3 messages arrived .* 3 of them are lost.*failOnDataLoss"):
         stream.batch()
     stream.given = options(alpha, failOnDataLoss=False)
     stream.start()
@@ -298,7 +298,7 @@ def test_express_messages_that_a_restart_dropped_are_told(alpha: Served) -> None
     assert stream.batch() == ["a", "kept"]
     alpha.send("b", "c")
     assert isinstance(stream.reader, StreamReader)
-    stream.reader._marked(r"private$\orders", stream.reader._read(stream.offset()).queues[r"private$\orders"])
+    stream.reader._current_mark(r"private$\orders", stream.reader._read(stream.offset()).queues[r"private$\orders"])
     alpha.call("POST", f"{ORDERS}/purge")  # as a restart does
     queue = alpha.manager.core.queues.get(r"private$\orders")
     queue.express_added = 0
@@ -313,11 +313,11 @@ def test_a_queue_that_was_made_again_is_told(alpha: Served) -> None:
     stream = query(alpha)
     assert stream.batch() == ["a"]
     alpha.call("DELETE", ORDERS)
-    with pytest.raises(MessagesGone, match="the queue was deleted under the stream"):
+    with pytest.raises(MessagesGone, match="the queue was deleted together with its unread messages"):
         stream.batch()
     alpha.create()
     alpha.send("b")
-    with pytest.raises(MessagesGone, match="the queue was deleted and made again"):
+    with pytest.raises(MessagesGone, match="the queue was deleted and created again"):
         stream.batch()
     stream.given = options(alpha, failOnDataLoss=False)
     stream.start()
@@ -528,7 +528,8 @@ def test_one_of_several_queues_is_deleted(alpha: Served, monkeypatch: pytest.Mon
     assert stream.batch() == ["a", "b"]
     alpha.call("DELETE", "/api/v1/queues/private$/others")
     with pytest.raises(
-        MessagesGone, match=r"private\$\\others: the queue was deleted under the stream.*failOnDataLoss"
+        MessagesGone,
+        match=r"private\$\\others: the queue was deleted together with its unread messages.*failOnDataLoss",
     ):
         stream.batch()
     put(alpha, "orders", "c")
@@ -539,7 +540,7 @@ def test_one_of_several_queues_is_deleted(alpha: Served, monkeypatch: pytest.Mon
     assert stream.batch() is None
     put(alpha, "orders", "d", "e")
     assert isinstance(stream.reader, StreamReader)
-    stream.reader._marked(r"private$\orders", None)
+    stream.reader._current_mark(r"private$\orders", None)
     alpha.call("DELETE", ORDERS)
     assert stream.batch() == []
     assert (stream.offset()["queues"], stream.offset()["lost"]) == ({}, 2)

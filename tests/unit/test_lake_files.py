@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.gold import _changed
+from postroad.spark.pipeline.gold import _changed_days
 from postroad.spark.pipeline.lake_files import LocalFiles, open_files, scheme_of
 from postroad.spark.pipeline.tables import Commit, ParquetTable
 
@@ -130,8 +130,8 @@ def test_a_part_of_an_older_version_of_the_lake_is_read(table: Table, tmp_path: 
 
 def test_a_summary_counts_the_days_again_that_have_changed_since() -> None:
     delivered = Commit(9, {"changes": [[7, None], [8, [ONE]], [9, [TWO, ONE]]]}, SCHEMA)
-    assert _changed(delivered, 9) == []
-    assert _changed(delivered, 8) == [ONE, TWO]
-    assert _changed(delivered, 7) == [ONE, TWO]
-    assert _changed(delivered, 6) is None  # all were made again
-    assert _changed(delivered, 2) is None  # not remembered
+    assert _changed_days(delivered, 9) == []
+    assert _changed_days(delivered, 8) == [ONE, TWO]
+    assert _changed_days(delivered, 7) == [ONE, TWO]
+    assert _changed_days(delivered, 6) is None  # all were made again
+    assert _changed_days(delivered, 2) is None  # not remembered

@@ -119,7 +119,7 @@ def test_an_object_of_the_xml_serializer() -> None:
         (b"<a>" * (DEEPEST + 1), 0, f"nested more than {DEEPEST} times"),
         (b"[" * (DEEPEST + 2) + b"]" * (DEEPEST + 2), 0, f"nested more than {DEEPEST} times"),
         (b"[" * 100_000, 0, "must be JSON"),
-        (b'{"a": NaN}', 0, "NaN is no value"),
+        (b'{"a": NaN}', 0, "NaN is not a JSON value"),
         (b"{1}", 0, "must be JSON"),
         (b"123", BodyType.VT_I4, "a body of type VT_I4 must have 4 bytes, got 3"),
         (struct.pack("<d", 1e300), BodyType.VT_DATE, "must be a day"),

@@ -1,6 +1,6 @@
-"""Messages in Spark: sources and sinks for DataFrames and streams. `pip install 'postroad[spark]'`.
+"""Messages in Spark: sources and sinks for DataFrames and streams. Install with `pip install 'postroad[spark]'`.
 
-Importing this imports neither pyspark nor pyarrow; the first use does.
+Importing this package does not import pyspark or pyarrow. The first use does.
 """
 
 from postroad.spark.session import dropped_rows, register, session

@@ -1,7 +1,7 @@
-"""Bodies with a schema: what .NET's formatters, ActiveX and JSON senders write, as values and as columns of Spark.
+"""Bodies with a schema: what .NET's formatters, ActiveX and JSON senders write, as Python values and Spark columns.
 
-The type of a body decides first, then its bytes. Nothing in a body is executed, loaded or fetched. A body that is not
-what it claims gives an error, never a guess.
+The body type decides how a body is read. If it says nothing, the bytes decide. Nothing in a body is executed, loaded or
+fetched. A body that is not what it claims to be gives an error, never a guess.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SAMPLE = 1000
-VALUE = "value"  # the field of a body that is one value, not a record
+VALUE = "value"  # the field of a body that is a single value, not a record
 BINARY_OBJECT = 768  # the body type of .NET's BinaryMessageFormatter
 DEEPEST = 64
 MOST_VALUES = 200_000  # in one body
-MOST_FIELDS = 2000  # in a schema that is made from bodies
+MOST_FIELDS = 2000  # in a schema that is inferred from bodies
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _ARRAY_OF_BYTES = 0x2000 | BodyType.VT_UI1.value
 _DAY_ZERO = datetime(1899, 12, 30)
@@ -53,7 +53,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class BodyKind(StrEnum):
-    """How a body is written."""
+    """The format of a body."""
 
     EMPTY = "empty"
     TEXT = "text"
@@ -65,14 +65,14 @@ class BodyKind(StrEnum):
 
 
 class Untyped(str):
-    """Text of an XML element: it may be a number, a time or a truth. The schema of all bodies says."""
+    """Text of an XML element or attribute. The schema decides whether it is text, a number, a time or a boolean."""
 
 
 # Single bodies
 
 
 def body_kind(body: bytes, body_type: int) -> BodyKind:
-    """By the type of the body first. Of those without a type, the bytes decide."""
+    """The format of a body. The body type comes first; the bytes decide what it leaves open."""
     if not body:
         return BodyKind.EMPTY
     if body_type == BINARY_OBJECT:
@@ -88,9 +88,9 @@ def body_kind(body: bytes, body_type: int) -> BodyKind:
 
 
 def read_body(body: bytes, body_type: int) -> Any:
-    """The value of a body: a dictionary, a list, text, a number, True, False or None; bytes as they are.
+    """The value of a body: a dictionary, a list, text, a number, True, False, None, or bytes if the format is unknown.
 
-    RemoteProtocolError, in a sentence, for a body that is damaged.
+    Raises RemoteProtocolError for a damaged body.
     """
     kind = body_kind(body, body_type)
     if kind == BodyKind.EMPTY:
@@ -109,7 +109,7 @@ def read_body(body: bytes, body_type: int) -> Any:
 def json_value(text: str) -> Any:
     try:
         value = json.loads(text.lstrip("\ufeff"), parse_constant=_refuse_constant)
-        if "\\ud" in text.lower():  # half a pair, which no column can hold
+        if "\\ud" in text.lower():  # an unpaired surrogate, which no Spark column can hold
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as fault:
         raise RemoteProtocolError(f"the body must be JSON: {fault}") from None
@@ -128,12 +128,14 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def activex_value(body: bytes, body_type: int) -> Any:
-    """A number, a truth or a time, as ActiveX components and .NET's ActiveXMessageFormatter write them. Text is read by
-    its own types."""
+    """Reads a number, a boolean or a time, as ActiveX components and .NET's ActiveXMessageFormatter write them.
+
+    Text has body types of its own and is read elsewhere.
+    """
     if body_type == _ARRAY_OF_BYTES:
         return body
     form, convert = _ACTIVEX[body_type]
@@ -145,7 +147,7 @@ def activex_value(body: bytes, body_type: int) -> Any:
 
 
 def _day(days: float) -> str:
-    """A VT_DATE: days since 1899-12-30; the part of a day counts forwards, also before that."""
+    """Reads a VT_DATE: days since 1899-12-30. The fraction of a day counts forwards, even in a negative number."""
     try:
         whole = int(days)
         return (_DAY_ZERO + timedelta(days=whole) + timedelta(days=abs(days - whole))).isoformat()
@@ -171,7 +173,7 @@ _ACTIVEX: dict[int, tuple[str, Any]] = {
 
 
 class _XmlTree:
-    """Elements as dictionaries, lists and texts. No document type is accepted, so there are no entities."""
+    """Builds dictionaries, lists and texts from XML elements. Document types are refused, so there are no entities."""
 
     def __init__(self) -> None:
         self.root: tuple[str, Any] | None = None
@@ -215,19 +217,21 @@ class _XmlTree:
 
 
 class _Repeated(list[Any]):
-    """Elements of one name, as opposed to a list inside one."""
+    """Elements with the same name, as opposed to a list inside one element."""
 
 
-# What XmlSerializer calls a body that is one value: text, and what its text says.
+# The element names that XmlSerializer uses for a single value: those of text, and of all values.
 _XML_TEXTS = frozenset({"string", "char", "guid", "base64Binary"})
 _XML_VALUES = _XML_TEXTS | {"int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort"}
 _XML_VALUES |= {"unsignedByte", "double", "float", "decimal", "boolean", "dateTime", "TimeSpan", "duration", "date"}
 
 
 def xml_value(text: str) -> Any:
-    """What .NET's XmlMessageFormatter (XmlSerializer) writes: an object as a dictionary with the name of its element
-    under `$type`, a single value as its text. Attributes start with @; elements of one name are a list; `xsi:nil` is
-    None. Prefixes and namespaces are left out."""
+    """Reads what .NET's XmlMessageFormatter (XmlSerializer) writes.
+
+    An object is a dictionary with the name of its element under `$type`; a single value is its text. Attributes start
+    with @, elements with the same name are a list, and `xsi:nil` is None. Prefixes and namespaces are dropped.
+    """
     tree = _XmlTree()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -252,7 +256,7 @@ def _refuse_doctype(*_: object) -> None:
 
 
 def _without_declaration(text: str) -> str:
-    """The text is decoded already, so what the XML declaration says of its encoding is no longer true."""
+    """Removes the XML declaration: the text is already decoded, so the encoding that it names is no longer true."""
     text = text.lstrip("\ufeff \t\r\n")
     return text[text.find("?>") + 2 :] if text.startswith("<?xml") and "?>" in text else text
 
@@ -265,9 +269,12 @@ def _local(name: str) -> str:
 
 
 def schema_of(values: Iterable[Any]) -> StructType:
-    """The schema of all values together. What is sometimes a number and sometimes text is text; a field that is not in
-    every value can be null. A value that is no record is one with the field `value`. A value is left out
-    if all together would have more than MOST_FIELDS fields."""
+    """One schema for all values.
+
+    A field that is a number in some values and text in others is text. Every field can be null. A value that is not a
+    record becomes a record with the field `value`. A value is ignored if its fields would bring the schema above
+    MOST_FIELDS.
+    """
     merged: Any = {}
     for value in values:
         candidate = _merged(_copied(merged), _shape(record_of(value)))
@@ -282,7 +289,7 @@ def record_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {VALUE: value}
 
 
-# A shape is None for nothing known, a DataType, a list with the shape of its values, or a dictionary of fields.
+# A shape is None (nothing known yet), a DataType, a list with one shape for its items, or a dictionary of fields.
 _NUMBERS = (LongType(), DoubleType())
 
 
@@ -317,7 +324,7 @@ def _shape(value: Any) -> Any:
 
 
 def _text_shape(text: str) -> DataType | None:
-    """What the text of an XML element is, if it is written as XmlSerializer writes it: 007 is text."""
+    """The type of an XML text, if XmlSerializer writes values of that type in this form. So 007 is text."""
     if text == "":
         return None
     if text in ("true", "false"):
@@ -346,23 +353,26 @@ def _time(text: str) -> datetime | None:
         return None
     head, _, fraction = text.partition(".")
     digits = len(fraction) - len(fraction.lstrip("0123456789"))
-    try:  # .NET writes seven digits of a second, Python reads six
+    try:  # .NET writes seven fractional digits, Python reads six
         return datetime.fromisoformat(f"{head}.{fraction[:digits][:6]}{fraction[digits:]}" if digits else text)
     except ValueError:
         return None
 
 
 def _merged(one: Any, other: Any) -> Any:
-    """Both shapes as one. What it returns may be made of their parts."""
+    """One shape that fits both. The result may share parts with its arguments."""
     if one is None or one == other:
         return other
     if other is None:
         return one
     if isinstance(one, dict) and isinstance(other, dict):
-        for name, each in other.items():  # in place: a list of many records must not be copied for each of them
+        for (
+            name,
+            each,
+        ) in other.items():  # in place, because copying a long list of records for each record would be slow
             one[name] = _merged(one.get(name), each)
         return one
-    if isinstance(one, list) or isinstance(other, list):  # one element, where others have several
+    if isinstance(one, list) or isinstance(other, list):  # XML has a single element where others have a list
         inside = [each[0] if isinstance(each, list) else each for each in (one, other)]
         return [_merged(*inside)]
     if one in _NUMBERS and other in _NUMBERS:
@@ -379,7 +389,7 @@ def _data_type(shape: Any) -> DataType:
 
 
 def shaped(value: Any, kind: DataType) -> Any:
-    """The value in a schema, ready for JSON; None if it does not fit."""
+    """Converts a value to the types of a schema, ready for JSON. None if it does not fit."""
     if value is None:
         return None
     if isinstance(kind, StructType):
@@ -427,10 +437,10 @@ def _typed(text: str, kind: DataType) -> Any:
 
 
 def infer(frame: DataFrame, sample: int = SAMPLE) -> StructType:
-    """The schema of the bodies of some messages; those that cannot be read are left out.
+    """Infers the schema from the bodies of some messages. Unreadable bodies are ignored.
 
-    The frame needs the columns `body` and `body_type`. Bodies of several kinds should be separated before, by label or
-    queue: together they are a record with the fields of all.
+    The frame needs the columns `body` and `body_type`. Separate bodies of different kinds first, by label or by queue:
+    otherwise the schema is one record with the fields of all.
     """
     found = []
     for row in frame.select("body", "body_type").where("body is not null").limit(sample).collect():
@@ -444,10 +454,10 @@ def infer(frame: DataFrame, sample: int = SAMPLE) -> StructType:
 def read(
     frame: DataFrame, schema: StructType | None = None, *, column: str = "record", sample: int = SAMPLE
 ) -> DataFrame:
-    """The frame with three more columns: `body_kind`; `column`, the body in the schema, which is inferred if it is
-    None; and `body_error`, a sentence for a body that could not be read.
+    """Adds three columns to the frame: `body_kind`, `column` and `body_error`.
 
-    A field that does not fit the schema is null.
+    `column` is the body in the given schema, or in an inferred one if `schema` is None. `body_error` says why a body
+    could not be read. A field that does not fit the schema is null.
     """
     import pyarrow
 

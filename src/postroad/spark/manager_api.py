@@ -1,4 +1,4 @@
-"""Spark's way to a queue manager: through the client, with credentials that no plan shows."""
+"""Access to a queue manager from Spark's processes, without credentials in Spark's plans."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-# A queue manager for Spark's processes: the client's requests to its HTTP API, repeated while it restarts.
+# A queue manager for Spark's processes: the client's requests to its HTTP API, repeated while the manager restarts.
 #
-# Every call here can be made twice without harm, so a broken connection is only a reason to try again.
+# Every call here can be repeated without harm, so after a broken connection it is simply made again.
 
 
 T = TypeVar("T", bound="DataclassInstance")
 
-ANSWER_S = 120.0  # for an answer's next bytes: a commit on a busy disk takes far less
+ANSWER_S = 120.0  # to wait for the next bytes of an answer; a commit on a busy disk takes far less
 _NOT_NOW = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -45,7 +45,8 @@ _LONGEST_PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SentPart:
-    """The rows of a partition that were sent, the run of the job that sent them, and their digest."""
+    """The rows of a partition that were sent so far: their number, the run of the job that sent them, and their
+    digest."""
 
     rows: int
     run: str
@@ -54,30 +55,32 @@ class SentPart:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What was sent of an epoch, by partition."""
+    """What was sent so far of an epoch, by partition."""
 
     complete: bool
     parts: Mapping[int, SentPart]
 
 
-class _NotNow(Exception):
-    """There is no whole answer, or one that says to ask again; `error` says so to who asks no more."""
+class _TryAgain(Exception):
+    """The call may succeed later. `error` is what to raise if there is no time to try again."""
 
     def __init__(self, error: PostroadError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-class _Line:
-    """The way to a manager: its address with what proves who calls, and connections. Both are made for the first call
-    of a process and do not travel to another one, so a secret that is in a file is read where it is used."""
+class _Connection:
+    """The address, credentials and connections for a manager.
+
+    They are created at the first call in a process and are not pickled. So each process reads secret files for itself.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._open: tuple[Address, Transport] | None = None
 
-    def __reduce__(self) -> tuple[type[_Line], tuple[Place]]:
-        return _Line, (self._place,)
+    def __reduce__(self) -> tuple[type[_Connection], tuple[Place]]:
+        return _Connection, (self._place,)
 
     def open(self) -> tuple[Address, Transport]:
         if self._open is None:
@@ -98,17 +101,17 @@ class _Line:
 
 
 class ManagerApi:
-    """Calls about one queue. If the manager does not answer, they try again until the place's time-out."""
+    """Calls about one queue. While the manager does not answer, a call is repeated until the time-out of the place."""
 
     def __init__(self, place: Place, *, timeout_s: float | None = None) -> None:
         self.place = place
         self._timeout_s = place.timeout_s if timeout_s is None else min(timeout_s, place.timeout_s)
-        self._line = _Line(place)
+        self._connection = _Connection(place)
 
     def at(self, queue: str) -> ManagerApi:
-        """The same for another queue, by the same connections."""
+        """The same API for another queue, over the same connections."""
         made = ManagerApi(replace(self.place, queue=queue), timeout_s=self._timeout_s)
-        made._line = self._line
+        made._connection = self._connection
         return made
 
     def __enter__(self) -> Self:
@@ -118,7 +121,7 @@ class ManagerApi:
         self.close()
 
     def close(self) -> None:
-        self._line.close()
+        self._connection.close()
 
     # Queues
 
@@ -127,7 +130,7 @@ class ManagerApi:
         return list(self._json("GET", "/queues", member="queues"))
 
     def mark(self) -> Mark:
-        """How far the queue is complete, and how many messages ever came."""
+        """Up to which arrival number the queue is complete, and how many messages have ever arrived."""
         return self._read(Mark, "GET", self._path("mark"))
 
     def plan(
@@ -142,8 +145,10 @@ class ManagerApi:
         since_ms: int | None = None,
         everything: bool = False,
     ) -> Plan:
-        """The messages of a range: how many, and how to divide them. Without an end, up to the mark. `everything`
-        includes what others have locked or hold."""
+        """Counts and divides the messages of a range. Without `end`, the range ends at the mark.
+
+        `everything` includes messages that other readers have locked or hold.
+        """
         query = {"from": start, "to": end, "hold": hold, "limit": limit, "bytes": most_bytes, "parts": parts}
         query |= {"since": since_ms, "all": "true" if everything else None}
         return self._read(Plan, "GET", self._path("plan"), query=query)
@@ -158,9 +163,9 @@ class ManagerApi:
         hold: str | None = None,
         equal: Mapping[str, object] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages with start <= arrival < end, by arrival; the columns must include `lookup_id`.
+        """The messages with start <= arrival < end, by arrival. The columns must include `lookup_id`.
 
-        An answer that breaks off is continued from where it ended.
+        If an answer breaks off, the next request continues from there.
         """
         left = limit
         patience = Patience(self._timeout_s)
@@ -175,17 +180,17 @@ class ManagerApi:
                     start = (batch.column("lookup_id")[-1].as_py() & ARRIVAL_MASK) + 1
                     left = None if left is None else left - batch.num_rows
                 return
-            except _NotNow as fault:
+            except _TryAgain as fault:
                 patience.wait(fault.error)
 
     # Holds
 
     def holds(self) -> list[dict[str, Any]]:
-        """`name`, `from` and `to` of each."""
+        """The holds of the queue: `name`, `from` and `to` of each."""
         return list(self._json("GET", self._path("holds"), member="holds"))
 
     def hold(self, name: str, start: int, end: int) -> int:
-        """Holds a range; returns how many messages it leaves out, because others are receiving them now."""
+        """Holds a range. Returns how many messages it leaves out because others are receiving them."""
         path = hold_path(self.place.queue, name)
         return self._read(HoldInfo, "PUT", path, {"from": start, "to": end}).passed_over
 
@@ -194,7 +199,7 @@ class ManagerApi:
         self._json("DELETE", hold_path(self.place.queue, name))
 
     def commit(self, name: str, end: int) -> int:
-        """Receives the held messages below `end`; returns how many."""
+        """Receives the held messages below `end`. Returns how many."""
         path = f"{hold_path(self.place.queue, name)}/commit"
         return int(self._json("POST", path, {"to": end}, member="removed"))
 
@@ -204,13 +209,13 @@ class ManagerApi:
         return f"{submissions_path(self.place.queue, name)}/{epoch}"
 
     def submission(self, name: str, epoch: int) -> Sending:
-        """What was sent of an epoch before."""
+        """What earlier runs have sent of an epoch."""
         answer = self._json("GET", self._epoch(name, epoch))
         parts = {each["partition"]: SentPart(each["rows"], each["run"], each["digest"]) for each in answer["parts"]}
         return Sending(bool(answer["complete"]), parts)
 
     def take_over(self, name: str, epoch: int, partition: int, rows: int, run: str, digest: str) -> None:
-        """Goes on with a partition in a new run; TransactionSequence if its first rows are not those that were sent."""
+        """Continues a partition in a new run. Raises TransactionSequence if its first rows differ from those sent."""
         path = f"{self._epoch(name, epoch)}/{partition}/take-over"
         self._json("POST", path, {"run": run, "rows": rows, "digest": digest})
 
@@ -226,17 +231,22 @@ class ManagerApi:
         digest: str,
         transactional: bool | None = None,
     ) -> tuple[int, int]:
-        """Sends the rows of an Arrow stream, from number `row` on, except those already sent; returns how many were
-        sent, and how many dropped. `digest` is of all rows of the partition up to the last of these."""
+        """Sends the rows of an Arrow stream, numbered from `row`. The manager drops those that were sent before.
+
+        `digest` covers all rows of the partition up to the last of these. Returns how many were sent and how many
+        dropped.
+        """
         switch = None if transactional is None else str(transactional).lower()
         query = {"row": row, "run": run, "digest": digest, "transactional": switch}
         answer = self._ask("POST", f"{self._epoch(name, epoch)}/{partition}", query, stream, ARROW)
-        sent = read_info(Submission, self._line.open()[0].parsed(answer))
+        sent = read_info(Submission, self._connection.open()[0].parsed(answer))
         return sent.sent, sent.dropped
 
     def finish(self, name: str, epoch: int, run: str, *, keep: bool) -> None:
-        """Completes this epoch and those before it: nothing more is sent in them. With `keep`, a repeat of this epoch
-        is compared with what was sent."""
+        """Completes this epoch and all before it, so that nothing more can be sent in them.
+
+        With `keep`, the manager compares a repeat of this epoch with what was sent.
+        """
         query = {"run": run, "keep": str(keep).lower()}
         self._json("POST", f"{self._epoch(name, epoch)}/commit", query=query)
 
@@ -261,7 +271,7 @@ class ManagerApi:
     ) -> Any:
         body = None if value is None else json.dumps(value).encode()
         answer = self._ask(method, path, query, body)
-        return self._line.open()[0].parsed(answer, member)
+        return self._connection.open()[0].parsed(answer, member)
 
     def _ask(
         self,
@@ -275,20 +285,20 @@ class ManagerApi:
         while True:
             try:
                 return b"".join(self._pieces(method, path, query, body, media_type))
-            except _NotNow as fault:
+            except _TryAgain as fault:
                 patience.wait(fault.error)
 
     def _batches(self, query: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
-        """Record batches as they come; _NotNow if the answer ends before the stream does."""
+        """Yields record batches as they arrive. Raises _TryAgain if the answer ends before the stream does."""
         pieces = self._pieces("GET", self._path("messages"), query, accept=ARROW)
         try:
             batches = read_batches(pieces)
-            next(batches)  # the schema
+            next(batches)  # an empty batch that only has the schema
             yield from batches
             for _ in pieces:
-                pass  # at the end of the answer, the connection can be used again
+                pass  # read to the end, so that the connection can be used again
         except RemoteProtocolError as fault:
-            raise _NotNow(ManagerUnavailable(self.place.api, str(fault))) from fault
+            raise _TryAgain(ManagerUnavailable(self.place.api, str(fault))) from fault
 
     def _pieces(
         self,
@@ -299,8 +309,8 @@ class ManagerApi:
         media_type: str = JSON,
         accept: str = JSON,
     ) -> Iterator[bytes]:
-        """The answer as it comes. _NotNow if it is worth another try, else the error that the manager reports."""
-        address, transport = self._line.open()
+        """Yields the answer as it arrives. Raises _TryAgain if another try may succeed, or else the manager's error."""
+        address, transport = self._connection.open()
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = media_type
@@ -314,9 +324,9 @@ class ManagerApi:
                             yield piece
                     else:
                         error = address.error(reply.status, reply.media_type, await reply.read())
-                        refusal = _NotNow(error) if reply.status in _NOT_NOW else error
+                        refusal = _TryAgain(error) if reply.status in _NOT_NOW else error
             except ManagerUnavailable as fault:
-                raise _NotNow(fault) from fault
+                raise _TryAgain(fault) from fault
             if refusal is not None:
                 raise refusal
 
@@ -324,7 +334,7 @@ class ManagerApi:
 
 
 class Patience:
-    """How long to try: pauses that grow, and an end."""
+    """Decides how long to retry: the pauses grow, and end with the time-out."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -335,39 +345,41 @@ class Patience:
         self._pause = _FIRST_PAUSE_S
 
     def wait(self, fault: PostroadError) -> None:
-        """Waits for the next try, or raises `fault` if the time is over."""
+        """Sleeps until the next try. Raises `fault` if no time is left."""
         if time.monotonic() + self._pause > self._end:
             raise fault from None
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
 
 
-# Secrets in files: each process reads them where it runs, so no plan, task or checkpoint of Spark contains them.
+# Secrets in files. Each process reads them where it runs, so Spark's plans, tasks and checkpoints have no secrets.
 
 
 def read_secret(option: str, file: str) -> str:
-    """The only line of a file on this machine. InvalidArgument, with the machine's name, if it cannot be read."""
+    """The only line of a file on this machine. Raises InvalidArgument, with the machine's name, if it cannot be
+    read."""
     try:
         lines = Path(file).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as fault:
         why = getattr(fault, "strerror", None) or "must be text"
         raise InvalidArgument(f"{option}: {file} cannot be read on {gethostname()}: {why}") from None
     if len(lines) != 1 or not lines[0].strip():
-        raise InvalidArgument(f"{option}: {file} on {gethostname()} must contain one line, and nothing else")
+        raise InvalidArgument(f"{option}: {file} on {gethostname()} must contain exactly one line")
     return lines[0].strip()
 
 
-# A digest of rows in their order, the same however they are divided into batches: it compares a repeat with the first.
+# A digest of rows in their order, which does not depend on how they are divided into batches. It shows whether a repeat
+# has the same rows.
 #
-# Every column has three hashes: of its values, of their lengths, and of its nulls. Each hashes a stream of bytes in
-# which the ends of batches do not show.
+# Every column has three hashes: of its values, of their lengths, and of its nulls. Each hashes one continuous stream of
+# bytes, so the ends of batches leave no trace.
 
 
 _SIZE = 16
 
 
 class RowDigest:
-    """`add` rows, and ask for the digest of all so far at any time."""
+    """A digest of all rows added so far. `text` can be called at any time."""
 
     def __init__(self) -> None:
         self._hashes: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Reads what .NET's BinaryFormatter has written, [MS-NRBF], as plain values: nothing is loaded, made or executed.
+"""Reads what .NET's BinaryFormatter writes, [MS-NRBF], as plain values. Nothing is loaded, instantiated or executed.
 
-An object becomes a dictionary of its fields with the name of its class under `$type`. The size of what is read is
-bounded, also where references repeat an object, so hostile bytes cost no more than honest ones.
+An object becomes a dictionary of its fields, with the name of its class under `$type`. The size of the result is
+limited even where references repeat an object, so a hostile body costs no more than an honest one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from uuid import UUID
 
 from postroad.errors import RemoteProtocolError
 
-HEADER = bytes.fromhex("00 01000000 ffffffff 01000000 00000000".replace(" ", ""))  # with the root object 1
+HEADER = bytes.fromhex("00 01000000 ffffffff 01000000 00000000".replace(" ", ""))  # with object 1 as the root
 TYPE = "$type"
-MOST_VALUES = 100_000  # in one body, with repeated objects; 64 characters count as much as a value
+MOST_VALUES = 100_000  # in one body, repeated objects included; 64 characters count as one value
 DEEPEST = 64
 _YEAR_ONE = datetime(1, 1, 1)
 _TICKS_S = 10_000_000
@@ -28,7 +28,7 @@ _MOST_TICKS = 3_155_378_975_999_999_999
 
 
 class Record(IntEnum):
-    """[MS-NRBF] 2.1.2.1"""
+    """The record types of [MS-NRBF] 2.1.2.1."""
 
     HEADER = 0
     CLASS_WITH_ID = 1
@@ -53,7 +53,7 @@ class Record(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a member is: [MS-NRBF] 2.1.2.2"""
+    """The types of a member, [MS-NRBF] 2.1.2.2."""
 
     PRIMITIVE = 0
     STRING = 1
@@ -70,8 +70,8 @@ class _Class:
     name: str
     members: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    primitives: tuple[int, ...]  # the type of each primitive member, 0 for others
-    size: int  # characters of the names, which every object repeats
+    primitives: tuple[int, ...]  # the type of each primitive member; 0 for others
+    size: int  # characters in all names, which every object repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,13 @@ class _Object:
 
 
 def is_nrbf(body: bytes) -> bool:
-    """Whether the body starts as BinaryFormatter starts: a header record of version 1.0."""
+    """Whether the body starts with a BinaryFormatter header of version 1.0."""
     return len(body) > len(HEADER) and body[:1] == HEADER[:1] and body[9 : len(HEADER)] == HEADER[9:]
 
 
 def read(body: bytes) -> Any:
-    """The root object; RemoteProtocolError if the bytes are not whole, too large, or of a kind that is not read."""
+    """The root object. Raises RemoteProtocolError for bytes that are incomplete, too large, or of an unsupported
+    kind."""
     return _Reader(body).root()
 
 
@@ -125,7 +126,7 @@ class _Reader:
     # Records
 
     def _record(self, depth: int) -> Any:
-        """The value of the next record: plain, _Reference, _Nulls or _Object. A library is skipped."""
+        """The value of the next record: a plain value, _Reference, _Nulls or _Object. Skips libraries."""
         if depth > DEEPEST:
             raise self._fault(f"must not be nested more than {DEEPEST} times")
         while (number := self._byte()) == Record.LIBRARY:
@@ -137,16 +138,16 @@ class _Reader:
             raise self._fault(f"must have a known record, got {number}") from None
         reader = _RECORDS.get(kind)
         if reader is None:
-            raise self._fault(f"has a record that is not read: {kind.name.lower().replace('_', ' ')}")
+            raise self._fault(f"must not have a record of the kind {kind.name.lower().replace('_', ' ')}")
         return reader(self, depth + 1)
 
-    def _kept(self, identifier: int, value: Any) -> _Reference:
+    def _register(self, identifier: int, value: Any) -> _Reference:
         if identifier in self._objects:
             raise self._fault(f"has object {identifier} twice")
         self._objects[identifier] = value
         return _Reference(identifier)
 
-    def _described(self, depth: int, *, library: bool) -> Any:
+    def _new_class(self, depth: int, *, library: bool) -> Any:
         identifier, name, count = self._int(), self._text(), self._count(least_bytes=2)
         members = tuple(self._text() for _ in range(count))
         kinds, primitives = self._member_types(count)
@@ -164,10 +165,10 @@ class _Reader:
 
     def _object(self, identifier: int, shape: _Class, depth: int) -> Any:
         values: list[Any] = []
-        kept = self._kept(identifier, _Object(shape, values))
+        reference = self._register(identifier, _Object(shape, values))
         for kind, primitive in zip(shape.kinds, shape.primitives, strict=True):
             values.append(self._primitive(primitive) if kind == Kind.PRIMITIVE else self._single(depth))
-        return kept
+        return reference
 
     def _single(self, depth: int) -> Any:
         found = self._record(depth)
@@ -179,7 +180,7 @@ class _Reader:
 
     def _member_types(self, count: int) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
         kinds = tuple(self._kind() for _ in range(count))
-        return kinds, tuple(self._more_about(kind) for kind in kinds)
+        return kinds, tuple(self._type_details(kind) for kind in kinds)
 
     def _kind(self) -> Kind:
         number = self._byte()
@@ -188,8 +189,8 @@ class _Reader:
         except ValueError:
             raise self._fault(f"must have a known type of member, got {number}") from None
 
-    def _more_about(self, kind: Kind) -> int:
-        """Reads what follows a type; the primitive type, or 0."""
+    def _type_details(self, kind: Kind) -> int:
+        """Reads what follows a member's type. Returns the type of a primitive member, 0 for others."""
         if kind in (Kind.PRIMITIVE, Kind.PRIMITIVE_ARRAY):
             primitive = self._byte()
             return primitive if kind == Kind.PRIMITIVE else 0
@@ -200,7 +201,7 @@ class _Reader:
         return 0
 
     def _string(self, depth: int) -> Any:
-        return self._kept(self._int(), self._text())
+        return self._register(self._int(), self._text())
 
     def _array(self, depth: int) -> Any:
         identifier, form, rank = self._int(), self._byte(), self._int()
@@ -208,29 +209,29 @@ class _Reader:
             raise self._fault(f"must have an array of a known form, got {form} with {rank} dimensions")
         lengths = [self._int() for _ in range(rank)]
         for _ in range(rank if form >= 3 else 0):
-            self._int()  # lower bounds
+            self._int()  # the lower bound, which is not needed
         kind = self._kind()
-        primitive = self._more_about(kind)
+        primitive = self._type_details(kind)
         if min(lengths) < 0:
             raise self._fault("must have arrays without a negative length")
         values: list[Any] = []
-        kept = self._kept(identifier, values)
+        reference = self._register(identifier, values)
         self._fill(values, prod(lengths), primitive if kind == Kind.PRIMITIVE else 0, depth)
-        return kept
+        return reference
 
     def _plain_array(self, depth: int) -> Any:
         identifier, length, primitive = self._int(), self._int(), self._byte()
         values: list[Any] = []
-        kept = self._kept(identifier, values)
+        reference = self._register(identifier, values)
         self._fill(values, length, primitive, depth)
-        return kept
+        return reference
 
     def _object_array(self, depth: int) -> Any:
         identifier, length = self._int(), self._int()
         values: list[Any] = []
-        kept = self._kept(identifier, values)
+        reference = self._register(identifier, values)
         self._fill(values, length, 0, depth)
-        return kept
+        return reference
 
     def _fill(self, values: list[Any], length: int, primitive: int, depth: int) -> None:
         if not 0 <= length <= MOST_VALUES:
@@ -245,18 +246,18 @@ class _Reader:
                 continue
             if not 1 <= found.count <= length - len(values):
                 raise self._fault(f"must have at most {length - len(values):,} nulls here, got {found.count:,}")
-            self._counted(found.count)
+            self._count_values(found.count)
             values.extend([None] * found.count)
 
     # Values
 
-    def _counted(self, values: int) -> None:
+    def _count_values(self, values: int) -> None:
         self._values += values
         if self._values > MOST_VALUES:
             raise self._fault(f"must have at most {MOST_VALUES:,} values")
 
     def _primitive(self, kind: int) -> Any:
-        self._counted(1)
+        self._count_values(1)
         if kind in _FIXED:
             form, convert = _FIXED[kind]
             value = struct.unpack("<" + form, self._take(struct.calcsize("<" + form)))[0]
@@ -265,7 +266,7 @@ class _Reader:
             first = self._byte()
             size = 1 if first < 0x80 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
             return self._utf8(bytes([first]) + self._take(size - 1))
-        if kind in (5, 18):  # decimal numbers are text
+        if kind in (5, 18):  # decimal numbers are written as text
             return self._text()
         if kind == 17:
             return None
@@ -284,7 +285,7 @@ class _Reader:
         return int(struct.unpack("<i", self._take(4))[0])
 
     def _count(self, *, least_bytes: int) -> int:
-        """A number of things that follow, each of them of some bytes."""
+        """Reads the number of items that follow. The rest of the body must have room for them."""
         count = self._int()
         if not 0 <= count * least_bytes <= len(self._body) - self._at:
             raise self._fault(f"must have room for {count} members")
@@ -311,8 +312,8 @@ class _Reader:
     # References
 
     def _plain(self, value: Any, inside: tuple[int, ...]) -> Any:
-        """The value with all references followed. An object inside itself is `{"$ref": id}`."""
-        self._counted(1 + (len(value) // _TEXT_OF_A_VALUE if isinstance(value, str) else 0))
+        """Follows all references. A reference from an object to itself or to one around it is `{"$ref": id}`."""
+        self._count_values(1 + (len(value) // _TEXT_OF_A_VALUE if isinstance(value, str) else 0))
         if len(inside) > DEEPEST:
             raise self._fault(f"must not be nested more than {DEEPEST} times")
         if isinstance(value, _Reference):
@@ -324,9 +325,9 @@ class _Reader:
         if isinstance(value, list):
             return [self._plain(each, inside) for each in value]
         if isinstance(value, _Object):
-            self._counted(value.shape.size // _TEXT_OF_A_VALUE)
+            self._count_values(value.shape.size // _TEXT_OF_A_VALUE)
             fields = [self._plain(each, inside) for each in value.values]
-            return _shown(value.shape.name, dict(zip(value.shape.members, fields, strict=True)))
+            return _simplified(value.shape.name, dict(zip(value.shape.members, fields, strict=True)))
         return value
 
     def _fault(self, sentence: str) -> RemoteProtocolError:
@@ -335,8 +336,8 @@ class _Reader:
 
 _RECORDS: Mapping[Record, Callable[[_Reader, int], Any]] = {
     Record.CLASS_WITH_ID: _Reader._known_class,
-    Record.SYSTEM_CLASS_WITH_MEMBERS_AND_TYPES: lambda reader, depth: reader._described(depth, library=False),
-    Record.CLASS_WITH_MEMBERS_AND_TYPES: lambda reader, depth: reader._described(depth, library=True),
+    Record.SYSTEM_CLASS_WITH_MEMBERS_AND_TYPES: lambda reader, depth: reader._new_class(depth, library=False),
+    Record.CLASS_WITH_MEMBERS_AND_TYPES: lambda reader, depth: reader._new_class(depth, library=True),
     Record.STRING: _Reader._string,
     Record.ARRAY: _Reader._array,
     Record.PRIMITIVE: lambda reader, depth: reader._primitive(reader._byte()),
@@ -350,15 +351,15 @@ _RECORDS: Mapping[Record, Callable[[_Reader, int], Any]] = {
 }
 
 
-def _moment(value: int) -> str | None:
-    """[MS-NRBF] 2.1.1.5: ticks since the year 1, and what clock they are of."""
+def _date_time(value: int) -> str | None:
+    """Converts a DateTime, [MS-NRBF] 2.1.1.5: ticks since the year 1, and two bits for the time zone."""
     ticks, kind = value & (1 << 62) - 1, value >> 62 & 3
     if ticks > _MOST_TICKS:
         return None
     return (_YEAR_ONE + timedelta(microseconds=ticks // 10)).isoformat() + ("Z" if kind == 1 else "")
 
 
-# [MS-NRBF] 2.1.2.3, those of a fixed size.
+# The primitive types of a fixed size, [MS-NRBF] 2.1.2.3.
 _FIXED: dict[int, tuple[str, Callable[[Any], Any] | None]] = {
     1: ("B", bool),
     2: ("B", None),
@@ -369,7 +370,7 @@ _FIXED: dict[int, tuple[str, Callable[[Any], Any] | None]] = {
     10: ("b", None),
     11: ("f", None),
     12: ("q", lambda ticks: ticks / _TICKS_S),
-    13: ("q", _moment),
+    13: ("q", _date_time),
     14: ("H", None),
     15: ("I", None),
     16: ("Q", None),
@@ -377,8 +378,8 @@ _FIXED: dict[int, tuple[str, Callable[[Any], Any] | None]] = {
 _GUID = tuple(f"_{letter}" for letter in "abcdefghijk")
 
 
-def _shown(name: str, fields: Mapping[str, Any]) -> Any:
-    """Some classes of .NET as what they are: boxed numbers, lists and GUIDs."""
+def _simplified(name: str, fields: Mapping[str, Any]) -> Any:
+    """Simplifies well-known .NET classes: boxed values, lists and GUIDs."""
     if tuple(fields) == ("m_value",):
         return fields["m_value"]
     if tuple(fields) == _GUID and all(isinstance(each, int) for each in fields.values()):
@@ -390,7 +391,7 @@ def _shown(name: str, fields: Mapping[str, Any]) -> Any:
 
 
 def _property(field: str) -> str:
-    """The property of a field that the C# compiler has made for it."""
+    """The property behind a field that the C# compiler generated."""
     return field[1:].partition(">")[0] if field.startswith("<") and field.endswith(">k__BackingField") else field
 
 

@@ -1,7 +1,8 @@
-"""The position of a stream in its queues, as Spark keeps it in a checkpoint. Only values: no Spark, no manager.
+"""The position of a stream in its queues, as Spark keeps it in a checkpoint. Values only: no Spark, no manager.
 
-Spark compares offsets as text, forgets where the first batch began, and gives a source no name. So the end of a batch
-says where the batch began in each queue, how it was divided and the name of its hold: a second run gives the same one.
+Spark compares offsets as text, does not keep the start of the first batch, and gives a source no name. So the end of a
+batch records its beginning in each queue, its division and the name of its hold. A second run then gives the same
+batch.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-VERSION = 2  # of the text; version 1, of one queue, has no number
+VERSION = 2  # of the text; version 1 had one queue and no version number
 _OLD = frozenset({"arrival", "begin", "messages", "partitions", "added", "since", "hold"})
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """The end of a batch in one queue; its messages are those with begin <= arrival number < arrival.
+    """The end of a batch in one queue. Its messages have begin <= arrival number < arrival.
 
-    `added` stored and `express` other messages are accounted for: they were there before the stream, or were handed
-    out, or are lost. The manager counts the express ones anew in each `run`. `added` is None if that is unknown.
-    `queue` is the manager's identifier of the queue. `more` has fields of a later version, which are kept.
+    `added` and `express` count the stored and the express messages that are accounted for: they were there before the
+    stream, were handed out, or are lost. `added` is None if unknown. The manager restarts its count of express messages
+    in each `run`. `queue` is the manager's identifier of the queue. `more` keeps the fields of a later version.
     """
 
     arrival: int
@@ -49,24 +50,26 @@ class QueueOffset:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "more"} | dict(self.more)
 
     def resting(self) -> QueueOffset:
-        """The same position, as the end of an empty batch."""
+        """The same position as the end of an empty batch."""
         return replace(self, begin=self.arrival, messages=0, partitions=0)
 
     def counted_from(self, mark: Mark, plan: Plan) -> QueueOffset:
-        """With all accounted for that ever came, except the messages of the plan, which are those up to the mark."""
+        """Counts every message that ever arrived as accounted for, except those of the plan, which must end at the
+        mark.
+        """
         stored, express = plan.messages - plan.express, plan.express
         return replace(self, added=mark.added - stored, express=mark.express - express, run=mark.run, queue=mark.queue)
 
     def pending(self, mark: Mark) -> int | None:
-        """How many messages came that are not accounted for; None if that is unknown."""
+        """How many messages have arrived that are not accounted for. None if unknown."""
         if self.added is None:
             return None
         express = self.express if self.run == mark.run else 0
         pending = mark.added + mark.express - self.added - express
-        return None if pending < 0 else pending  # the manager has repaired its own counts
+        return None if pending < 0 else pending  # negative after the manager has repaired its counts
 
     def to(self, plan: Plan, mark: Mark) -> QueueOffset:
-        """The end of the batch that begins here and takes the messages of a plan."""
+        """The end of the batch that starts here and takes the messages of a plan."""
         express = (self.express if self.run == mark.run else 0) + plan.express
         return replace(
             self,
@@ -86,13 +89,14 @@ class QueueOffset:
         return max(0, seen.express - self.express)
 
     def without_lost(self, mark: Mark) -> QueueOffset:
-        """The same with all accounted for that ever came."""
+        """Counts every message that ever arrived as accounted for."""
         return replace(self, added=mark.added, express=mark.express, run=mark.run, queue=mark.queue)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The end of a batch, in all queues of the stream. `lost` counts the messages that were gone unread."""
+    """The end of a batch in all queues of the stream. `lost` counts the messages that were gone before they were
+    read."""
 
     queues: Mapping[str, QueueOffset]
     hold: str | None = None
@@ -105,7 +109,10 @@ class StreamOffset:
 
     @classmethod
     def read(cls, value: Mapping[str, Any], only: str | None) -> StreamOffset:
-        """`only` is the queue of a stream that has but one: offsets of version 1 do not name it."""
+        """Reads an offset from a checkpoint.
+
+        `only` is the queue of a stream that has a single queue, because offsets of version 1 do not name it.
+        """
         try:
             if "version" not in value:
                 return cls._read_old(value, only)
@@ -115,7 +122,7 @@ class StreamOffset:
             return with_more(cls, {"queues": queues, **given})
         except (TypeError, LookupError, AttributeError):
             raise InvalidArgument(
-                f"checkpoint: the offset {dict(value)} is of another version or of another source; "
+                f"checkpoint: the offset {dict(value)} is from another version or another source; "
                 "start with a new checkpoint"
             ) from None
 
@@ -133,7 +140,7 @@ class StreamOffset:
 
 
 def with_more(kind: type[T], given: Mapping[str, Any]) -> T:
-    """The object, with the values that it does not know in `more`."""
+    """Makes the object and puts fields that its class does not have into `more`."""
     names = {each.name for each in fields(kind)} - {"more"}
     more = {name: value for name, value in given.items() if name not in names}
     return kind(**{name: value for name, value in given.items() if name in names} | {"more": more})
@@ -142,27 +149,27 @@ def with_more(kind: type[T], given: Mapping[str, Any]) -> T:
 def check_version(version: object) -> None:
     if version != VERSION:
         raise InvalidArgument(
-            f"checkpoint: has offsets of version {version}, and this is version {VERSION}; use the version of Postroad "
+            f"checkpoint: has offsets of version {version}, but this is version {VERSION}; use the version of Postroad "
             "that wrote it, or start with a new checkpoint"
         )
 
 
 def shares(messages: int, most: int, least_each: int) -> int:
-    """How many parts to divide a batch into: at most `most`, each large enough for a task."""
+    """How many parts to divide a batch into: at most `most`, each large enough to be worth a task."""
     return max(1, min(most, -(-messages // least_each)))
 
 
 def parts_of(messages: Mapping[str, int], most: int, least_each: int) -> dict[str, int]:
-    """The same for each of several queues: together `most`, or one for each queue if these are more."""
+    """Divides one batch over several queues: `most` parts in all, but at least one for each queue with messages."""
     total = sum(messages.values())
     wanted = shares(total, most, least_each)
     return {name: max(1, round(wanted * count / total)) if count else 0 for name, count in messages.items()}
 
 
 def allotted(pending: Mapping[str, int], most: int) -> dict[str, int]:
-    """How many messages each queue may give, of `most` in all: in proportion to what it has, but at least one of some.
+    """How many of `most` messages each queue may give: in proportion to its messages, but at least one where possible.
 
-    The queues with the most get what is left over by rounding.
+    What rounding leaves over goes to the queues with the most messages.
     """
     total = sum(pending.values())
     if total <= most:
@@ -177,6 +184,6 @@ def allotted(pending: Mapping[str, int], most: int) -> dict[str, int]:
 
 
 def in_proportion(pending: Mapping[str, int], most: int) -> dict[str, int]:
-    """`most` bytes, shared by the numbers of messages that each queue has."""
+    """Divides `most` bytes among the queues in proportion to their messages."""
     total = max(1, sum(pending.values()))
     return {name: max(1, most * count // total) for name, count in pending.items()}

@@ -1,4 +1,4 @@
-"""The options of our sources and sinks, read from Spark's text and checked. Errors start with the option's name."""
+"""Reads and checks the options of our sources and sinks. Errors start with the option's name."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from postroad.validation.kinds import (
 )
 
 API = "http://127.0.0.1:8180"  # a manager on this machine with the default configuration
-TIMEOUT_S = 60.0  # time for a manager to restart
+TIMEOUT_S = 60.0  # enough for a manager to restart
 MAX_PARTITIONS = 10_000
 MAX_ROWS = 1_000_000_000
-ARRIVAL_MASK = (1 << 56) - 1  # of a lookup id; the bits above are the priority
+ARRIVAL_MASK = (1 << 56) - 1  # the arrival number in a lookup id; the bits above are the priority
 MOST_CLASS = 0xFFFF
 MOST_PRIORITY = 7
 T = TypeVar("T")
@@ -40,14 +40,14 @@ D = TypeVar("D")
 
 
 class Mode(Enum):
-    """What happens to messages that a stream has read."""
+    """What happens to messages after a stream has read them."""
 
     PEEK = "peek"
     CONSUME = "consume"
 
 
 class Start(Enum):
-    """Where a stream without a checkpoint begins, if not at a number."""
+    """Where a stream without a checkpoint starts, if not at a number."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -55,21 +55,21 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue of a manager, and how long to wait for a manager that does not answer."""
+    """A queue of a manager, and how long to retry while the manager does not answer."""
 
     api: str
     queue: str
     token: str | None = field(repr=False)
     timeout_s: float
-    user: str | None = None  # logs in instead of the token
+    user: str | None = None  # logs in with a password instead of the token
     password: str | None = field(default=None, repr=False)
-    token_file: str | None = None  # read by each process, instead of the token
+    token_file: str | None = None  # instead of the token; each process reads the file
     password_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages of a queue: begin <= arrival number < end, and further conditions for the manager."""
+    """Which messages of a queue to read: begin <= arrival number < end, and conditions that the manager checks."""
 
     begin: int
     end: int
@@ -78,7 +78,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """A server to read from by MS-MQQP, and the user."""
+    """A server to read from by MS-MQQP, and the user to log in as."""
 
     host: str
     port: int
@@ -92,10 +92,10 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """With `rpc`, the queue is one of that server, and the API is not used.
+    """The options of a read. With `rpc`, the queue is on that server, and the API is not used.
 
-    `queues` are the names and patterns of the queues; `place` has the first of them. `start` and `end` bound the
-    arrival numbers of a read.
+    `queues` are names and patterns of queues; `place` has the first of them. `start` and `end` limit the arrival
+    numbers.
     """
 
     place: Place
@@ -117,7 +117,7 @@ class ReadOptions:
 
     @property
     def only_queue(self) -> str | None:
-        """The name of the queue, if it is one and no pattern."""
+        """The name of the queue. None if there are several queues or a pattern."""
         return self.queues[0] if len(self.queues) == 1 and "*" not in self.queues[0] else None
 
     def at(self, queue: str) -> Place:
@@ -147,14 +147,15 @@ WRITE = (*_PLACE, *_ACCOUNT, "name", "transactional")
 
 
 class Options:
-    """Spark's options, regardless of the case of their names."""
+    """Spark's options. The case of their names does not matter."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
         self._known = {name.lower(): name for name in known}
 
     def check_names(self) -> None:
-        """InvalidArgument for an option that is nearly one of ours. Others may be Spark's own."""
+        """Raises InvalidArgument for a name that looks like a misspelt option of ours. Other names may be Spark's
+        own."""
         if "path" in self._given and "path" not in self._known:
             raise InvalidArgument("path: must not be set; name a queue with the option `queue`")
         for name in self._given:
@@ -172,7 +173,7 @@ class Options:
 
 
 def _queues(options: Options) -> tuple[str, ...] | None:
-    """The names and patterns; None if the option is missing."""
+    """The names and patterns of queues. None if the option is missing."""
     text = options.text("queue")
     if not text:
         return None
@@ -195,7 +196,7 @@ def _place(options: Options, several: Sequence[str] | None = None) -> Place:
     token, timeout_s = _secret(options, "token"), options.read("timeout", _SECONDS, TIMEOUT_S)
     account = _Account() if options.text("rpc") is not None else _account(options)
     if account.user is not None and token != _NONE:
-        raise InvalidArgument("user: excludes `token` and `tokenFile`")
+        raise InvalidArgument("user: must not be set together with `token` or `tokenFile`")
     if account.user is not None and account.password == _NONE:
         raise InvalidArgument("user: needs the option `password` or `passwordFile`")
     (password, password_file), (given, token_file) = account.password, token
@@ -207,14 +208,14 @@ _NONE: tuple[str | None, str | None] = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """A user; the password, or the file that has it."""
+    """A user, and the password or the file that has it."""
 
     user: str | None = None
     password: tuple[str | None, str | None] = field(default=_NONE, repr=False)
 
 
 def _secret(options: Options, name: str) -> tuple[str | None, str | None]:
-    """The secret, or the file that has it."""
+    """The secret, or the name of the file that has it."""
     secret, file = options.text(name) or None, options.text(f"{name}File") or None
     if secret is not None and file is not None:
         raise InvalidArgument(f"{name}File: must not be set together with `{name}`")
@@ -253,7 +254,7 @@ _NOT_BY_RPC = {
     "hold": "needs the option `api`: MS-MQQP cannot hold messages for a stream",
     "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
     "startingTimestamp": "needs the option `api`: MS-MQQP cannot find a message by its time",
-    "endingOffsets": "needs the option `api`: a server behind `rpc` gives no arrival numbers that it keeps",
+    "endingOffsets": "needs the option `api`: a server behind `rpc` has no lasting arrival numbers",
     "maxBytesPerTrigger": "needs the option `api`; for a stream from `rpc` use `maxMessagesPerBatch`",
     "minOffsetsPerTrigger": "needs the option `api`: MS-MQQP does not count messages",
 }
@@ -354,7 +355,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
-    """The same for a batch, which reads the messages that are there."""
+    """The options of a batch, which reads the messages that are there now."""
     options, found = Options(given, READ), read_options(given)
     for name in _OF_STREAMS:
         if options.text(name) is not None:
@@ -372,7 +373,7 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """The same for a stream."""
+    """The options of a stream."""
     options, found = Options(given, READ), read_options(given)
     for name, instead in (("arrivalFrom", "startingOffsets"), ("arrivalTo", "endingOffsets")):
         if options.text(name) is not None:

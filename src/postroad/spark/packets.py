@@ -1,6 +1,6 @@
-"""The data source `postroad_packets`: files of packets (captures, hex text, raw bytes), one row for each packet.
+"""The data source `postroad_packets`: reads files of packets (captures, hex text, raw bytes), one row for each packet.
 
-A packet that does not decode is kept, with its fault. Each file is one task.
+A packet that cannot be decoded gets a row too, with the error. Each file is one task.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from postroad.spark.tracebacks import iterator_without_traceback, without_traceb
 from postroad.validation.kinds import PORT_MAX, parsed, whole
 from postroad.wire import MessageView
 
-MOST_ROWS = 1000  # of a record batch
+MOST_ROWS = 1000  # in a record batch
 MOST_BYTES = 8 << 20
 _OPTIONS = ("path", "port", "pingPort")
 _PORTS = parsed("text", lambda text: frozenset(whole(1, PORT_MAX).from_text(each.strip()) for each in text.split(",")))
 
 
 class PacketSource(DataSource):
-    """`spark.read.format("postroad_packets").load("captures/*.pcap")`"""
+    """The source of `spark.read.format("postroad_packets").load("captures/*.pcap")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +79,7 @@ class PacketReader(DataSourceReader):
 
 
 def _files(given: Mapping[str, str]) -> list[str]:
-    """The files of a path: a file, a directory, or a pattern. InvalidArgument if there is none."""
+    """The files at a path, which is a file, a directory or a pattern. Raises InvalidArgument if there are none."""
     options = Options(given, _OPTIONS)
     options.check_names()
     path = options.text("path")
@@ -92,7 +92,7 @@ def _files(given: Mapping[str, str]) -> list[str]:
         raise InvalidArgument(f"path: must be a file on this machine, got {path}")
     pattern = os.path.join(glob.escape(path), "*") if os.path.isdir(path) else path
     files = sorted(os.path.abspath(file) for file in glob.glob(pattern, recursive=True) if os.path.isfile(file))
-    if not files and os.path.isfile(path):  # its name looks like a pattern
+    if not files and os.path.isfile(path):  # a file whose name looks like a pattern
         files = [os.path.abspath(path)]
     if not files:
         raise InvalidArgument(f"path: there is no file {path}")
@@ -109,7 +109,7 @@ def _ports(given: Mapping[str, str]) -> Ports:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows for a record batch: the facts of each, and the packets that are messages."""
+    """Rows for one record batch: columns about each packet, and the packets that are messages."""
 
     found: list[dict[str, object]] = field(default_factory=list)
     messages: list[bytes | None] = field(default_factory=list)

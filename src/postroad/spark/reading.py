@@ -1,6 +1,6 @@
-"""Readers of messages in a batch: a snapshot of one or several queues, in parts with equal numbers of messages.
+"""Reads queues in a batch: a snapshot of one or several queues, divided into parts of about equal size.
 
-Planning runs in processes of the driver, `read` in workers that share only the partition with them.
+Planning runs in the driver's processes. `read` runs in workers, which know only their partition.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from postroad.spark.options import ARRIVAL_MASK, ReadOptions
 from postroad.spark.schema import ARRIVAL, BODIES, QUEUE, arrow_schema, named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
-# The queues that a read names: one by one, or by patterns such as `private$\orders*`.
+# The queues to read: names, or patterns such as `private$\orders*`.
 
 
 _KINDS = ("private", "public", "journal")
 
 
 def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
-    """The queues of a list that match, and those that are named without a pattern, sorted."""
+    """The queues to read, sorted: those that are named, and those of the list that match a pattern."""
     patterns = [_expression(each) for each in wanted if "*" in each]
     named = [each for each in wanted if "*" not in each]
     known = {each.lower() for each in named}
@@ -39,19 +39,21 @@ def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
 
 
 def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
-    """Whether a queue is named or matches a pattern."""
+    """Whether the options name a queue or have a pattern that matches it."""
     named = [each.lower() for each in wanted if "*" not in each]
     return queue.lower() in named or any(_expression(each).fullmatch(queue) for each in wanted if "*" in each)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    r"""`*` is any text without `;`: journals are matched only by a pattern such as `private$\*;journal`."""
+    r"""A pattern as a regular expression. `*` does not match `;`, so journals need a pattern such as
+    `private$\*;journal`.
+    """
     parts = pattern.removeprefix(".\\").split("*")
     return re.compile("[^;]*".join(map(re.escape, parts)), re.IGNORECASE)
 
 
-def present(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
-    """The queues of a manager that match now; InvalidArgument if a read would have none at all."""
+def find_queues(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
+    """The queues of a manager to read now: those that are named, and those that match a pattern."""
     if not any("*" in each for each in wanted):
         return sorted(wanted)
     kinds = {each["path"]: each["type"] for each in api.queues()}
@@ -59,32 +61,35 @@ def present(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
     return matching(paths, wanted)
 
 
-def required(found: list[str], wanted: Sequence[str]) -> list[str]:
-    """The same list; InvalidArgument if it is empty."""
+def require_queues(found: list[str], wanted: Sequence[str]) -> list[str]:
+    """The same list. Raises InvalidArgument if it is empty."""
     if not found:
         raise InvalidArgument(f"queue: no queue matches {', '.join(wanted)}; create one first, or correct the pattern")
     return found
 
 
-# Messages for Spark: the columns to ask a manager for, and record batches in Spark's schema from the answer.
+# Messages for Spark: the columns to request from a manager, and its answers as record batches in Spark's schema.
 
 
-BATCH_BYTES = 6 << 20  # of packets: bodies are in two columns, and Spark's process holds a whole batch
-_OURS = frozenset({"lookup_id", ARRIVAL, ERROR, QUEUE})  # added to the manager's columns, or always requested
+BATCH_BYTES = 6 << 20  # of packets in a batch; Spark's process holds a whole batch, with bodies in up to two columns
+_OURS = frozenset({"lookup_id", ARRIVAL, ERROR, QUEUE})  # added here, or always requested
 _DECODED = frozenset({*PROPERTIES, ERROR})
 _NEED_PACKET = BODIES | {PACKET}
 
 
-def asked(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns to ask for: whole packets, decoded here, if bodies are wanted; otherwise no bodies, because they can
-    have any size."""
+def requested_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns to request from a manager.
+
+    If bodies are wanted, these are whole packets, which are decoded here. Otherwise bodies are left out, because they
+    can have any size.
+    """
     if _NEED_PACKET.isdisjoint(columns):
         return ("lookup_id", *(name for name in columns if name not in _OURS))
     return ("lookup_id", *(name for name in ("arrived_at", "aborts") if name in columns), "reason", PACKET)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: decoding a thousand packets costs nearly as much as decoding some thousands."""
+    """The same rows in fewer batches. Decoding a thousand packets costs nearly as much as decoding several thousand."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -102,7 +107,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str) -> pa.RecordBatch:
-    """The record batch for Spark, from a queue's answer with the requested columns."""
+    """Converts an answer with the requested columns into a record batch for Spark."""
     schema = arrow_schema(columns)
     found = {name: answer.column(name) for name in answer.schema.names}
     if PACKET in found:
@@ -115,13 +120,13 @@ def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str) -> pa.Recor
     return pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-PARTITIONS = 4  # the default
-LEAST_MESSAGES = 1000  # the least for a separate task
-FIRST_S = 5.0  # to reach a manager for the first time: the address may be wrong
+PARTITIONS = 4  # by default
+LEAST_MESSAGES = 1000  # in a task of its own
+FIRST_S = 5.0  # to reach a manager for the first time; a wrong address should fail soon
 
 
 class Range(InputPartition):
-    """The messages of one task. `messages` is how many there were when the task was made, None if not counted."""
+    """The messages of one task. `messages` is how many there were when the task was planned. None if not counted."""
 
     def __init__(self, queue: str, begin: int, end: int, messages: int | None = None, hold: str | None = None) -> None:
         super().__init__((queue, begin, end))
@@ -146,10 +151,10 @@ def other_partition(partition: InputPartition) -> InvalidArgument:
 
 
 class BatchReader(DataSourceReader):
-    """All messages in the queues, except those that others are receiving.
+    """Reads all messages in the queues, except those that other readers are receiving.
 
-    It takes none of Spark's filters (`pushFilters`): Spark 4.3 keeps the filters of one query, and applies them to the
-    next query of the same DataFrame, and to other parts of the same query.
+    It does not implement Spark's `pushFilters`. Spark 4.3 keeps the filters of one query, and applies them to the next
+    query of the same DataFrame and to other parts of the same query.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -163,7 +168,7 @@ class BatchReader(DataSourceReader):
         messages: dict[str, int] = {}
         made: list[InputPartition] = []
         with ManagerApi(options.place, timeout_s=FIRST_S) as manager:
-            queues = required(present(manager, options.queues), options.queues)
+            queues = require_queues(find_queues(manager, options.queues), options.queues)
             for queue in queues:
                 api = manager.at(queue)
                 mark = api.mark()
@@ -177,12 +182,14 @@ class BatchReader(DataSourceReader):
                 if begin < end and parts[queue]:
                     plan = manager.at(queue).plan(begin, end, parts=parts[queue])
                     made += [Range(queue, part.start, part.end) for part in plan.parts]
-        return made or [Range(queues[0], 0, 0)]  # without one, Spark would make one itself
+        return made or [Range(queues[0], 0, 0)]  # without a partition, Spark would make one itself
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = Range.of(partition)
         with ManagerApi(self._options.at(part.queue)) as api:
-            found = api.messages(part.begin, part.end, asked(self._columns), equal=self._options.selection.equal)
+            found = api.messages(
+                part.begin, part.end, requested_columns(self._columns), equal=self._options.selection.equal
+            )
             for batch in joined(found):
                 yield rows(batch, self._columns, part.queue)

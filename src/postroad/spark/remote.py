@@ -1,5 +1,6 @@
-"""A queue of any MSMQ server for Spark's processes: MS-MQQP by blocking calls, repeated while the server restarts.
-Finds messages by lookup ids, with many calls at a time if the ids are known.
+"""Reads a queue of any MSMQ server by MS-MQQP, with blocking calls that are repeated while the server restarts.
+
+Messages are found by their lookup ids. Where the ids are known, many calls run at a time.
 """
 
 from __future__ import annotations
@@ -47,28 +48,28 @@ from postroad.spark.streaming import GO_ON, IDLE_S
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
 T = TypeVar("T")
-FIRST_PAGE = 8  # messages, of up to 4 MiB each, until their size is known
+FIRST_PAGE = 8  # messages, until their size is known; each may have 4 MiB
 IN_FLIGHT = 64  # calls at a time
 LAST_LOOKUP_ID = (1 << 63) - 1
-PROBES = 64  # lookup ids to try in search of a message
+PROBES = 64  # lookup ids to try when searching for a message
 _CURRENT, _FIRST, _LAST = as_action("current"), as_action("first"), as_action("last")
 _NOT_THERE = (MessageNotFound, MessageAlreadyReceived)
 _BROKEN = (RpcUnavailable, InvalidHandle)
 
 
 class Fate(Enum):
-    """Why a message is not in its place."""
+    """What happened to a message that is not in its place."""
 
-    TAKEN = "taken"  # by us
+    TAKEN = "taken"  # we received it
     GONE = "gone"
     LOCKED = "locked"  # another reader is receiving it, and may put it back
 
 
 class RemoteQueue:
-    """Calls about one queue. If the server does not answer, they try again until the place's time-out.
+    """Calls about one queue. While the server does not answer, a call is repeated until the time-out of the place.
 
-    Each can be made twice without harm: a received message is not there a second time, and one whose receive was not
-    acknowledged is back in its place when the connection ends.
+    Every call can be repeated without harm. A received message is not there a second time. A message whose receive was
+    not acknowledged returns to its place when the connection ends.
     """
 
     def __init__(self, place: Place, rpc: Rpc, *, timeout_s: float | None = None) -> None:
@@ -92,7 +93,7 @@ class RemoteQueue:
     # Looking
 
     def ends(self) -> tuple[int, int] | None:
-        """The lookup ids of the first and the last message; None if there is none."""
+        """The lookup ids of the first and the last message. None if the queue is empty."""
 
         async def look() -> tuple[int, int] | None:
             try:
@@ -102,21 +103,21 @@ class RemoteQueue:
                 return None
             return first.lookup_id, last.lookup_id
 
-        return self._asked(look)
+        return self._retried(look)
 
     def at(self, lookup_id: int) -> ReceivedMessage | None:
-        """The message with this lookup id, if it is there and no other reader has it locked."""
+        """The message with this lookup id. None if it is gone or another reader has locked it."""
 
         async def look() -> ReceivedMessage | None:
             found = await self._look(lookup_id)
             return None if isinstance(found, Fate) else found
 
-        return self._asked(look)
+        return self._retried(look)
 
     def near(self, lookup_id: int, end: int) -> int | None:
-        """The lookup id of a message from `lookup_id` on: close to it and below `end`, or None.
+        """The lookup id of a message at or shortly after `lookup_id` and below `end`. None if there is none.
 
-        The protocol finds the next message only from one that exists.
+        The protocol can find the next message only from an existing one, so this tries one lookup id after another.
         """
         for first in range(lookup_id, min(lookup_id + PROBES, end), FIRST_PAGE):
             tried = range(first, min(first + FIRST_PAGE, end))
@@ -124,22 +125,24 @@ class RemoteQueue:
             async def look(tried: range = tried) -> list[ReceivedMessage | Fate]:
                 return await asyncio.gather(*(self._look(each) for each in tried))
 
-            for found in self._asked(look):
+            for found in self._retried(look):
                 if not isinstance(found, Fate):
                     return found.lookup_id
         return None
 
     def walk(self, after: int = 0, end: int | None = None) -> Iterator[list[ReceivedMessage]]:
-        """The messages with after < lookup id < end that no other reader has locked, in queue order, page by page.
+        """Yields the messages with after < lookup id < end that no other reader has locked, in queue order, page by
+        page.
 
-        The protocol finds only one message behind another. While lookup ids are dense, the next ones are guessed, and
-        looked at together: a guess that is wrong costs less than to wait for each answer.
+        The protocol finds one message at a time, the next one after a known one. While lookup ids are dense, this
+        guesses the next ids and looks at all of them at once: a wrong guess costs less than waiting for each answer.
         """
         count, known, guess = FIRST_PAGE, after, None
         while True:
             tried = range(0)
             if guess is not None:
-                last = min(guess + count, (known | ARRIVAL_MASK) + 1, end or LAST_LOOKUP_ID)  # of the same priority
+                # stay in the same priority
+                last = min(guess + count, (known | ARRIVAL_MASK) + 1, end or LAST_LOOKUP_ID)
                 tried = range(guess, last)
             page = self._guessed(tried) if tried else self._page(known, count)
             inside = page if end is None else [each for each in page if each.lookup_id < end]
@@ -158,19 +161,21 @@ class RemoteQueue:
         async def look() -> list[ReceivedMessage]:
             return await self._backend.page(self._queue, after, count)
 
-        return self._asked(look)
+        return self._retried(look)
 
     def _guessed(self, tried: range) -> list[ReceivedMessage]:
         async def look() -> list[ReceivedMessage | Fate]:
             return await asyncio.gather(*map(self._look, tried))
 
-        return [each for each in self._asked(look) if isinstance(each, ReceivedMessage)]
+        return [each for each in self._retried(look) if isinstance(each, ReceivedMessage)]
 
     def peek(self, batch: Sequence[Seen]) -> Iterator[list[ReceivedMessage]]:
-        """Those of the messages that exist, page by page. SharingViolation if another reader keeps one locked."""
+        """Yields the given messages that still exist, page by page. Raises SharingViolation if another reader keeps one
+        locked.
+        """
         place, count = 0, FIRST_PAGE
         while place < len(batch):
-            answers = self._settled(batch[place : place + count], self._look_for)
+            answers = self._results(batch[place : place + count], self._look_for)
             place += count
             page = [each for each in answers if isinstance(each, ReceivedMessage)]
             if page:
@@ -192,10 +197,10 @@ class RemoteQueue:
     # Taking
 
     def remove(self, batch: Sequence[Seen]) -> int:
-        """Receives only these messages, and returns how many of them were gone."""
+        """Receives exactly these messages. Returns how many of them were gone."""
         gone = 0
         for place in range(0, len(batch), IN_FLIGHT):
-            answers = self._settled(batch[place : place + IN_FLIGHT], self._take)
+            answers = self._results(batch[place : place + IN_FLIGHT], self._take)
             gone += sum(each is Fate.GONE for each in answers)
         return gone
 
@@ -203,38 +208,38 @@ class RemoteQueue:
         try:
             taken = await self._backend.receive_if(self._queue, seen.lookup_id, lambda found: Seen.of(found) == seen)
         except (*_NOT_THERE, TransactionSequence):
-            # Servers also report a locked message as not found. One that is back by now is tried again.
+            # Servers also report a locked message as not found. If it is there now, try again.
             return Fate.GONE if await self._look_for(seen) is Fate.GONE else Fate.LOCKED
         return Fate.TAKEN if taken else Fate.GONE
 
     # Asking
 
-    def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
+    def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
         patience = Patience(self._timeout_s)
         while True:
             try:
-                return self._thread.run(self._timed(work()))
+                return self._thread.run(self._with_timeout(work()))
             except _BROKEN as fault:
                 failure = fault
             patience.wait(failure)
 
-    async def _timed(self, work: Awaitable[T]) -> T:
+    async def _with_timeout(self, work: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await work
         except TimeoutError:
             raise RpcUnavailable(f"{self._rpc} did not answer within {ANSWER_S:g} seconds") from None
 
-    def _settled(
+    def _results(
         self, batch: Sequence[Seen], one: Callable[[Seen], Awaitable[ReceivedMessage | Fate]]
     ) -> list[ReceivedMessage | Fate]:
-        """The result of `one` for each message, all at a time; repeated for those without a result."""
+        """The result of `one` for each message. All calls run at once, and those that fail for now are repeated."""
         patience = Patience(self._timeout_s)
         settled: dict[Seen, ReceivedMessage | Fate] = {}
         while left := [each for each in batch if each not in settled]:
 
             async def ask(left: list[Seen] = left) -> list[ReceivedMessage | Fate | BaseException]:
-                return await asyncio.gather(*(self._timed(one(each)) for each in left), return_exceptions=True)
+                return await asyncio.gather(*(self._with_timeout(one(each)) for each in left), return_exceptions=True)
 
             fault: RpcUnavailable | InvalidHandle | SharingViolation | None = None
             for each, answer in zip(left, self._thread.run(ask()), strict=True):
@@ -243,29 +248,29 @@ class RemoteQueue:
                 elif isinstance(answer, BaseException):
                     raise answer
                 elif answer is Fate.LOCKED:
-                    fault = fault or self._kept(each)
+                    fault = fault or self._still_locked(each)
                 else:
                     settled[each] = answer
             if fault is not None:
                 patience.wait(fault)
         return [settled[each] for each in batch]
 
-    def _kept(self, seen: Seen) -> SharingViolation:
+    def _still_locked(self, seen: Seen) -> SharingViolation:
         return SharingViolation(
             f"{self._queue}: another reader still has the message with lookup id {seen.lookup_id} locked; "
             "start the stream again later"
         )
 
 
-# The batches of a stream by MS-MQQP, as Spark keeps them in a checkpoint. Only values: no Spark, no server.
+# The batches of a stream by MS-MQQP, as Spark keeps them in a checkpoint. Values only: no Spark, no server.
 #
-# The protocol has no mark and no hold, so the end of a batch lists its messages: each by its lookup id and by a check
+# The protocol has no mark and no hold, so the end of a batch lists its messages. Each has its lookup id and a checksum
 # of its identifier, because a server may use a lookup id twice.
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message that was seen in a queue. `check` distinguishes it from another one with the same lookup id."""
+    """A message that was seen in a queue. `check` tells it from another message with the same lookup id."""
 
     lookup_id: int
     check: int
@@ -282,8 +287,8 @@ class Seen:
 class RemoteOffset:
     """The end of a batch: its messages, and its number of partitions.
 
-    `gone` is how many messages of earlier batches were missing when they were to be removed. `more` has fields of a
-    later version, which are kept.
+    `gone` counts the messages of earlier batches that were missing when they were to be removed. `more` keeps the
+    fields of a later version.
     """
 
     messages: int
@@ -313,7 +318,7 @@ class RemoteOffset:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> RemoteOffset:
-        check_version(value.get("version", VERSION))  # the first version has no number, and the same fields
+        check_version(value.get("version", VERSION))  # the first version had the same fields and no number
         try:
             return with_more(cls, {name: each for name, each in value.items() if name != "version"})
         except TypeError:
@@ -329,7 +334,7 @@ class RemoteOffset:
 
 
 def shared(batch: Sequence[Seen], parts: int) -> list[list[Seen]]:
-    """The batch in so many nearly equal parts, none of them empty."""
+    """Divides the batch into `parts` nearly equal parts, or fewer if it is small. None of them is empty."""
     parts = max(1, min(parts, len(batch)))
     bounds = [len(batch) * part // parts for part in range(parts + 1)]
     return [list(batch[low:high]) for low, high in pairwise(bounds) if low < high]
@@ -351,24 +356,24 @@ def _unpacked(text: str, kind: type[np.generic]) -> npt.NDArray[Any]:
 
 def _unknown(value: Mapping[str, Any]) -> InvalidArgument:
     return InvalidArgument(
-        f"checkpoint: an offset with {', '.join(value)} is of another version or of another source; "
+        f"checkpoint: an offset with {', '.join(value)} is from another version or another source; "
         "start with a new checkpoint"
     )
 
 
-# Readers of messages by MS-MQQP: a batch by ranges of lookup ids, a stream that removes what it has read.
+# Readers of messages by MS-MQQP: a batch by ranges of lookup ids, and a stream that removes what it has read.
 #
-# Locks belong to a connection, and Spark's processes have one each. So tasks peek, and once a batch is complete, the
-# driver receives its messages by lookup id.
+# A lock belongs to a connection, and each of Spark's processes has its own. So tasks peek, and the driver receives the
+# messages of a batch by lookup id once the batch is complete.
 
 
-MAX_ROWS = 10_000  # of a batch by default: the driver looks at each of them
-_CUTS_EACH = 8  # ids to try in each priority at least: their numbers of messages are unknown
+MAX_ROWS = 10_000  # in a batch by default; the driver looks at each message
+_CUTS_EACH = 8  # lookup ids to try in each priority, because the number of messages in a priority is unknown
 _RANK_SHIFT = ARRIVAL_MASK.bit_length()
 
 
 class SeenMessages(InputPartition):
-    """The messages of one task, one by one."""
+    """The messages of one task, listed one by one."""
 
     def __init__(self, messages: list[Seen]) -> None:
         super().__init__(messages)
@@ -376,8 +381,10 @@ class SeenMessages(InputPartition):
 
 
 class RemoteBatchReader(DataSourceReader):
-    """All messages in the queue, except those that others are receiving. Ranges are of lookup ids; each begins with the
-    id of a message."""
+    """Reads all messages in the queue, except those that other readers are receiving.
+
+    Ranges are ranges of lookup ids. Each starts with the lookup id of a message.
+    """
 
     def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
         self._options = options
@@ -390,8 +397,8 @@ class RemoteBatchReader(DataSourceReader):
         try:
             ends = queue.ends()
             if ends is None:
-                return [Range(name, 0, 0)]  # without one, Spark would make one itself
-            first, last = sorted(ends)  # they are asked for one after the other
+                return [Range(name, 0, 0)]  # without a partition, Spark would make one itself
+            first, last = sorted(ends)  # sorted, because the queue may change between the two calls
             bounds = [first, *_between(queue, first, last, self._options.partitions or PARTITIONS), last + 1]
             return [Range(name, begin, end) for begin, end in pairwise(bounds)]
         finally:
@@ -410,11 +417,14 @@ class RemoteBatchReader(DataSourceReader):
 
 
 def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
-    """Lookup ids of messages that divide the queue into nearly equal parts: by priority, which is the top octet of a
-    lookup id, and then by arrival. Fewer if there is no message near a cut."""
+    """Lookup ids of messages that divide the queue into nearly equal parts, or fewer parts where no message is near a
+    cut.
+
+    The top octet of a lookup id is the priority; the rest grows with each arrival.
+    """
     ranks = range(first >> _RANK_SHIFT, (last >> _RANK_SHIFT) + 1)
     arrivals = [first & ARRIVAL_MASK, last & ARRIVAL_MASK]
-    if len(ranks) > 1:  # the first arrived before others of its priority, the last after others
+    if len(ranks) > 1:  # the first message is the oldest of its priority only, and the last the newest of its priority
         arrivals += [_farthest(queue, first, 1) & ARRIVAL_MASK, _farthest(queue, last, -1) & ARRIVAL_MASK]
     low, high = min(arrivals), max(arrivals)
     parts = shares(high - low + 1, most, LEAST_MESSAGES)
@@ -429,7 +439,7 @@ def _between(queue: RemoteQueue, first: int, last: int, most: int) -> list[int]:
 
 
 def _farthest(queue: RemoteQueue, lookup_id: int, direction: int) -> int:
-    """The lookup id of a message of the same priority, far from this one in steps that double while they meet some."""
+    """The lookup id of a message of the same priority, as far away as steps of doubled length find one."""
     rank, found, step = lookup_id >> _RANK_SHIFT, lookup_id, PROBES
     while True:
         place = max(lookup_id + direction * step, rank << _RANK_SHIFT)
@@ -447,10 +457,10 @@ def _range(queue: RemoteQueue, begin: int, end: int) -> Iterator[list[ReceivedMe
 
 
 class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The messages in the queue, batch by batch; each batch is removed when it is complete.
+    """Reads the queue batch by batch, and removes each batch once it is complete.
 
-    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So that
-    batch is removed right there, before the next one is searched. The rest of the queue has then not been read.
+    Spark asks for the latest offset with the end of the last completed batch, after it has written that batch to its
+    commit log. So that batch is removed there, before the search for the next one.
     """
 
     def __init__(self, options: ReadOptions, rpc: Rpc, schema: StructType) -> None:
@@ -477,7 +487,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         queue = RemoteQueue(self._options.place, self._rpc, timeout_s=FIRST_S)
         try:
-            queue.ends()  # fails at once for a wrong address
+            queue.ends()  # so that a wrong address fails at once
         finally:
             queue.close()
         return RemoteOffset.first().json()
@@ -494,7 +504,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = RemoteOffset.read(start)
         gone = self._remove(done)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else MAX_ROWS
-        batch = self._left(done.batch(), most)
+        batch = self._next_messages(done.batch(), most)
         if not batch:
             if self._target is None:
                 time.sleep(IDLE_S)
@@ -502,22 +512,23 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = shares(len(batch), self._options.partitions or PARTITIONS, LEAST_MESSAGES)
         return RemoteOffset.of(batch, parts, gone, done.more).json()
 
-    def _left(self, done: list[Seen], most: int) -> list[Seen]:
-        """The next batch."""
+    def _next_messages(self, done: list[Seen], most: int) -> list[Seen]:
+        """The messages of the next batch."""
         if self._target is not None:
             self._target = without(self._target, done)
             return self._target[:most]
         found: list[Seen] = []
         before = frozenset(done)
-        back: list[Seen] = []  # another reader had them when they were to be removed; not every server reports that
+        # another reader had locked these when they were to be removed, which not every server reports
+        returned: list[Seen] = []
         for page in self._queue().walk():
             for message in page:
                 seen = Seen.of(message)
-                (back if seen in before else found).append(seen)
+                (returned if seen in before else found).append(seen)
             if len(found) >= most:
                 break
-        if back:
-            self._queue().remove(back)
+        if returned:
+            self._queue().remove(returned)
         return found[:most]
 
     # Batches
@@ -555,7 +566,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._remove(RemoteOffset.read(end))
 
     def _remove(self, done: RemoteOffset) -> int:
-        """Removes a completed batch; returns how many messages were gone in all."""
+        """Removes a completed batch. Returns how many messages of the stream were gone in all."""
         if self._removed is None or self._removed[0] != done:
             self._removed = done, done.gone + self._queue().remove(done.batch())
         return self._removed[1]
@@ -567,7 +578,7 @@ def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], que
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
-    """As a manager would answer. MS-MQQP does not report aborts and the reason of a dead letter."""
+    """The messages as a manager would answer. MS-MQQP does not tell aborts or the reason of a dead letter."""
     return pa.RecordBatch.from_pydict(
         {
             "lookup_id": pa.array([message.lookup_id for message in messages], LONG),

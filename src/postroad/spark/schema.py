@@ -1,6 +1,6 @@
-"""The columns of messages and of packets in Spark, with their types in Spark and in Arrow.
+"""The columns of messages and of packets, with their types in Spark and in Arrow.
 
-A reader's batches must have exactly Spark's own Arrow schema, so one table gives both.
+One table gives both types, because a reader's batches must match Spark's own Arrow schema exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SPARK: dict[pa.DataType, spark_types.DataType] = {
     TIME: spark_types.TimestampType(),
 }
 ARRIVAL = "arrival"
-QUEUE = "queue"  # the name of the queue that a message was read from
+QUEUE = "queue"  # the queue that a message was read from
 BODIES = frozenset({"body", "body_text"})
 
 
@@ -45,9 +45,9 @@ def _security_last(columns: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
     }
 
 
-# Of a message in a queue.
+# A message in a queue.
 MESSAGE: Kinds = _columns()
-# Of a packet in a file: where it was found, what it is, and the message in it, if it is one.
+# A packet in a file: where it was found, what it is, and the message in it, if it has one.
 FOUND: Kinds = _security_last(
     {
         "file": TEXT,
@@ -69,9 +69,10 @@ FOUND: Kinds = _security_last(
 
 
 def choose(wanted: str | None, *, body: bool, packet: bool, queue: bool = False) -> tuple[str, ...]:
-    """The columns that the options ask for; `wanted` is a list with commas. InvalidArgument for an unknown one.
+    """The columns that the options select. `wanted` is a list separated by commas. Raises InvalidArgument for an
+    unknown one.
 
-    With `queue`, the rows come from several queues, and say from which.
+    With `queue`, the rows come from several queues, and a column says which one.
     """
     if wanted is None:
         names = (*(name for name in MESSAGE if body or name not in BODIES), *((QUEUE,) if queue else ()))
@@ -87,14 +88,16 @@ def choose(wanted: str | None, *, body: bool, packet: bool, queue: bool = False)
 
 
 def named(schema: spark_types.StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
-    """The columns of a schema that the user gives instead of ours: some of ours, unchanged."""
+    """The columns of a schema that the user gives. They must be columns of ours with their own types."""
     known = [*kinds, *((QUEUE,) if kinds is MESSAGE else ()), PACKET]
     for field in schema.fields:
         if field.name not in known:
             raise InvalidArgument(f"schema: there is no column {field.name!r}{suggestion(field.name, known)}")
         kind = spark_schema([field.name], kinds)[field.name].dataType
         if field.dataType != kind:
-            raise InvalidArgument(f"schema: {field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}")
+            raise InvalidArgument(
+                f"schema: {field.name} must be {kind.simpleString()}, got {field.dataType.simpleString()}"
+            )
     return tuple(schema.fieldNames())
 
 

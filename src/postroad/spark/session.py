@@ -1,4 +1,4 @@
-"""A Spark session with our data sources, and its environment."""
+"""Makes a Spark session with our data sources, and sets the environment that it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _LOOPBACK = "127.0.0.1"
 
-# Spark's default file manager starts a dozen processes a micro-batch on a local disk.
+# Spark's default file manager starts a dozen processes for each micro-batch on a local disk.
 _LOCAL_SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -32,10 +32,10 @@ _DROPPED: WeakKeyDictionary[SparkContext, Accumulator[int]] = WeakKeyDictionary(
 
 
 def session(name: str, master: str | None = None, *, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A Spark session with the sources `postroad` and `postroad_packets`; the running one, if there is one already.
+    """A Spark session with the sources `postroad` and `postroad_packets`. If a session is running, returns that one.
 
-    `master` is the address of a cluster; without one, Spark runs here on every core. `settings` are Spark's, and take
-    precedence over ours. Raises SparkUnavailable if Spark cannot start.
+    `master` is the address of a cluster. Without it, Spark runs on this machine, on every core. `settings` are Spark's
+    settings and override ours. Raises SparkUnavailable if Spark cannot start.
     """
     require_pyspark()
     local = (master or LOCAL).startswith("local")
@@ -53,7 +53,7 @@ def session(name: str, master: str | None = None, *, settings: Mapping[str, str]
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """The same session, with our sources."""
+    """Registers our sources with a session and returns the session."""
     require_pyspark()
     from postroad.spark.data_source import MessageSource
     from postroad.spark.packets import PacketSource
@@ -64,7 +64,7 @@ def register(spark: SparkSession) -> SparkSession:
     show_metrics()
     lead_with_our_sentence()
 
-    class CountingSource(MessageSource):  # a local class goes to Spark's processes whole, with its accumulator
+    class CountingSource(MessageSource):  # Spark pickles a local class whole, with its accumulator
         dropped = dropped_rows(spark)
 
     spark.dataSource.register(CountingSource)
@@ -74,8 +74,10 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def dropped_rows(spark: SparkSession) -> Accumulator[int] | None:
-    """The accumulator of the rows that writes of this session dropped, because they were sent before under the same
-    name. None with Spark Connect, which has no accumulators."""
+    """Counts the rows that writes of this session dropped because they were sent before under the same name.
+
+    None with Spark Connect, which has no accumulators.
+    """
     if not hasattr(spark, "_sc"):
         return None
     context = spark.sparkContext
@@ -91,7 +93,7 @@ def require_pyspark() -> None:
 
 
 def prepare(*, local: bool = True, cache: Path | None = None) -> None:
-    """Sets the environment of Spark. The user's own settings stay."""
+    """Sets the environment variables that Spark needs. The user's own values stay."""
     import pyspark
 
     environment = os.environ
@@ -101,8 +103,8 @@ def prepare(*, local: bool = True, cache: Path | None = None) -> None:
         environment["JAVA_HOME"] = str(home)
     if "SPARK_HOME" not in environment:
         environment["SPARK_HOME"] = str(spark_home(cache, Path(pyspark.__file__).parent))
-    # Otherwise Spark starts its workers with any `python3` on the PATH.
+    # Otherwise Spark starts its workers with the first `python3` on the PATH.
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
-        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)  # else Spark asks the network for its own address
+        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)  # otherwise Spark asks the network for its own address

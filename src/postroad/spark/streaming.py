@@ -1,7 +1,7 @@
-"""Readers of messages in a stream: ranges of arrival numbers of one or several queues, and what was lost on the way.
+"""Reads queues in a stream: ranges of arrival numbers of one or several queues, and what was lost on the way.
 
-Planning runs in one process of the driver, which lives as long as the query; `read` in workers that share only the
-partition with it.
+Planning runs in one process of the driver, which lives as long as the query. `read` runs in workers, which know only
+their partition.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from postroad.spark.reading import (
     LEAST_MESSAGES,
     PARTITIONS,
     Range,
-    asked,
+    find_queues,
     is_wanted,
     joined,
-    present,
-    required,
+    requested_columns,
+    require_queues,
     rows,
 )
 from postroad.spark.schema import named
@@ -43,8 +43,8 @@ from postroad.spark.tracebacks import iterator_without_traceback, without_traceb
 
 # The metrics of our streams in a query's progress.
 #
-# Spark 4.3 lets a Python source report a latest offset, but no metrics. So our streams report their figures with the
-# latest offset, and the driver copies them to `metrics`, where those of other sources are.
+# Spark 4.3 lets a Python source report its latest offset, but no metrics. So our streams add their figures to the
+# latest offset, and the driver copies them to `metrics`, where other sources have theirs.
 
 
 METRICS = ("backlog", "oldestAgeMs", "lost")
@@ -52,7 +52,7 @@ _PLAIN = SourceProgress.__init__
 
 
 def metrics_of(latest_offset: str | None) -> dict[str, str]:
-    """The figures in a latest offset, as text like all metrics of Spark; none if it is of another source."""
+    """The figures in a latest offset, as text like all of Spark's metrics. Empty for another source."""
     try:
         found = json.loads(latest_offset or "null")
     except ValueError:
@@ -63,7 +63,7 @@ def metrics_of(latest_offset: str | None) -> dict[str, str]:
 
 
 def show_metrics() -> None:
-    """From now on, every progress that Python shows has the metrics of our streams. A second call changes nothing."""
+    """Adds the metrics of our streams to every progress that Python shows. A second call changes nothing."""
 
     def init(self: SourceProgress, *args: Any, **kwargs: Any) -> None:
         _PLAIN(self, *args, **kwargs)
@@ -73,17 +73,17 @@ def show_metrics() -> None:
     SourceProgress.__init__ = init  # type: ignore[method-assign]
 
 
-IDLE_S = 0.05  # Spark asks a hundred times a second whether there is something new
-LIST_S = 1.0  # between two looks for new queues that match a pattern
-CHECKS = 3  # before messages count as lost: a reader may lock one and put it back
-SETTLED_S = 1.0  # how long to wait for a moment in which no message is on its way into a queue
+IDLE_S = 0.05  # otherwise Spark asks for new messages a hundred times a second
+LIST_S = 1.0  # between two searches for new queues that match a pattern
+CHECKS = 3  # before messages count as lost; a reader may lock one and put it back
+SETTLED_S = 1.0  # to wait for a moment at which no message is on its way into a queue
 GO_ON = "set the option failOnDataLoss=false to continue with the rest"
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The next batch in one queue: what it takes, how it is divided, and what is lost before it."""
+    """The next batch in one queue: what it takes, how it is divided, and what was lost before it."""
 
     offset: QueueOffset
     messages: int
@@ -94,7 +94,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How much of a queue a batch may take, and into how many parts it is divided at the most."""
+    """How much of a queue a batch may take, and into how many parts at most."""
 
     rows: int | None
     most_bytes: int | None
@@ -102,10 +102,11 @@ class _Bounds:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """New messages of the queues, in ranges.
+    """Reads new messages of the queues, in ranges of arrival numbers.
 
-    Spark asks for the latest offset with the end of the last completed batch, whose commit log is written. So all
-    messages before that are acknowledged right there, also those of the very last batch. `commit` comes a batch later.
+    Spark asks for the latest offset with the end of the last completed batch, after it has written that batch to its
+    commit log. So the messages before that end are acknowledged there, which includes the very last batch. Spark calls
+    `commit` only one batch later.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -140,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._first is None:
             options = self._options
             with ManagerApi(options.place, timeout_s=FIRST_S) as api:
-                queues = required(present(api, options.queues), options.queues)
+                queues = require_queues(find_queues(api, options.queues), options.queues)
             hold = None
             if options.mode is Mode.CONSUME:
                 hold = options.hold or f"spark-{uuid4()}"
@@ -148,10 +149,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._first.json()
 
     def _begin(self, queue: str, *, joining: bool = False) -> QueueOffset:
-        """The first position in a queue. One that is `joining` a running stream is read from its first message on."""
+        """The first position in a queue. A queue that is `joining` a running stream is read from its first message."""
         start = Start.EARLIEST if joining else self._options.start
         with ManagerApi(self._options.at(queue), timeout_s=FIRST_S) as api:
-            mark = self._settled(api)
+            mark = self._settled_mark(api)
             if isinstance(start, int):
                 arrival = start
             elif start is Start.LATEST:
@@ -160,18 +161,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 arrival = mark.arrival if mark.oldest is None else min(mark.oldest, mark.arrival)
             if self._options.start_ms is not None and not joining:
                 arrival = api.plan(arrival, mark.arrival, limit=1, since_ms=self._options.start_ms).start
-            return self._counted(api, QueueOffset.first(arrival), mark)
+            return self._with_counts(api, QueueOffset.first(arrival), mark)
 
-    def _settled(self, api: ManagerApi) -> Mark:
-        """A mark at a moment when the counts are exact, if there is one soon."""
+    def _settled_mark(self, api: ManagerApi) -> Mark:
+        """A mark at a moment when the counts are exact. After SETTLED_S, any mark."""
         end = time.monotonic() + SETTLED_S
         while not (mark := api.mark()).settled and time.monotonic() < end:
             time.sleep(IDLE_S)
         return mark
 
     @staticmethod
-    def _counted(api: ManagerApi, offset: QueueOffset, mark: Mark) -> QueueOffset:
-        """The offset, with all accounted for that came before it, if that can be counted now."""
+    def _with_counts(api: ManagerApi, offset: QueueOffset, mark: Mark) -> QueueOffset:
+        """The offset, with all earlier messages accounted for if they can be counted now."""
         if not mark.settled:
             return replace(offset, run=mark.run, queue=mark.queue)
         return offset.counted_from(mark, api.plan(min(offset.arrival, mark.arrival), mark.arrival, everything=True))
@@ -185,8 +186,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = {}
         for queue in self._present(at_once=True):
-            with suppress(QueueNotFound):  # the next latest offset says what that means
-                self._target[queue] = self._settled(self._api(queue))
+            with suppress(QueueNotFound):  # the next call of latestOffset reports it
+                self._target[queue] = self._settled_mark(self._api(queue))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._report or None
@@ -225,19 +226,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue, step in steps.items():
             ends[queue] = step.offset
             self._planned[queue] = step.offset, step.parts
-        self._note(ends, steps, lost)
+        self._store_report(ends, steps, lost)
         return replace(begin, queues=ends, lost=lost).json()
 
     def _wants(self, queue: str) -> bool:
-        """Whether the options, which may have changed, still name a queue. If not, its position is kept."""
+        """Whether the options, which the user may have changed, still name a queue. If not, its position is kept."""
         return is_wanted(queue, self._options.queues)
 
     def _positions(self, begin: StreamOffset) -> tuple[dict[str, QueueOffset], dict[str, Mark], int]:
-        """Where the stream is in each of its queues, those that are new among them, and how far it may read there; and
-        how many unread messages went with deleted queues. MessagesGone if there is one and the options forbid it."""
+        """The position in each queue, new queues included; the mark up to which to read; and the messages lost with
+        queues.
+
+        Raises MessagesGone if a queue was deleted and the options forbid lost messages.
+        """
         if begin.queues and not any(map(self._wants, begin.queues)):
             raise InvalidArgument(
-                f"queue: the checkpoint is of {', '.join(begin.queues)}, and the option names none of them; name them "
+                f"queue: the checkpoint is for {', '.join(begin.queues)}, but the option names none of them; name them "
                 "as before, or start with a new checkpoint"
             )
         spelled = {queue.lower(): queue for queue in begin.queues}
@@ -246,17 +250,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue in sorted(found.union(filter(self._wants, begin.queues))):
             before = begin.queues.get(queue)
             try:
-                mark = self._marked(queue, before)
-                position = self._joining(queue, mark) if before is None else self._same(queue, before, mark)
+                mark = self._current_mark(queue, before)
+                position = self._new_position(queue, mark) if before is None else self._checked(queue, before, mark)
             except QueueNotFound:
-                lost += self._deleted(queue, before)
+                lost += self._lost_with_queue(queue, before)
                 continue
             if position is not None:
-                positions[queue], marks[queue] = position, self._bounded(queue, mark)
+                positions[queue], marks[queue] = position, self._read_limit(queue, mark)
         return positions, marks, lost
 
-    def _joining(self, queue: str, mark: Mark) -> QueueOffset | None:
-        """The start of a queue that is new; None while it has no message, or comes after the end of this query."""
+    def _new_position(self, queue: str, mark: Mark) -> QueueOffset | None:
+        """The start of a new queue. None while it has no messages, or if this query ends before it."""
         if not mark.messages or (self._target is not None and queue not in self._target):
             return None
         return self._begin(queue, joining=True)
@@ -264,48 +268,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _present(self, *, at_once: bool = False) -> list[str]:
         now = time.monotonic()
         if at_once or self._listed is None or now - self._listed[0] > LIST_S:
-            self._listed = now, present(self._manager, self._options.queues)
+            self._listed = now, find_queues(self._manager, self._options.queues)
         return self._listed[1]
 
-    def _deleted(self, queue: str, position: QueueOffset | None) -> int:
-        """How many unread messages a queue had that is not there any more, as far as a mark has counted them."""
+    def _lost_with_queue(self, queue: str, position: QueueOffset | None) -> int:
+        """How many unread messages a deleted queue had, as far as a mark counted them."""
         if position is None:
-            return 0  # it came and went
+            return 0  # it was created and deleted between two batches
         if self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{queue}: the queue was deleted under the stream, with what was unread in it; {GO_ON}, or create the "
+                f"{queue}: the queue was deleted together with its unread messages; {GO_ON}, or create the "
                 "queue again and start with a new checkpoint"
             ) from None
-        _LOG.warning("%s: the queue was deleted under the stream", queue)
+        _LOG.warning("%s: the queue was deleted while the stream was reading it", queue)
         seen = self._seen.get(queue)
         return 0 if seen is None else position.pending(seen) or 0
 
-    def _same(self, queue: str, position: QueueOffset, mark: Mark) -> QueueOffset:
-        """The position, counted if its counts are unknown. MessagesGone if the queue is another one now."""
+    def _checked(self, queue: str, position: QueueOffset, mark: Mark) -> QueueOffset:
+        """The position, with counts if they were unknown. Raises MessagesGone if the name now belongs to another
+        queue."""
         if mark.arrived < position.arrival:
             raise MessagesGone(
-                f"{queue}: the stream is ahead of the queue: it is at {position.arrival}, and the manager has only "
+                f"{queue}: the stream is ahead of the queue: it is at {position.arrival}, but the manager has only "
                 f"reached {mark.arrived}; its data may be an older copy. Start with a new checkpoint"
             )
         if position.queue not in ("", mark.queue):
             if self._options.fail_on_data_loss:
                 raise MessagesGone(
-                    f"{queue}: the queue was deleted and made again, and what was unread in it is gone; {GO_ON}"
+                    f"{queue}: the queue was deleted and created again, and its unread messages are gone; {GO_ON}"
                 )
             position = replace(position, added=None)
         if position.pending(mark) is None:
-            return self._counted(self._api(queue), position, mark)
+            return self._with_counts(self._api(queue), position, mark)
         return position
 
-    def _marked(self, queue: str, position: QueueOffset | None) -> Mark:
-        """The mark now. The one before it is kept while it counts express messages that a restart has dropped."""
+    def _current_mark(self, queue: str, position: QueueOffset | None) -> Mark:
+        """The current mark. The previous one is remembered as long as it counts express messages that a restart
+        dropped.
+        """
         mark = self._api(queue).mark()
         if position is None or not position.dropped(mark, self._seen.get(queue)):
             self._seen[queue] = mark
         return mark
 
-    def _bounded(self, queue: str, mark: Mark) -> Mark:
-        """How far this query may read now. Beyond an end that is given, nothing is counted."""
+    def _read_limit(self, queue: str, mark: Mark) -> Mark:
+        """The mark up to which this query may read. Where endingOffsets stops it earlier, its counts are not used."""
         target = None if self._target is None else self._target.get(queue, mark)
         if target is not None and target.arrival <= mark.arrival:
             mark = target
@@ -314,7 +321,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return mark
 
     def _pending(self, queue: str, position: QueueOffset, mark: Mark, hold: str | None) -> int:
-        """How many messages there are to read, about."""
+        """About how many messages there are to read."""
         if position.arrival >= mark.arrival:
             return 0
         known = position.pending(mark) if self._options.end is None else None
@@ -323,7 +330,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known
 
     def _too_few(self, messages: int) -> bool:
-        """Whether to wait for more messages, as minOffsetsPerTrigger asks for."""
+        """Whether to wait for more messages, as minOffsetsPerTrigger asks."""
         if self._options.min_rows is None or self._target is not None or messages >= self._options.min_rows:
             return False
         now = time.monotonic()
@@ -340,7 +347,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds: _Bounds,
         pending: int,
     ) -> _Step | None:
-        """The next batch in a queue; None if nothing came and nothing was lost."""
+        """The next batch in a queue. None if nothing arrived and nothing was lost."""
         dropped = position.dropped(mark, self._seen.get(queue))
         if not pending and not dropped:
             return None
@@ -350,7 +357,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(IDLE_S)  # a reader may have put one of them back just now
             plan = self._plan(api, position, mark.arrival, hold, bounds)
             stop = api.mark().arrival
-            if stop < plan.end:  # a reader is receiving one of them by now
+            if stop < plan.end:  # a reader has started to receive one of them
                 plan = self._plan(api, position, stop, hold, bounds)
             end = position.to(plan, mark)
             missing = end.pending(mark) or 0 if plan.end == mark.arrival and mark.settled else 0
@@ -360,9 +367,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if missing:
             end = end.without_lost(mark)
         if lost and self._options.fail_on_data_loss:
-            raise self._gone(api, queue, position, mark, plan.messages + lost, lost, hold)
+            raise self._loss(api, queue, position, mark, plan.messages + lost, lost, hold)
         if lost:
-            _LOG.warning("%s: %d messages cannot be read any more", queue, lost)
+            _LOG.warning("%s: %d messages are lost", queue, lost)
         if not lost and not plan.messages:
             return None
         end = replace(end, partitions=len(plan.parts))
@@ -373,7 +380,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, end = position.arrival, max(position.arrival, end)
         return api.plan(begin, end, hold=hold, limit=bounds.rows, most_bytes=bounds.most_bytes, parts=bounds.parts)
 
-    def _gone(
+    def _loss(
         self, api: ManagerApi, queue: str, position: QueueOffset, mark: Mark, came: int, lost: int, hold: str | None
     ) -> MessagesGone:
         holders = ", ".join(each["name"] for each in api.holds() if each["name"] != hold)
@@ -384,8 +391,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "restarted"
         )
         return MessagesGone(
-            f"{queue}: {came} messages came between {position.arrival} and {mark.arrival}, and {lost} of them cannot "
-            f"be read: {why}; {GO_ON}"
+            f"{queue}: {came} messages arrived between {position.arrival} and {mark.arrival}, and {lost} of them are "
+            f"lost: {why}; {GO_ON}"
         )
 
     def _idle(
@@ -396,14 +403,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         steps: Mapping[str, _Step],
         began: float,
     ) -> dict[str, Any]:
-        """No batch now. Many queues are asked less often, so the manager is not busy with that alone."""
-        self._note(positions, steps, lost)
+        """Ends a turn without a batch. It pauses as long as the turn took, so that many queues do not keep the manager
+        busy.
+        """
+        self._store_report(positions, steps, lost)
         if self._target is None:
             time.sleep(max(IDLE_S, time.monotonic() - began))
         return start
 
-    def _note(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
-        """What the query's progress says of the source."""
+    def _store_report(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
+        """Stores the figures for the query's progress."""
         backlog, oldest_ms = 0, None
         for queue, end in ends.items():
             mark = self._seen.get(queue)
@@ -429,23 +438,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         made: list[InputPartition] = []
         for queue, each in sorted(batch.queues.items()):
             if each.messages:
-                made += self._divided(queue, each, batch.hold)
+                made += self._ranges(queue, each, batch.hold)
         return made
 
-    def _divided(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
+    def _ranges(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
         if hold is not None:
             self._hold(queue, hold, batch.begin, batch.arrival)
         planned, parts = self._planned.pop(queue, (None, ()))
-        if planned != batch:  # a second run, by a process that has not planned it
+        if planned != batch:  # a second run, by a process that did not plan the batch
             parts = self._api(queue).plan(batch.begin, batch.arrival, hold=hold, parts=max(1, batch.partitions)).parts
-            # What is missing of a held range, this stream has received: its batch is complete.
+            # If messages of a held range are missing, this stream has received them, so their batch is complete.
             if hold is None:
-                self._demand(queue, batch.begin, batch.arrival, batch.messages, sum(part.messages for part in parts))
+                self._require(queue, batch.begin, batch.arrival, batch.messages, sum(part.messages for part in parts))
         return [Range(queue, part.start, part.end, None if hold else part.messages, hold) for part in parts]
 
     def _hold(self, queue: str, name: str, begin: int, end: int) -> None:
         """Holds a whole range. Waits for messages that others are receiving, because they may put them back."""
-        self._commit(queue, name, begin)  # there is a batch from `begin` on: the one before is complete
+        self._commit(queue, name, begin)  # a batch starts at `begin`, so the one before is complete
         patience = Patience(self._options.place.timeout_s)
         api = self._api(queue)
         while begin < end and (passed_over := api.hold(name, begin, end)):
@@ -463,19 +472,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         equal = self._options.selection.equal
         messages = 0
         with ManagerApi(self._options.at(part.queue)) as api:
-            found = api.messages(part.begin, part.end, asked(self._columns), hold=part.hold, equal=equal)
+            found = api.messages(part.begin, part.end, requested_columns(self._columns), hold=part.hold, equal=equal)
             for batch in joined(found):
                 messages += batch.num_rows
                 yield rows(batch, self._columns, part.queue)
-            if equal and part.messages is not None:  # those that were not selected must be there too
+            if equal and part.messages is not None:  # messages that do not match must still be there too
                 messages = api.plan(part.begin, part.end, hold=part.hold).messages
         if part.messages is not None:
-            self._demand(part.queue, part.begin, part.end, part.messages, messages)
+            self._require(part.queue, part.begin, part.end, part.messages, messages)
 
-    def _demand(self, queue: str, begin: int, end: int, wanted: int, found: int) -> None:
+    def _require(self, queue: str, begin: int, end: int, wanted: int, found: int) -> None:
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{queue}: only {found} of {wanted} messages between {begin} and {end} are left: "
+                f"{queue}: only {found} of {wanted} messages between {begin} and {end} are left; "
                 f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
             )
 
@@ -495,5 +504,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._api(queue).commit(hold, end)
             except QueueNotFound:
-                return  # it was deleted, and nothing is left to receive
+                return  # the queue was deleted, so nothing is left to receive
             self._committed[queue] = end

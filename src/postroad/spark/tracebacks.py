@@ -1,6 +1,6 @@
-"""Errors of ours in Spark's messages: the sentence first, and no tracebacks of ours.
+"""Puts our error messages first in Spark's errors, and removes tracebacks through our files.
 
-Our errors say what is wrong and what to do. A traceback through our files would only hide that.
+Our errors say what is wrong and what to do. A traceback would only hide that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _OURS = re.compile(r"\bpostroad\.errors\.\w+: (.+)")
-_PLAIN = {each: each.__str__ for each in (CapturedException, PythonException)}  # the two that write their own text
+# the two classes that build their own text
+_PLAIN = {each: each.__str__ for each in (CapturedException, PythonException)}
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
@@ -37,7 +38,7 @@ def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same for a method that returns an iterator. If Spark wants no more rows, its process ends in silence."""
+    """Does the same for a method that returns an iterator. If Spark stops reading early, its process ends silently."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -55,7 +56,7 @@ def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, 
 
 
 def lead_with_our_sentence() -> None:
-    """From now on, errors of Spark that contain one of ours start with our sentence. A second call changes nothing."""
+    """Makes Spark's errors that contain one of ours start with our message. A second call changes nothing."""
 
     for each, plain in _PLAIN.items():
         each.__str__ = functools.partialmethod(_sentence_first, plain)  # type: ignore[assignment]
@@ -68,19 +69,22 @@ def _sentence_first(fault: CapturedException, plain: Callable[[CapturedException
 
 
 def _in_a_process_of_spark() -> bool:
-    """Whether Spark's daemon has started this process, for one task or one stream."""
+    """Whether Spark's daemon started this process, for one task or one stream."""
     return any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ)
 
 
 def _hide_traceback() -> None:
-    """Spark's process formats the error by this variable, and ends after it."""
+    """Sets the variable that makes Spark's process omit the traceback. The process ends after this error."""
     if _in_a_process_of_spark():
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 def _end_in_silence() -> None:
-    """With a limit, Spark closes the connection once it has enough rows. Its process then fails to write the rest,
-    prints a traceback, and ends. Nothing is wrong, so nothing is to be printed."""
+    """Closes standard error.
+
+    For a query with a limit, Spark closes the connection once it has enough rows. Its process then fails to write the
+    rest and would print a traceback, although nothing is wrong.
+    """
     if _in_a_process_of_spark():
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 2)

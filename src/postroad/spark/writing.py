@@ -1,7 +1,7 @@
-"""Writers: rows become messages, each sent exactly once even if its task runs several times.
+"""Sends rows as messages, each exactly once even if its task runs several times.
 
-The writer's name, its epoch, its partition and a number identify each row, and the manager drops those it has already
-sent. A digest proves that a second run of a task brings the same rows in the same order; other rows are refused.
+The writer's name, an epoch, a partition and a number identify each row, and the manager drops rows that it has already
+sent. A digest shows whether a second run of a task has the same rows in the same order. If not, they are refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from postroad.spark.schema import MESSAGE
 from postroad.spark.tracebacks import without_traceback
 from postroad.validation.kinds import suggestion
 
-# Rows as messages to send: the possible columns, their types, and requests of a limited size.
+# Rows as messages: the possible columns, their types, and requests of a limited size.
 
 
 MOST_ROWS = 5000  # in a request
-MOST_BYTES = 16 << 20  # about: the manager accepts 64 MiB
-_OVERHEAD = 200  # of a row beside its body
+MOST_BYTES = 16 << 20  # about; the manager accepts 64 MiB
+_OVERHEAD = 200  # of a row without its body
 _TEXT = (spark_types.StringType,)
 _BYTES = (spark_types.BinaryType,)
 _TRUTH = (spark_types.BooleanType,)
@@ -44,7 +44,7 @@ _NAMES = {
     (*_BYTES, *_TEXT): "binary or a string",
     (*_TEXT, *_WHOLE, spark_types.ArrayType): "a string, an array of strings or a whole number",
 }
-# The properties of a message that a sender sets, as in the HTTP API. A null leaves the default.
+# The properties that a sender sets, as in the HTTP API. Null means the default.
 COLUMNS: Mapping[str, tuple[type[spark_types.DataType], ...]] = {
     "body": (*_BYTES, *_TEXT),
     "body_type": _WHOLE,
@@ -70,11 +70,11 @@ COLUMNS: Mapping[str, tuple[type[spark_types.DataType], ...]] = {
 
 
 def check_schema(schema: spark_types.StructType) -> None:
-    """InvalidArgument, by the column's name, for rows that cannot be messages."""
+    """Raises InvalidArgument, with the column's name, for rows that cannot be messages."""
     for column in schema.fields:
         types = COLUMNS.get(column.name)
         if types is None:
-            raise InvalidArgument(f"{column.name}: {_stranger(column.name)}")
+            raise InvalidArgument(f"{column.name}: {_unknown_column(column.name)}")
         kind = column.dataType
         wrong_items = isinstance(kind, spark_types.ArrayType) and not isinstance(
             kind.elementType, spark_types.StringType
@@ -85,7 +85,7 @@ def check_schema(schema: spark_types.StructType) -> None:
         raise InvalidArgument("body: the column is missing; every message needs a body, even an empty one")
 
 
-def _stranger(name: str) -> str:
+def _unknown_column(name: str) -> str:
     if name in MESSAGE or name == PACKET:
         return f"a sender cannot set it; drop the column, and use only {', '.join(COLUMNS)}"
     return f"a message has no such column{suggestion(name, COLUMNS)}"
@@ -98,7 +98,7 @@ class Request:
 
 
 def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
-    """The rows in order, in requests of the size that a manager accepts."""
+    """Divides the rows, in their order, into requests of a size that a manager accepts."""
     for batch in batches:
         first = 0
         for end in _cuts(batch):
@@ -108,7 +108,7 @@ def requests(batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
 
 
 def _cuts(batch: pa.RecordBatch) -> Iterator[int]:
-    """The row numbers where requests end; the last is that of the end."""
+    """The row numbers at which requests end. The last is the number of rows."""
     body = batch.column("body")
     lengths = pc.binary_length(body).fill_null(0).to_pylist()
     size = first = 0
@@ -130,13 +130,13 @@ def _stream(rows: pa.RecordBatch) -> bytes:
 
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
-OTHERS_S = 5.0  # a partition that was begun before waits so long for the others of its job to be compared
+OTHERS_S = 5.0  # that a partition which an earlier run began waits for the other partitions of its job
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The report of one task to the driver."""
+    """What one task reports to the driver."""
 
     name: str
     epoch: int
@@ -147,7 +147,7 @@ class Sent(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Task:
-    """One partition of an epoch, in a run of its job."""
+    """One partition of an epoch, in one run of its job."""
 
     options: WriteOptions
     name: str
@@ -160,9 +160,9 @@ class Task:
             state = api.submission(self.name, self.epoch)
             before = state.parts.get(self.partition)
             digest = RowDigest()
-            rest = self._compared(api, batches, before, digest)
+            rest = self._new_rows(api, batches, before, digest)
             sent, dropped = 0, 0 if before is None else before.rows
-            proven = state.complete  # then the manager refuses every further row
+            proven = state.complete  # after completion, the manager itself refuses further rows
             for request in requests(rest):
                 if not proven:
                     self._wait_for_others(api, begun=before is not None)
@@ -183,10 +183,11 @@ class Task:
                 dropped += old
         return Sent(self.name, self.epoch, sent, dropped, self.run)
 
-    def _compared(
+    def _new_rows(
         self, api: ManagerApi, batches: Iterator[pa.RecordBatch], before: SentPart | None, digest: RowDigest
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that follow those sent before. TransactionSequence if the first ones are not the same."""
+        """Yields the rows after those that were sent before. Raises TransactionSequence if the first rows have
+        changed."""
         waiting = 0 if before is None else before.rows
         for batch in batches:
             known = min(waiting, batch.num_rows)
@@ -197,14 +198,14 @@ class Task:
                     api.take_over(self.name, self.epoch, self.partition, digest.rows, self.run, digest.text())
             if known < batch.num_rows:
                 yield batch.slice(known)
-        if waiting:  # there are fewer rows now: the manager says so
+        if waiting:  # there are fewer rows now, which the manager refuses
             api.take_over(self.name, self.epoch, self.partition, digest.rows, self.run, digest.text())
 
     def _wait_for_others(self, api: ManagerApi, *, begun: bool) -> None:
         """Waits until this run has compared all partitions that an earlier run began.
 
-        Otherwise a run with other rows would send some of them before another task finds the difference. A partition
-        that was begun itself does not wait for long, because the others may need its place to run.
+        Otherwise a run with other rows could send some of them before another task finds the difference. A partition
+        that an earlier run began waits only shortly, because the others may need its slot to run.
         """
         patience = Patience(min(OTHERS_S, self.options.place.timeout_s) if begun else self.options.place.timeout_s)
         while True:
@@ -214,7 +215,7 @@ class Task:
                 return
             fault = TransactionSequence(
                 f"name: partition {others[0]} of {self.name} was sent before with {parts[others[0]].rows} rows, and "
-                "this run has not brought it again; run the job as it was, with the same number of partitions, or "
+                "this run does not have it; run the job as it was, with the same number of partitions, or "
                 "give it another name"
             )
             try:
@@ -228,11 +229,11 @@ class Task:
 def _report(messages: Sequence[WriterCommitMessage | None], name: str) -> None:
     dropped = sum(each.dropped for each in messages if isinstance(each, Sent))
     if dropped:
-        _LOG.warning("%s: dropped %d rows, which were sent before under this name", name, dropped)
+        _LOG.warning("%s: dropped %d rows, because they were sent before under this name", name, dropped)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One epoch. A job without a name gets a new one, so a new start of it sends everything again."""
+    """Writes one epoch. A job without a name gets a new one, so starting it again sends everything again."""
 
     def __init__(self, options: WriteOptions, schema: StructType, dropped: Accumulator[int] | None = None) -> None:
         check_schema(schema)
@@ -249,16 +250,16 @@ class BatchWriter(DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with ManagerApi(self._options.place) as api:
-            # Also without a name: an attempt that Spark has abandoned may still run.
+            # This is needed without a name too: an attempt that Spark has abandoned may still run.
             api.finish(self._name, 0, self._run, keep=self._options.name is not None)
         _report(messages, self._name)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Sent messages stay sent. A job with the same name does not send them again."""
+        """Does nothing: sent messages stay sent. A job with the same name does not send them again."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One epoch for each micro-batch, under the id of the query, which its checkpoint keeps."""
+    """Writes one epoch for each micro-batch, under the id of the query, which the checkpoint keeps."""
 
     def __init__(self, options: WriteOptions, schema: StructType, dropped: Accumulator[int] | None = None) -> None:
         check_schema(schema)
@@ -281,11 +282,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         sent = next((each for each in messages if isinstance(each, Sent)), None)
         if sent is not None:
             with ManagerApi(self._options.place) as api:
-                api.finish(sent.name, batchId, sent.run, keep=True)  # this is another object than the tasks had
+                # this is not the object that the tasks had, so use the tasks' run
+                api.finish(sent.name, batchId, sent.run, keep=True)
             _report(messages, f"{sent.name}, epoch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Spark runs the epoch again, and the manager then drops what was sent of it."""
+        """Does nothing: Spark runs the epoch again, and the manager drops the rows that were sent."""
 
 
 def _counted(sent: Sent, dropped: Accumulator[int] | None) -> Sent:
@@ -309,4 +311,4 @@ def _property(task: TaskContext, name: str) -> str:
 
 
 def _unsupported(what: str) -> SparkUnavailable:
-    return SparkUnavailable(f"this version of Spark does not fit: {what}; use pyspark 4.2 or 4.3")
+    return SparkUnavailable(f"this version of Spark is not supported: {what}; use pyspark 4.2 or 4.3")

@@ -67,7 +67,7 @@ def test_an_offset_of_something_else_is_refused(value: dict[str, Any]) -> None:
 
 
 def test_an_offset_of_a_later_version_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match=r"^checkpoint: has offsets of version 3, and this is version 2"):
+    with pytest.raises(InvalidArgument, match=r"^checkpoint: has offsets of version 3, but this is version 2"):
         StreamOffset.read({"version": 3, "queues": {}}, Q)
 
 

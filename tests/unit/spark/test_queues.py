@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import InvalidArgument
-from postroad.spark.reading import matching, required
+from postroad.spark.reading import matching, require_queues
 
 FOUND = [r"private$\q1", r"private$\Q2", r"private$\orders", r"private$\q1;journal", r"rome\q3"]
 
@@ -30,4 +30,4 @@ def test_what_matches(wanted: list[str], matched: list[str]) -> None:
 
 def test_nothing_matches() -> None:
     with pytest.raises(InvalidArgument, match=r"^queue: no queue matches private\$\\x\*; create one first"):
-        required(matching(FOUND, [r"private$\x*"]), [r"private$\x*"])
+        require_queues(matching(FOUND, [r"private$\x*"]), [r"private$\x*"])

@@ -1,6 +1,6 @@
-"""What to do about the findings of a report, the most urgent first: where, how many, how old, and the commands to run.
+"""Says what to do about the findings of a report: where, how many messages, how old, and the commands to run.
 
-A finding of a higher urgency stands before all others; within an urgency the number of messages decides.
+The most urgent findings come first. Among findings of the same urgency, the number of messages decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroad.spark.pipeline.trends import Anomaly
 from postroad.spark.pipeline.words import age, counted, listed, seconds
 from postroad.wire.constants import MessageClass, class_name
 
-# What to do about each reason. The words for the reasons are in reports/trace.py.
+# What to do about each reason of death. reports/trace.py has the words for the reasons.
 _REMEDIES: dict[MessageClass, str] = {
     MessageClass.NACK_BAD_DST_Q: "create the queue, or correct the name at the sender",
     MessageClass.NACK_DELETED: "ask who emptied the outgoing queue",
@@ -41,24 +41,25 @@ _BY_NAME = {class_name(reason): (class_words(reason), do) for reason, do in _REM
 _MOST_COMMANDS = 3
 _PLAIN = re.compile(r"[A-Za-z0-9_ -]+")
 
-# What counts as a finding. A queue is worth a look if it holds many messages, or one for long.
+# Thresholds for findings. A backlog is a finding if a queue holds many messages, or holds a message for long.
 MANY = 1000
 LONG_S = 600.0
-QUIET_S = 60.0  # a receiver has stopped if it was silent for so long, and for ten times its usual gap
-SLOW_S = 60.0  # a route is slow if one message in ten takes longer to reach its queue
-WORSE = 2.0  # times as slow, or as many dead, as in the period before
-WORSE_S = 5.0  # but at least so much slower
-WORSE_DEAD = 5  # and so many more
-WORSE_OF = 20  # of fewer messages, percentiles say little
-_LEVEL, _NOW, _SOON, _LOOK = range(4)  # urgencies
-_RECENT_S = 86_400.0  # an unusual hour is a finding for a day
+QUIET_S = 60.0  # a receiver has stopped if it is silent for this long, and for ten times its usual gap
+SLOW_S = 60.0  # a route is slow if one message in ten takes longer than this to reach its queue
+WORSE = 2.0  # times as slow, or times as many dead messages, as in the previous period
+WORSE_S = 5.0  # and at least this much slower
+WORSE_DEAD = 5  # and at least this many more dead messages
+WORSE_OF = 20  # with fewer messages, percentiles say little
+_LEVEL, _NOW, _SOON, _LOOK = range(4)  # urgencies, the highest first
+_RECENT_S = 86_400.0  # an unusual hour stays a finding for a day
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`where` is a queue, a route or a manager; `what` the problem, `do` the remedy, and `commands` the first steps.
+    """One finding. `where` is a queue, a route or a manager.
 
-    `age_s` is how long it has lasted, None if that is not known.
+    `what` is the problem, `do` the remedy, and `commands` are the first steps. `age_s` is how long the problem has
+    lasted. None if unknown.
     """
 
     urgency: int
@@ -78,12 +79,12 @@ class Advice:
 
 
 def reason_words(reason: str | None) -> str:
-    """`it was received`, for the name of a class."""
+    """The reason of a death in words, from the name of a message class."""
     return _BY_NAME.get(reason or "", (f"it died of {reason}", ""))[0]
 
 
 def advice(facts: Facts) -> list[Advice]:
-    """The most urgent first; empty if there is nothing to do."""
+    """All findings, the most urgent first. Empty if there is nothing to do."""
     finders = (
         _levels,
         _backlog,
@@ -98,7 +99,9 @@ def advice(facts: Facts) -> list[Advice]:
         _unusual,
     )
     found = [each for finder in finders for each in finder(facts)]
-    return sorted(found, key=lambda each: (each.urgency, -each.messages))  # equal ones stay in the order of the finders
+    return sorted(
+        found, key=lambda each: (each.urgency, -each.messages)
+    )  # the sort is stable: equal findings stay in the order of the finders
 
 
 def _levels(facts: Facts) -> Iterator[Advice]:
@@ -109,12 +112,12 @@ def _levels(facts: Facts) -> Iterator[Advice]:
             what = f"Not received within {seconds(level.limit_s)}: {said}; {level.share or 0:.1%} were in time."
             worst = level.worst_s or None
             yield Advice(
-                _LEVEL, level.queue, level.broken, worst, what, "Look at the queue:", _show(facts, level.queue)
+                _LEVEL, level.queue, level.broken, worst, what, "Look at the queue:", _show_command(facts, level.queue)
             )
 
 
 def _backlog(facts: Facts) -> Iterator[Advice]:
-    """Queues that hold many messages, or one for long."""
+    """Finds queues that hold many messages, or hold a message for long."""
     receipts = _receipts(facts)
     for row in facts.queues:
         waits = age(row["oldest_at"], row["looked_at"])
@@ -122,11 +125,11 @@ def _backlog(facts: Facts) -> Iterator[Advice]:
             continue
         what = f"{_reading(row, receipts.get(row['called']), waits)}{_growth(row)}"
         do = "Start the receiver, or find out why it does not receive:"
-        yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show(facts, row["called"]))
+        yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show_command(facts, row["called"]))
 
 
 def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | None) -> str:
-    """Whether the queue has a receiver, and when it was last seen to receive."""
+    """Says whether the queue has a receiver, and when that was last seen to receive."""
     readers = row["readers"] or 0
     if receipts is None:
         if readers:
@@ -139,8 +142,8 @@ def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | Non
         rate = f", after one every {seconds(usual)}" if usual else ""
         received = f"the last of {counted(count, 'message')} was received {seconds(quiet)} ago"
         return f"The receiver has stopped: {received}{rate}."
-    slowly = "seldom" if quiet > QUIET_S else "not fast enough"
-    return f"It is received from {slowly}: the last time {seconds(quiet)} ago."
+    habit = "rarely receives" if quiet > QUIET_S else "is too slow"
+    return f"Its receiver {habit}: the last message was received {seconds(quiet)} ago."
 
 
 def _growth(row: Row) -> str:
@@ -151,7 +154,7 @@ def _growth(row: Row) -> str:
 
 
 def _receipts(facts: Facts) -> dict[str, tuple[int, Any, Any]]:
-    """By queue: how many messages are known to be received, and when the first and the last one were."""
+    """For each queue: how many messages were received, and when the first and the last one were, as far as is known."""
     found = {}
     received = [row for row in facts.states if row["state"] == "received"]
     for queue, count in summed(received, "queue").items():
@@ -169,7 +172,7 @@ def _outgoing(facts: Facts) -> Iterator[Advice]:
             why = f" {row['why'][:1].upper()}{row['why'][1:]}." if row["why"] else ""
             do = "Check that the next hop answers:"
             what = f"They wait to leave {row['manager']}.{why}"
-            yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show(facts, row["called"]))
+            yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show_command(facts, row["called"]))
 
 
 def _dead(facts: Facts) -> Iterator[Advice]:
@@ -182,7 +185,7 @@ def _dead(facts: Facts) -> Iterator[Advice]:
             then = "then send them again:" if again else "there are no dead letters to send again."
             since = age(earliest(rows, "first_at"), facts.as_of)
             what = f"Dead: {words}."
-            yield Advice(_NOW, _most(rows), left, since, what, f"{do[:1].upper()}{do[1:]}; {then}", again)
+            yield Advice(_NOW, _largest_queue(rows), left, since, what, f"{do[:1].upper()}{do[1:]}; {then}", again)
 
 
 def _unexplained(facts: Facts) -> Iterator[Advice]:
@@ -191,25 +194,25 @@ def _unexplained(facts: Facts) -> Iterator[Advice]:
         since = age(earliest(facts.oldest, "sent_at"), facts.as_of)
         rows = [row | {"messages": row["unexplained"]} for row in facts.states if row["unexplained"]]
         do = "Trace them through the managers on their route:"
-        yield Advice(_NOW, _most(rows), unexplained, since, "No report since they were sent.", do, commands)
+        yield Advice(_NOW, _largest_queue(rows), unexplained, since, "No report since they were sent.", do, commands)
 
 
 def _unreceived(facts: Facts) -> Iterator[Advice]:
-    """Messages in queues that the pipeline does not read: only acknowledgments and reports tell about them."""
+    """Finds messages in queues that the pipeline does not read. Only acknowledgments and reports tell about these."""
     looked_at = {row["called"] for row in facts.queues}
     reached = [row for row in facts.states if row["state"] == "reached" and row["queue"] not in looked_at]
     for queue, count in summed(reached, "queue").items():
         rows = [row for row in reached if row["queue"] == queue]
         since = age(earliest(rows, "first_reached_at"), facts.as_of)
         if (since or 0.0) >= LONG_S:
-            what = "They reached their queue, and are not known to be received."
+            what = "They reached their queue, but nothing says that they were received."
             do = "Ask for acknowledgments of receiving, or let the pipeline read that manager too:"
             command = f"postroad pipeline run --lake {quote(facts.lake)} --api http://HOST:8180"
             yield Advice(_SOON, queue or "unknown", count, since, what, do, (command,))
 
 
 def _unanswered(facts: Facts) -> Iterator[Advice]:
-    """Requests that have waited for long, also by what their answers take."""
+    """Finds requests that have waited for long, also compared with the usual time of their answers."""
     for row in facts.pairs:
         since = age(row["oldest_unanswered_at"], facts.as_of)
         if since is not None and since > max(LONG_S, 10 * (row["response_p90_s"] or 0.0)):
@@ -228,15 +231,17 @@ def _slow(facts: Facts) -> Iterator[Advice]:
             half, tenth = seconds(row["p50_s"]), seconds(row["p90_s"])
             what = f"A slow route: half took {half} or less to reach their queue, one in ten more than {tenth}."
             manager = row["value"].partition(" -> ")[0]
-            command = f"postroad status{_api(facts, manager)}"
+            command = f"postroad status{_api_option(facts, manager)}"
             do = "Look at the sessions and outgoing queues of its managers:"
             since = age(facts.period[0], facts.as_of)
             yield Advice(_SOON, row["value"], row["messages"], since, what, do, (command,))
 
 
 def _worse(facts: Facts) -> Iterator[Advice]:
-    """Queues that are slower, or lose more, than in the period before. That a queue with a backlog is slower says
-    nothing new."""
+    """Finds queues that are slower, or lose more messages, than in the previous period.
+
+    A queue with a backlog is not reported as slower: that would be no news.
+    """
     full = {each.where for each in _backlog(facts)}
     for now, before in facts.compared("queue"):
         if before is None:
@@ -249,7 +254,7 @@ def _worse(facts: Facts) -> Iterator[Advice]:
             what = f"Slower than before: one in ten took more than {seconds(slow)} in the last {span}, {seconds(fast)} "
             what += f"in the {span} before."
             do = "Look at the queue and its receiver:"
-            yield Advice(_SOON, now["value"], now["received"], lasted, what, do, _show(facts, now["value"]))
+            yield Advice(_SOON, now["value"], now["received"], lasted, what, do, _show_command(facts, now["value"]))
         if now["died"] >= max(WORSE * before["died"], before["died"] + WORSE_DEAD):
             what = f"More messages died than before: {now['died']:,} in the last {span}, {before['died']:,} in the "
             what += f"{span} before."
@@ -258,7 +263,7 @@ def _worse(facts: Facts) -> Iterator[Advice]:
 
 
 def _faults(facts: Facts) -> Iterator[Advice]:
-    """What is never right, however seldom."""
+    """Finds what is never right, however rare."""
     texts = {
         "duplicates": (
             "More copies than messages.",
@@ -276,7 +281,7 @@ def _faults(facts: Facts) -> Iterator[Advice]:
     for column, (what, do) in texts.items():
         if count := facts.total(column):
             rows = [row | {"messages": row[column]} for row in facts.states if row[column]]
-            yield Advice(_SOON, _most(rows), count, None, what, do)
+            yield Advice(_SOON, _largest_queue(rows), count, None, what, do)
     if facts.undecodable:
         queues = dict.fromkeys(row["queue"] for row in facts.faults)
         commands = tuple(
@@ -285,11 +290,11 @@ def _faults(facts: Facts) -> Iterator[Advice]:
         rows = [row | {"messages": row["packets"]} for row in facts.faults]
         since = age(earliest(rows, "first_at"), facts.as_of)
         what, do = "Packets that did not decode.", "Other software may have sent them. Export and decode them:"
-        yield Advice(_SOON, _most(rows), facts.undecodable, since, what, do, commands[:_MOST_COMMANDS])
+        yield Advice(_SOON, _largest_queue(rows), facts.undecodable, since, what, do, commands[:_MOST_COMMANDS])
 
 
 def _unusual(facts: Facts) -> Iterator[Advice]:
-    """For each queue, the most unusual hour of the last day."""
+    """Finds the most unusual hour of the last day for each queue."""
     recent: dict[str, list[Anomaly]] = {}
     for each in facts.unusual:
         if (age(each.hour, facts.as_of) or 0.0) <= _RECENT_S:
@@ -303,30 +308,30 @@ def _unusual(facts: Facts) -> Iterator[Advice]:
 
 def anomaly_words(each: Anomaly) -> str:
     if each.kind == "latency":
-        return f"half took more than {seconds(each.value)}, usual are {seconds(each.usual)}"
+        return f"half took more than {seconds(each.value)}, usually {seconds(each.usual)}"
     what = "messages" if each.kind == "volume" else f"died, {reason_words(each.kind)}"
-    return f"{each.value:,.0f} {what}, usual are {each.usual:,.0f}"
+    return f"{each.value:,.0f} {what}, usually {each.usual:,.0f}"
 
 
 # Pieces
 
 
-def _most(rows: list[Row]) -> str:
-    """The queue with the most messages, and how many others there are."""
+def _largest_queue(rows: list[Row]) -> str:
+    """The queue with the most messages, and how many other queues there are."""
     queues = summed(rows, "queue").most_common()
     first = (queues[0][0] if queues else None) or "unknown queue"
     return first if len(queues) < 2 else f"{first} and {counted(len(queues) - 1, 'other')}"
 
 
-def _show(facts: Facts, called: str) -> tuple[str, ...]:
-    """How to look at a queue that is known as `MANAGER: QUEUE`."""
+def _show_command(facts: Facts, called: str) -> tuple[str, ...]:
+    """The command that shows a queue with a name like `MANAGER: QUEUE`."""
     manager, colon, queue = called.partition(": ")
     if not colon:
         manager, queue = "", called
-    return (f"postroad queue show {quote(queue)}{_api(facts, manager)}",)
+    return (f"postroad queue show {quote(queue)}{_api_option(facts, manager)}",)
 
 
-def _api(facts: Facts, manager: str) -> str:
+def _api_option(facts: Facts, manager: str) -> str:
     api = facts.apis.get(manager)
     return "" if api is None else f" --api {quote(api)}"
 
@@ -334,4 +339,4 @@ def _api(facts: Facts, manager: str) -> str:
 def _replay(facts: Facts, reason: str, manager: str) -> str:
     condition = f"reason = '{reason}'"
     quoted = f'"{condition}"' if _PLAIN.fullmatch(reason) else quote(condition)
-    return f"postroad pipeline replay --lake {quote(facts.lake)}{_api(facts, manager)} --where {quoted}"
+    return f"postroad pipeline replay --lake {quote(facts.lake)}{_api_option(facts, manager)} --where {quoted}"

@@ -1,7 +1,7 @@
-"""Bronze: every packet as it came, and its source. Nothing is decoded, so nothing can fail.
+"""Bronze: every packet as it arrived, and where it was found. Nothing is decoded, so nothing can fail.
 
-A read of `format("postroad")` plans one queue in separate processes. A network has hundreds of queues with few messages
-each, so here the ranges of all of them are one job, with the same calls.
+Reading with `format("postroad")` would plan each queue in separate processes. A network has hundreds of queues with few
+messages each, so here one job reads the ranges of all queues, with the same calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ = "range int, lookup_id bigint, arrival bigint, arrived_at timestamp, abor
 
 
 def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
-    """All messages of the ranges, in one job. Removes nothing from a queue."""
+    """Reads all messages of the ranges in one job. No message leaves its queue."""
     shared = spark.sparkContext.broadcast(tuple(ranges))
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
@@ -55,7 +55,7 @@ def _read_range(number: int, wanted: Range) -> Iterator[Any]:
             rows = answer.num_rows
             found = {name: answer.column(name) for name in _ASKED}
             arrival = pyarrow.compute.bit_wise_and(found["lookup_id"], pyarrow.scalar(ARRIVAL_MASK, pyarrow.int64()))
-            reason = found["reason"].cast(pyarrow.int32())  # 0 if it is no dead letter
+            reason = found["reason"].cast(pyarrow.int32())  # 0 for a message that is not a dead letter
             none = pyarrow.compute.equal(reason, 0)
             columns = {
                 "range": pyarrow.array([number] * rows, pyarrow.int32()),

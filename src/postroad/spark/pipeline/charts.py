@@ -1,10 +1,10 @@
-"""Charts as Vega-Lite specifications, made with Altair. A page draws them with the scripts of `scripts`, which come
-from a package, so it needs no network.
+"""Charts as Vega-Lite specifications, made with Altair. The scripts that draw them are in a package, so a page needs no
+network.
 
-A chart is as wide as its container. It has a parameter `queue`: the page sets it to show one queue alone. Names stand
-above their bars, where they have the whole width. Colours of the page's theme are set by the page.
+A chart is as wide as its container. The page sets its parameter `queue` to show only one queue. Names stand above their
+bars, where they have the full width. The page sets the colours of its theme.
 
-The legend is no part of the drawing, which would cut long names: it is in `usermeta`, and the page writes it as text.
+The drawing would cut long names in a legend. So the legend is in `usermeta`, and the page writes it as text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import altair as alt
 from postroad.spark.pipeline.words import seconds
 
 Values = list[dict[str, Any]]
-MOST_NAMES = 8  # colours of one chart; the others share one
-MOST_SLOTS = 96  # over time: more are joined
+MOST_NAMES = 8  # with colours of their own in a chart; all others share one colour
+MOST_SLOTS = 96  # on a time axis; more are merged
 OTHERS = "others"
 STATE_COLOURS = {
     "received": "#0f8a78",
@@ -33,14 +33,14 @@ STATE_COLOURS = {
 }
 PALETTE = ("#2f7fd1", "#0f9b8a", "#7a5bd0", "#d98324", "#5b8a3a", "#c2528b", "#4a5fc1", "#a8761f", "#8795a5")
 ALARMS = ("#c8372d", "#d98324", "#7a5bd0", "#2f7fd1", "#0f9b8a", "#c2528b", "#a8761f", "#5b8a3a", "#8795a5")
-_ROW = 46  # the height of a bar with its name above it
+_ROW = 46  # the height of a bar and the name above it
 _HEIGHT = 200
 _PERCENTILES = {"p50_s": "half within", "p90_s": "90 % within", "p99_s": "99 % within"}
 _PERCENTILE_COLOURS = ("#0f8a78", "#d98324", "#c8372d")
 _TICKS_S = (0, 1, 3, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400, 604_800)
 _SPAN = "datum.value >= 86400 ? datum.value / 86400 + ' d' : datum.value >= 3600 ? datum.value / 3600 + ' h'"
 _SPAN += " : datum.value >= 60 ? datum.value / 60 + ' min' : datum.value + ' s'"
-_SHORT = "datum.value % 1 ? '' : format(datum.value, '~s')"  # 20k; and 0, where a number format would say 0k
+_SHORT = "datum.value % 1 ? '' : format(datum.value, '~s')"  # writes 20k for 20000, but 0 instead of 0k
 _CLOCK = "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0"
 _CLOCK += " ? utcFormat(datum.value, '%d %b') : utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M')"
 
@@ -55,29 +55,29 @@ def scripts() -> str:
 
 
 def bars(values: Values, kinds: Mapping[str, str], unit: str) -> dict[str, Any]:
-    """Horizontal bars: each value has `queue`, `kind` and `messages`. `kinds` are the words for the kinds, in order."""
+    """Horizontal bars. Each value has `queue`, `kind` and `messages`; `kinds` has the words for the kinds, in order."""
     order = list(dict.fromkeys(each["queue"] for each in values))
-    said = [each | {"words": kinds[each["kind"]], "place": list(kinds).index(each["kind"])} for each in values]
-    base = alt.Chart(alt.InlineData(values=said)).encode(y=alt.Y("queue:N", sort=order, axis=None))
+    labelled = [each | {"words": kinds[each["kind"]], "place": list(kinds).index(each["kind"])} for each in values]
+    base = alt.Chart(alt.InlineData(values=labelled)).encode(y=alt.Y("queue:N", sort=order, axis=None))
     legend = {words: STATE_COLOURS.get(kind, PALETTE[0]) for kind, words in kinds.items()}
     drawn = base.mark_bar(height=14, yOffset=8, cursor="pointer").encode(
-        x=alt.X("messages:Q", stack="zero", axis=_numbers(f"number of {unit}")),
+        x=alt.X("messages:Q", stack="zero", axis=_number_axis(f"number of {unit}")),
         color=_colour("words:N", legend),
         order=alt.Order("place:Q"),
-        tooltip=[_tip("queue:N", "queue"), _tip("words:N", "state"), _tip("messages:Q", unit, ",d")],
+        tooltip=[_tooltip("queue:N", "queue"), _tooltip("words:N", "state"), _tooltip("messages:Q", unit, ",d")],
     )
     names = base.mark_text(align="left", baseline="middle", dy=-10, limit=alt.expr("width - 90"), cursor="pointer")
     named = names.encode(x=alt.value(0), text="queue:N").transform_aggregate(groupby=["queue"])
     totals = base.mark_text(align="right", baseline="middle", dy=-10, fontWeight="bold")
     summed = totals.encode(x=alt.value("width"), text=alt.Text("total:Q", format=",d"))
     summed = summed.transform_aggregate(total="sum(messages)", groupby=["queue"])
-    return _made(alt.layer(drawn, named, summed), legend if len(kinds) > 1 else {}, height=_ROW * len(order))
+    return _finished(alt.layer(drawn, named, summed), legend if len(kinds) > 1 else {}, height=_ROW * len(order))
 
 
 def over_time(
     rows: Iterable[Mapping[str, Any]], time: str, name: Callable[[Any], str], unit: str
 ) -> dict[str, Any] | None:
-    """Columns over time, with a colour for each name; None if no row has a time."""
+    """Columns over time, with a colour for each name. None if no row has a time."""
     found = [(row[time], name(row), row.get("queue"), row["messages"]) for row in rows if row[time] is not None]
     if not found:
         return None
@@ -91,27 +91,27 @@ def over_time(
         {"start": _stamp(at), "end": _stamp(at + step), "name": whose, "queue": queue, "messages": count}
         for (at, whose, queue), count in sorted(counts.items(), key=str)
     ]
-    legend = _coloured(named.values(), ALARMS if unit == "dead messages" else PALETTE)
+    legend = _palette(named.values(), ALARMS if unit == "dead messages" else PALETTE)
     chart = (
         alt.Chart(alt.InlineData(values=values))
         .mark_bar()
         .encode(
-            x=_times("start", f"by {seconds(step.total_seconds())}"),
+            x=_time_axis("start", f"by {seconds(step.total_seconds())}"),
             x2="end:T",
-            y=alt.Y("sum(messages):Q", axis=_numbers(f"number of {unit}")),
+            y=alt.Y("sum(messages):Q", axis=_number_axis(f"number of {unit}")),
             color=_colour("name:N", legend),
             tooltip=[
                 alt.Tooltip("start:T", title="from", format="%d %b %H:%M", formatType="time"),
-                _tip("name:N", "name"),
+                _tooltip("name:N", "name"),
                 alt.Tooltip("sum(messages):Q", title=unit, format=",d"),
             ],
         )
     )
-    return _made(chart, legend)
+    return _finished(chart, legend)
 
 
 def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Lines of the messages that wait in queues, from the rows of gold/backlog; None without any."""
+    """Lines of the messages that wait in queues, from the rows of gold/backlog. None if there are no rows."""
     if not rows:
         return None
     named = top_names([(row["called"], row["most"]) for row in rows])
@@ -121,22 +121,22 @@ def depths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         if named[row["called"]] != OTHERS
         for at, messages in _looks(row)
     ]
-    legend = _coloured((each for each in named.values() if each != OTHERS), PALETTE)
+    legend = _palette((each for each in named.values() if each != OTHERS), PALETTE)
     base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=_times("at", "time of the look"),
-        y=alt.Y("messages:Q", axis=_numbers("messages in the queue")),
+        x=_time_axis("at", "time of the look"),
+        y=alt.Y("messages:Q", axis=_number_axis("messages in the queue")),
         color=_colour("name:N", legend),
         tooltip=[
             alt.Tooltip("at:T", title="at", format="%d %b %H:%M:%S", formatType="time"),
-            _tip("name:N", "queue"),
-            _tip("messages:Q", "messages", ",d"),
+            _tooltip("name:N", "queue"),
+            _tooltip("messages:Q", "messages", ",d"),
         ],
     )
-    return _made(alt.layer(base.mark_line(interpolate="step-after"), base.mark_circle(size=40)), legend)
+    return _finished(alt.layer(base.mark_line(interpolate="step-after"), base.mark_circle(size=40)), legend)
 
 
 def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[str, Any]:
-    """A histogram: each value has `queue`, `bin` and `messages`."""
+    """A histogram. Each value has `queue`, `bin` and `messages`."""
     base = alt.Chart(alt.InlineData(values=values)).encode(
         y=alt.Y(
             "bin:N",
@@ -146,18 +146,18 @@ def spread(values: Values, bins: Sequence[str], unit: str, colour: str) -> dict[
         )
     )
     bar = base.mark_bar(color=colour).encode(
-        x=alt.X("sum(messages):Q", axis=_numbers(f"number of {unit}")),
-        tooltip=[_tip("bin:N", "time"), alt.Tooltip("sum(messages):Q", title=unit, format=",d")],
+        x=alt.X("sum(messages):Q", axis=_number_axis(f"number of {unit}")),
+        tooltip=[_tooltip("bin:N", "time"), alt.Tooltip("sum(messages):Q", title=unit, format=",d")],
     )
     text = base.mark_text(align="left", dx=4).encode(
         x=alt.X("sum(messages):Q"), text=alt.Text("sum(messages):Q", format=",d")
     )
-    made = _made(alt.layer(bar, text), {}, height=24 * len(bins))
-    return made | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 50}}  # for the number of the longest bar
+    made = _finished(alt.layer(bar, text), {}, height=24 * len(bins))
+    return made | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 50}}  # room for the number at the longest bar
 
 
 def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
-    """A line from the 50th to the 99th percentile of each row, with a dot at each."""
+    """For each row, a line from the 50th to the 99th percentile, with a dot at each percentile."""
     order = [row["value"] for row in rows]
     values = [
         {"value": row["value"], "queue": row["value"] if by == "queue" else None, "words": words, "seconds": row[name]}
@@ -172,7 +172,7 @@ def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
     ticks = [each for each in _TICKS_S if each <= longest * 1.5] or [0, 1]
     axis = alt.Axis(title=None, values=ticks, labelExpr=_SPAN, labelOverlap=True)
     scale = alt.Scale(type="symlog", domain=[0, max(1, longest * 1.05)])
-    legend = _coloured(_PERCENTILES.values(), _PERCENTILE_COLOURS)
+    legend = _palette(_PERCENTILES.values(), _PERCENTILE_COLOURS)
     line = base.mark_rule(strokeWidth=3, opacity=0.35, yOffset=8, y2Offset=8).encode(
         x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q"
     )
@@ -180,20 +180,20 @@ def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
         x=alt.X("seconds:Q", scale=scale, axis=axis),
         color=_colour("words:N", legend),
         tooltip=[
-            _tip("value:N", by),
-            _tip("words:N", "share"),
-            _tip("shown:N", "time"),
-            _tip("messages:Q", "messages", ",d"),
+            _tooltip("value:N", by),
+            _tooltip("words:N", "share"),
+            _tooltip("shown:N", "time"),
+            _tooltip("messages:Q", "messages", ",d"),
         ],
     )
     names = base.mark_text(align="left", dy=-10, limit=alt.expr("width - 170")).encode(x=alt.value(0), text="value:N")
     notes = base.mark_text(align="right", dy=-10).encode(x=alt.value("width"), text="note:N")
-    said = [each.transform_aggregate(groupby=["value", "note"]) for each in (names, notes)]
-    return _made(alt.layer(line, dots, *said), legend, height=_ROW * len(order))
+    texts = [each.transform_aggregate(groupby=["value", "note"]) for each in (names, notes)]
+    return _finished(alt.layer(line, dots, *texts), legend, height=_ROW * len(order))
 
 
 def top_names(counts: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """The names with the most messages as they are, in that order; all others as OTHERS."""
+    """Maps the names with the most messages to themselves, and all others to OTHERS. The most messages come first."""
     totals: dict[str, int] = {}
     for name, count in counts:
         totals[name] = totals.get(name, 0) + count
@@ -202,28 +202,28 @@ def top_names(counts: Iterable[tuple[str, int]]) -> dict[str, str]:
     return {name: name if name in kept else OTHERS for name in ordered}
 
 
-# Pieces
+# Helpers
 
 
-def _made(chart: Any, legend: Mapping[str, str], height: int = _HEIGHT) -> dict[str, Any]:
-    """The specification; `queue` is null to show all queues. `legend` has the colours of the names."""
+def _finished(chart: Any, legend: Mapping[str, str], height: int = _HEIGHT) -> dict[str, Any]:
+    """The finished specification. `legend` has the colours of the names. A null `queue` shows all queues."""
     shown = chart.add_params(alt.param(name="queue", value=None))
     shown = shown.transform_filter("queue == null || datum.queue == null || datum.queue == queue")
     made: dict[str, Any] = shown.properties(width="container", height=height).to_dict()
     return made | {"usermeta": {"legend": dict(legend)}}
 
 
-def _numbers(title: str) -> Any:
-    """An axis of whole numbers: no ticks between two of them, and no label over another."""
+def _number_axis(title: str) -> Any:
+    """An axis of whole numbers, without fractional ticks and overlapping labels."""
     return alt.Axis(title=title, labelExpr=_SHORT, tickMinStep=1, tickCount=5, labelOverlap=True)
 
 
-def _times(field: str, title: str) -> Any:
+def _time_axis(field: str, title: str) -> Any:
     axis = alt.Axis(title=f"{title}, UTC", labelExpr=_CLOCK, labelOverlap=True, tickCount=6)
     return alt.X(f"{field}:T", scale=alt.Scale(type="utc"), axis=axis)
 
 
-def _tip(field: str, title: str, form: str | None = None) -> Any:
+def _tooltip(field: str, title: str, form: str | None = None) -> Any:
     return alt.Tooltip(field, title=title) if form is None else alt.Tooltip(field, title=title, format=form)
 
 
@@ -231,8 +231,8 @@ def _colour(field: str, legend: Mapping[str, str]) -> Any:
     return alt.Color(field, scale=alt.Scale(domain=list(legend), range=list(legend.values())), legend=None)
 
 
-def _coloured(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
-    """A colour for each name; the last one for all that come after it."""
+def _palette(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
+    """A colour for each name. Names beyond the palette share its last colour."""
     return {name: colours[min(place, len(colours) - 1)] for place, name in enumerate(dict.fromkeys(names))}
 
 
@@ -246,7 +246,7 @@ def _stamp(at: datetime) -> str:
 
 
 def _slots(times: Sequence[datetime]) -> tuple[timedelta, Callable[[datetime], datetime]]:
-    """The length of a slot, and the start of the slot of a time: as many minutes as it takes."""
+    """The length of a time slot, and a function that gives the start of the slot of a time."""
     minutes = (max(times) - min(times)) // timedelta(minutes=1) + 1
     sizes = (1, 5, 15, 60, 360, 1440)
     length = (

@@ -1,7 +1,7 @@
 """Gold: requests and their answers, chains of answers, and who sends what. Pure functions on DataFrames.
 
-A request is a message that names a response queue. An answer has the id of its request as correlation id; an
-acknowledgment of a manager is none. Times are those of the senders' clocks, in whole seconds.
+A request is a message that names a response queue. An answer has the id of its request as its correlation id. An
+acknowledgment from a manager is not an answer. Times are from the senders' clocks, in whole seconds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pyspark.sql import functions as f
 
 from postroad.spark.pipeline.frames import persisted
 
-LONGEST = 100  # chains
-MOST = 50  # labels, and senders
-_ROUNDS = 4  # each doubles the length of the chains that are followed: 16 answers
+LONGEST = 100  # chains in the table
+MOST = 50  # labels in the table, and senders
+_ROUNDS = 4  # each doubles the length of the chains that are followed, up to 16 answers
 
 
 def exchanges(delivered: DataFrame) -> DataFrame:
-    """The requests and answers among the messages."""
+    """The requests and answers among all messages."""
     kept = ("day", "id", "correlation_id", "label", "source", "destination", "queue", "response_queue", "sent_at")
     return delivered.where("correlation_id is not null or response_queue is not null").select(*kept, "state")
 
@@ -28,7 +28,7 @@ def exchanges(delivered: DataFrame) -> DataFrame:
 def conversations(exchanged: DataFrame) -> DataFrame:
     """One row for each request, with its first answer and the seconds until that was sent.
 
-    `unanswered` are those without an answer that did not die.
+    A request is `unanswered` if it has no answer and did not die.
     """
     answers = exchanged.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
     first = f.min(f.when(f.col("sent_at").isNotNull(), f.struct("sent_at", f.col("id").alias("answer_id"), "source")))
@@ -54,7 +54,7 @@ def conversations(exchanged: DataFrame) -> DataFrame:
 
 
 def pairs(requests: DataFrame) -> DataFrame:
-    """Who asks whom: the requests of a manager to a queue, their answers, and how long these took."""
+    """Who asks whom: the requests from a manager to a queue, their answers, and how long the answers took."""
     waiting = f.when(f.col("unanswered"), f.col("sent_at"))
     return requests.groupBy("source", "queue").agg(
         f.count("*").alias("messages"),
@@ -73,22 +73,24 @@ def pairs(requests: DataFrame) -> DataFrame:
 
 
 def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
-    """The longest chains of answers to answers: the first message of each, how many follow, and how long it took.
+    """The longest chains of answers to answers: the first message of each, how many follow, and how long the chain
+    took.
 
-    By plain joins: in each round, every message takes the root of its root, until none has one.
+    In each round, every message takes over the root of its root, until no root has a root itself. This needs only
+    joins.
     """
     columns = ("id", "label", "source", "sent_at")
     is_link = f.coalesce(f.col("correlation_id") != f.col("id"), f.lit(False))
     links = exchanged.where(is_link).select("id", f.col("correlation_id").alias("root"), "sent_at")
-    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether a root has a root too
+    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether the root has a root itself
     with ExitStack() as stack:
 
         def keep(frame: DataFrame) -> DataFrame:
             return stack.enter_context(persisted(frame, StorageLevel.DISK_ONLY))
 
-        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))  # null: the root is no exchange
+        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))  # null if the root is no exchange
         known = exchanged.select(*columns)
-        # Most are answers to requests. Only if there are others, all messages are looked through for these.
+        # Most messages here answer a request. The others need a search in all messages, so only they are searched for.
         others, roots = roots.where("deeper is null").drop("deeper"), roots.where("deeper is not null")
         if not others.isEmpty():
             asked = others.select(f.col("root").alias("id")).distinct()
@@ -124,8 +126,11 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
 
 
 def counts(delivered: DataFrame) -> DataFrame:
-    """Messages by the day and label, and by the day and sender. Digits of a label count as `#`, so labels that number
-    messages are one; a sender is a SID, or its manager if that is not known."""
+    """Messages by day and label, and by day and sender.
+
+    Digits in a label become `#`, so that labels with numbers count as one. A sender is a SID, or a manager if the SID
+    is unknown.
+    """
     label = f.regexp_replace(f.coalesce("label", f.lit("")), r"\d+", "#")
     kinds = {"label": f.substring(label, 1, 120), "sender": f.coalesce("sender_id", "source", f.lit("unknown"))}
     each = [f.struct(f.lit(kind).alias("kind"), value.alias("value")) for kind, value in kinds.items()]
@@ -139,7 +144,7 @@ def counts(delivered: DataFrame) -> DataFrame:
 
 
 def top(counted: DataFrame) -> DataFrame:
-    """The labels and senders with the most messages of all days."""
+    """The labels and senders with the most messages on all days together."""
     sums = [f.sum(name).alias(name) for name in ("messages", "received", "died", "bytes")]
     place = f.row_number().over(Window.partitionBy("kind").orderBy(f.desc("messages"), "value"))
     found = counted.groupBy("kind", "value").agg(*sums).withColumn("place", place)
@@ -147,8 +152,11 @@ def top(counted: DataFrame) -> DataFrame:
 
 
 def hours(delivered: DataFrame) -> DataFrame:
-    """Each hour of a queue: the messages sent to it and the median of the seconds until they were received; and, in
-    rows with a reason, the messages that died of it in that hour, by the day of their send: add these up."""
+    """Each hour of a queue: the messages sent to it, and the median of the seconds until they were received.
+
+    Rows with a reason count the messages that died of it in that hour. There is one such row for each day on which
+    these messages were sent, so add them up.
+    """
     sent = delivered.where("sent_at is not null").groupBy(
         "day", f.date_trunc("hour", "sent_at").alias("hour"), "queue", f.lit(None).cast("string").alias("reason")
     )

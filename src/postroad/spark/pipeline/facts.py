@@ -1,4 +1,4 @@
-"""The content of a report, collected from the small gold tables: plain values, no Spark and no HTML."""
+"""Collects the content of a report from the small gold tables, as plain values: no Spark and no HTML."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Rows are those of the gold tables; counts are sums over them. `lake` is their directory, and `apis` has the known
-    APIs of managers by name. `as_of` is the last time that the pipeline looked at the queues: ages are up to then."""
+    """The content of a report: rows of the gold tables, and sums over them.
+
+    `lake` is the directory of the tables. `apis` has the known APIs of managers by name. `as_of` is when the pipeline
+    last looked at the queues; ages are counted up to then.
+    """
 
     managers: tuple[str, ...]
     batch: int
@@ -66,13 +69,13 @@ class Facts:
 
     @property
     def by_state(self) -> dict[str, int]:
-        """The states that occur, in the order of STATES."""
+        """Messages by state, in the order of STATES. States without messages are absent."""
         counted = summed(self.states, "state")
         return {state: counted[state] for state in STATE_WORDS if state in counted}
 
     @property
     def kinds(self) -> dict[str, dict[str, int]]:
-        """States by the kind of delivery; messages that are only mentioned have no known kind."""
+        """Messages by kind of delivery and state. The kind is unknown for messages that are only mentioned."""
         found: dict[str, dict[str, int]] = {}
         for (kind, state), count in sorted(summed(self.states, "delivery", "state").items(), key=str):
             found.setdefault(kind or "unknown", {})[state] = count
@@ -80,12 +83,12 @@ class Facts:
 
     @property
     def queues(self) -> list[Row]:
-        """The last look at each queue that was read, the fullest first."""
+        """The last look at each queue that was read, the fullest queue first."""
         return sorted(current(self.backlog), key=lambda row: (-row["messages"], row["called"]))
 
     @property
     def waiting(self) -> int:
-        """The messages in queues of applications, by the last look."""
+        """How many messages were in the queues of applications at the last look."""
         return sum(row["messages"] for row in current(self.backlog) if row["role"] == QUEUED)
 
     @property
@@ -94,7 +97,7 @@ class Facts:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why messages died, the most frequent first."""
+        """How many messages died for each reason, the most frequent first."""
         return dict(summed(self.dead_letters, "reason").most_common())
 
     @property
@@ -104,7 +107,7 @@ class Facts:
 
     @property
     def dead_letters_left(self) -> dict[str, list[str]]:
-        """By reason, the managers with dead letters that were not sent again, the most first."""
+        """For each reason, the managers with dead letters that were not sent again, the most first."""
         found: dict[str, Counter[str]] = {}
         for row in self.dead_letters:
             left = row["messages"] - (row.get("replayed") or 0)
@@ -118,7 +121,7 @@ class Facts:
         return earliest(self.states, "first_sent_at"), latest(self.states, "last_sent_at")
 
     def compared(self, by: str) -> list[tuple[Row, Row | None]]:
-        """The last period and the one before it, by group; the most messages first."""
+        """The last period and the one before it for each group, the most messages first."""
         rows = [row for row in self.trend if row["by"] == by]
         before = {row["value"]: row for row in rows if row["period"] == BEFORE}
         now = [row for row in rows if row["period"] == NOW]
@@ -152,7 +155,7 @@ class Facts:
         return sum(row.get(column) or 0 for row in self.states)
 
     def speed(self, by: str, until: str = "receive") -> list[Row]:
-        """Percentiles, the most messages first."""
+        """Rows with percentiles, the most messages first."""
         rows = [row for row in self.latency if row["by"] == by and row["until"] == until]
         return sorted(rows, key=lambda row: (-row["messages"], row["value"]))
 
@@ -161,11 +164,11 @@ class Facts:
 
 
 def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
-    """PipelineError for a directory without a finished run."""
+    """Reads the facts from a lake. Raises PipelineError for a directory without a finished run."""
     names = (STATES, LATENCY, TRAFFIC, LINKS, DEAD_LETTERS, OLDEST, FAULTS, BACKLOG, TREND, PAIRS, CHAINS, TOP, HOURS)
     read = {name: lake.rows(name) for name in names}
     last = lake.table(BRONZE).last()
-    assert last is not None  # otherwise there are no gold tables
+    assert last is not None  # without bronze there are no gold tables
     as_of = latest(read[BACKLOG], "looked_at") or latest(read[STATES], "last_sent_at") or EPOCH
     return Facts(
         managers=tuple(sorted(each["name"] for each in last.facts["managers"])),
@@ -191,8 +194,10 @@ def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
 
 
 def summed(rows: Iterable[Mapping[str, Any]], *columns: str, what: str = "messages") -> Counter[Any]:
-    """The sum of a column by the values of others: one value as it is, several as a tuple. A table of an older run may
-    lack the column."""
+    """Adds up a column for each combination of other columns. The key of one column is its value, of several a tuple.
+
+    A table of an older run may lack the column.
+    """
     found: Counter[Any] = Counter()
     for row in rows:
         key = tuple(row[column] for column in columns)

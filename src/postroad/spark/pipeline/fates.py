@@ -1,7 +1,7 @@
 """Gold: the fate of every message, from all its copies, acknowledgments and reports in silver.
 
-Pure functions on DataFrames. Times come from two clocks, and a packet's own time is in whole seconds, so latencies are
-exact to a second.
+Pure functions on DataFrames. Latencies are exact to a second only: their times come from two clocks, and the time in a
+packet is in whole seconds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from postroad.spark.pipeline.locations import destination_key
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.wire.constants import MessageClass, class_name
 
-# The states of a message, the strongest first.
+# The states of a message, the furthest first.
 STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
 
-SEQUENCE = ("manager_id", "queue", "source_manager", "sequence_id")  # the sequence of a copy, in its queue
+SEQUENCE = ("manager_id", "queue", "source_manager", "sequence_id")  # identifies the sequence of a copy, in its queue
 
 _REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
@@ -34,20 +34,26 @@ def delivery(
 ) -> DataFrame:
     """One row for each known message.
 
-    `state` is the furthest known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`, still in an
-    outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report.
-    `unexplained` are those that asked for an acknowledgment, or are transactional, and have no later trace.
-    `replayed` has the ids of those that died and were sent again, as new messages. `floors` has the arrival number
-    below which a queue has no message any more: with it, `in_queue` says whether the message is still there. To make
-    the rows of some messages only, give all that silver has about these; `sequences` then has all copies of their
-    sequences.
+    `state` is the furthest state that is known: `received`; `dead`, with the reason; `reached` its queue; `outgoing`,
+    still in an outgoing queue; `sent`, passed to the next hop; or only `mentioned` by an acknowledgment or a report. A
+    message is `unexplained` if it is transactional or asked for an acknowledgment, and left no later trace.
+
+    `replayed` has the ids of messages that died and were sent again as new messages. `floors` has, for each queue, the
+    arrival number below which it holds no messages; with it, `in_queue` says whether a message is still there.
+
+    To make the rows of some messages only, pass everything that silver has about these messages. `sequences` must then
+    have all copies of their sequences.
     """
     late = _disorder(messages if sequences is None else sequences)
-    known = _copies(messages, floors).join(_reported(acknowledgments), "id", "full").join(late, "id", "left")
+    known = (
+        _from_copies(messages, floors)
+        .join(_from_acknowledgments(acknowledgments), "id", "full")
+        .join(late, "id", "left")
+    )
     known = known.withColumn("mentioned_only", f.col("delivery").isNull())
     known = known.withColumn("destination_queue", f.coalesce("destination_queue", "reported_destination"))
     known = known.withColumns({"about": report_key(f.col("id")), "target": f.lower("destination_queue")})
-    known = known.join(_seen(reports, locations), ["about", "target"], "left")
+    known = known.join(_reporters(reports, locations), ["about", "target"], "left")
     known = known.withColumn("label", f.coalesce("label", "reported_label"))
     received_at = f.coalesce(
         "journal_at", "receive_ack_at", f.when(f.col("delivery") == "transactional", f.col("left_at"))
@@ -55,7 +61,7 @@ def delivery(
     reached_at = f.coalesce("queued_at", "reach_ack_at")
     dead_at = f.coalesce("dead_letter_at", "nack_at")
     known = known.withColumns({"received_at": received_at, "reached_at": reached_at, "dead_at": dead_at})
-    known = _called(_placed(known, locations), queues)
+    known = _with_queue_name(_with_places(known, locations), queues)
     known = known.join(replayed.select("id", f.lit(True).alias("replayed")), "id", "left")
     return known.select(
         "id",
@@ -83,7 +89,7 @@ def delivery(
         f.coalesce("duplicates", f.lit(0)).alias("duplicates"),
         f.coalesce("out_of_order", f.lit(False)).alias("out_of_order"),
         (f.col("received_at").isNotNull() & f.col("dead_at").isNotNull()).alias("contradicted"),
-        _asked().alias("asked"),
+        _wanted_acknowledgments().alias("asked"),
         _unexplained().alias("unexplained"),
         "in_queue",
         "correlation_id",
@@ -97,16 +103,17 @@ def delivery(
     )
 
 
-# The facts of each silver table
+# What each silver table tells
 
 
-def _copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
-    """From copies: their properties, when each role was first seen, and whether one is still in its queue."""
+def _from_copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
+    """What the copies of a message tell: its properties, when each role first had it, and whether it is still
+    queued."""
 
     def first(role: str) -> Column:
         return f.min(f.when(f.col("role") == role, f.col("arrived_at")))
 
-    # Where several copies could be meant, the earliest is; otherwise two runs could choose differently.
+    # Of several candidates take the earliest. Otherwise two runs could choose differently.
     death = f.min(f.when(f.col("role") == DEAD, f.struct("arrived_at", "reason", "manager")))
     there = f.min(f.when(f.col("role").isin(RECEIVED, QUEUED), f.struct("arrived_at", "manager", "queue")))
     same = ("label", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
@@ -139,7 +146,10 @@ def _copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
 
 
 def _duplicates(messages: DataFrame) -> DataFrame:
-    """The surplus copies: in one journal, or in one queue at one time. A moved message is no duplicate."""
+    """Messages with surplus copies: several in one journal, or several in one queue at the same time.
+
+    A message that was moved is no duplicate.
+    """
     seen = messages.where(f.col("role").isin(RECEIVED, QUEUED))
     moment = f.when(f.col("role") == QUEUED, f.col("batch"))
     copies = seen.groupBy("id", "manager_id", "queue", "role", moment.alias("moment")).agg(
@@ -153,7 +163,7 @@ def in_sequence(messages: DataFrame) -> DataFrame:
 
 
 def _disorder(messages: DataFrame) -> DataFrame:
-    """Messages after a later one of their sequence, in a queue or in the order of receiving."""
+    """Messages that come after a later one of their sequence, in a queue or in the order of receiving."""
     sequence = Window.partitionBy(*SEQUENCE).orderBy("arrival")
     earlier = sequence.rowsBetween(Window.unboundedPreceding, -1)
     placed = in_sequence(messages)
@@ -162,7 +172,7 @@ def _disorder(messages: DataFrame) -> DataFrame:
     return found.withColumn("out_of_order", f.lit(True))
 
 
-def _reported(acknowledgments: DataFrame) -> DataFrame:
+def _from_acknowledgments(acknowledgments: DataFrame) -> DataFrame:
     def first(wanted: Column) -> Column:
         return f.min(f.when(wanted, f.col("acknowledged_at")))
 
@@ -180,8 +190,8 @@ def _reported(acknowledgments: DataFrame) -> DataFrame:
     return found.withColumns(refused).drop("refusal")
 
 
-def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
-    """The managers that reported a message, by the hops it had taken then, and by time."""
+def _reporters(reports: DataFrame, locations: DataFrame) -> DataFrame:
+    """The managers that reported a message, ordered by its hops at that time, and then by time."""
     names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
     reported = reports.join(f.broadcast(names), "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
@@ -192,13 +202,13 @@ def _seen(reports: DataFrame, locations: DataFrame) -> DataFrame:
 
 
 def report_key(message_id: Column) -> Column:
-    """A trace report's name for a message: four digits of its source's GUID, and its number."""
+    """How a trace report names a message: four digits of its source's GUID, and its number."""
     digits = f.lower(f.regexp_extract(message_id, r"^\{?([0-9A-Fa-f]{4})", 1))
     return f.concat(digits, f.lit(":"), f.regexp_extract(message_id, r"(\d+)$", 1))
 
 
-def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
-    """Source and destination by name and site. The place of a copy takes precedence over the name."""
+def _with_places(known: DataFrame, locations: DataFrame) -> DataFrame:
+    """Adds source and destination by name and site. Where a copy was found, that place counts, not the address."""
     source_key = f.lower(f.coalesce("source_manager", f.regexp_extract("id", r"^\{?([0-9A-Fa-f-]{36})", 1)))
     keyed = known.withColumns(
         {
@@ -215,8 +225,8 @@ def _placed(known: DataFrame, locations: DataFrame) -> DataFrame:
     return keyed
 
 
-def _called(known: DataFrame, queues: DataFrame) -> DataFrame:
-    """The destination's name for people: the queue of a copy, or the name at its manager."""
+def _with_queue_name(known: DataFrame, queues: DataFrame) -> DataFrame:
+    """Adds the name of the destination queue that people use: where a copy was found, or the name at its manager."""
     found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
     named = known.withColumn("format_name", f.lower("destination_queue")).join(
         f.broadcast(queues), "format_name", "left"
@@ -237,25 +247,25 @@ def _state() -> Column:
     )
 
 
-def _asked() -> Column:
-    """The acknowledgments that the sender wanted: that it reached its queue, that it was received."""
+def _wanted_acknowledgments() -> Column:
+    """Which acknowledgments the sender wanted: `reach` its queue, `receive`, or both."""
     reach = f.when(f.col("asked_reach"), "reach")
     receive = f.when(f.col("asked_receive") | (f.col("delivery") == "transactional"), "receive")
     return f.concat_ws(",", reach, receive)
 
 
 def _unexplained() -> Column:
-    return f.coalesce((_state() == "sent") & (_asked() != ""), f.lit(False))
+    return f.coalesce((_state() == "sent") & (_wanted_acknowledgments() != ""), f.lit(False))
 
 
 def _seconds(until: str) -> Column:
-    """Seconds since the send, never negative, even if the clocks disagree."""
+    """Seconds since the send. Never negative, even if the clocks disagree."""
     span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)
     return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 
 def _class_names(number: Column) -> Column:
-    """The names of [MS-MQMQ] 2.2.18.1.6."""
+    """Class names as in [MS-MQMQ] 2.2.18.1.6."""
     names = f.create_map(*(f.lit(each) for member in MessageClass for each in (member.value, class_name(member.value))))
     unknown = f.concat(f.lit("class-0x"), f.lower(f.lpad(f.hex(number), 4, "0")))
     return f.when(number.isNotNull(), f.coalesce(names[number], unknown))

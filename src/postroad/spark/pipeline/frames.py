@@ -1,4 +1,4 @@
-"""DataFrames that several steps of a run read, and those that the driver makes."""
+"""DataFrames that several steps of a run read, and small ones that the driver makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 
 @contextmanager
 def persisted(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> Iterator[DataFrame]:
-    """Spark computes the frame once, at its first use, and releases it at the end of the block."""
+    """Keeps a frame within the block: Spark computes it at its first use, and releases it at the end."""
     kept = frame.persist(level)
     try:
         yield kept
@@ -24,7 +24,7 @@ def persisted(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DI
 
 
 def local(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
-    """A few rows of the driver, as a part of the plan: they take no job, and Spark leaves out a join with none."""
+    """A few rows of the driver, as a part of the plan. They need no job, and Spark removes a join with an empty one."""
     kinds = _parse_datatype_string(schema) if isinstance(schema, str) else schema
     assert isinstance(kinds, StructType)
     wanted = to_arrow_schema(kinds, timezone="UTC")

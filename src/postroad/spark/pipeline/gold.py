@@ -1,14 +1,15 @@
-"""Gold: made from silver, at the cost of what is new.
+"""Gold: tables made from silver, at a cost that grows with the new messages only.
 
-gold/delivery has a row for each message. A run makes the rows of those messages again that new packets are about, and
-replaces the days in which these rows were. A message also changes without a new packet when it leaves its queue: then
-the floor of the queue has risen above it.
+gold/delivery has a row for each message. A run makes the rows again of all messages that new packets are about, and
+replaces the days that have these rows. A message can change without a new packet: when it leaves its queue, the floor
+of the queue rises above it.
 
-Most summaries count by the day, so they only count those days again. The others go across days: they are made as a
-whole, but from such a summary, or from the few days of gold/delivery that they are about. gold/backlog is made from the
-looks at the queues alone.
+Most summaries count by day, so a run counts only those days again. Other summaries span days. They are made as a whole,
+but from such a summary, or from the few days of gold/delivery that matter. gold/backlog is made only from the looks at
+the queues.
 
-A table keeps the version of its input: one that is up to date is not made again, and one that a killed run has left is.
+Each table records the version of its input. A table that is up to date is skipped. A table that a killed run left
+behind is made.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ from postroad.spark.pipeline.tables import DAY, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 
-VERSION = 5  # of the gold tables: a change makes all of them again
-_REMEMBERED = 32  # changes of gold/delivery; a summary that has missed more is made again as a whole
-_FEW = 100_000  # messages that one task writes, and whose ids every task can have
+VERSION = 5  # of the gold tables; a new number makes all tables again
+_REMEMBERED = 32  # changes of gold/delivery; a summary that missed more than these is made as a whole
+_FEW = 100_000  # messages that one task can write, and whose ids every task can hold
 _ALL = (1 << 63) - 1  # above every arrival number
 _AT_ONCE = 4
-# Spark may join the small tasks of a frame that it keeps. Otherwise a few rows take 200 tasks in every step of a plan.
+# Lets Spark merge the small tasks of a cached frame. Otherwise a few rows take 200 tasks in every step of a plan.
 _SMALL_TASKS = ("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
 _BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     STATES: summaries.states,
@@ -79,7 +80,7 @@ _BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     EXCHANGES: conversations.exchanges,
     COUNTS: conversations.counts,
 }
-# Made as a whole, each from the tables that it is a summary of.
+# Summaries that are made as a whole, each from the tables named here.
 _WHOLE: Mapping[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     LATENCY: (latency, (SPANS,)),
     OLDEST: (summaries.oldest, (DELIVERY,)),
@@ -90,7 +91,7 @@ _WHOLE: Mapping[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     CHAINS: (conversations.chains, (EXCHANGES, DELIVERY)),
     TOP: (conversations.top, (COUNTS,)),
 }
-# What runs at the same time: tables that need each other are in one group, in order.
+# The groups run at the same time. Tables that depend on each other are in one group, in order.
 _GROUPS = (
     (EXCHANGES, CONVERSATIONS, PAIRS, CHAINS),
     (STATES, TREND, OLDEST),
@@ -104,8 +105,11 @@ Tell = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What gold is made from: the last commits of packets and of looks, what a change of makes all tables again, and
-    the rest."""
+    """What gold is made from.
+
+    `bronze` and `looks` are the last commits of packets and of looks at the queues. A change in `basis` makes all
+    tables again.
+    """
 
     lake: Lake
     bronze: Commit
@@ -116,7 +120,7 @@ class _Inputs:
 
     @property
     def floors(self) -> Mapping[str, int]:
-        """The arrival number of each queue below which it has no message any more."""
+        """For each queue, the arrival number below which it holds no messages."""
         return {} if self.looks is None else self.looks.facts["floors"]
 
 
@@ -126,13 +130,13 @@ def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Dir
     managers = sorted((each["id"], each["name"]) for each in bronze.facts["managers"])
     basis = {"version": VERSION, "directory": _fingerprint(directory), "managers": digest(managers)}
     given = _Inputs(lake, bronze, looks, directory, basis, fingerprint(lake.replays))
-    _deliver(given)
+    _update_delivery(given)
     tell(DELIVERY)
 
     def make(*names: str) -> None:
         for name in names:
             if name == BACKLOG:
-                _count_looks(given)
+                _update_backlog(given)
             else:
                 _summarize(given, name)
             tell(name)
@@ -141,17 +145,17 @@ def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Dir
 
 
 def forget(lake: Lake, first: str) -> None:
-    """Removes the rows of messages before a day from gold/delivery. The next update brings the summaries up to date."""
+    """Removes the messages before a day from gold/delivery. The next update brings the summaries up to date."""
     table = lake.table(DELIVERY)
     last = table.last()
     days = [day for day in table.days() if day < first]
     if last is not None and days:
         batch = last.batch + 1
-        table.drop(days, batch, dict(last.facts) | {"changes": _log(last, batch, days)})
+        table.drop(days, batch, dict(last.facts) | {"changes": _changes(last, batch, days)})
 
 
 def in_parallel(make: Callable[[Any], None], names: Iterable[Any]) -> None:
-    """Small jobs mostly wait for each other. Raises the first fault once all have ended."""
+    """Runs small jobs in parallel, because they mostly wait. Raises the first error after all jobs have ended."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for done in [pool.submit(make, name) for name in names]:
             done.result()
@@ -160,31 +164,33 @@ def in_parallel(make: Callable[[Any], None], names: Iterable[Any]) -> None:
 # gold/delivery
 
 
-def _deliver(given: _Inputs) -> None:
+def _update_delivery(given: _Inputs) -> None:
     table = given.lake.table(DELIVERY)
     before = table.last()
     facts: dict[str, Any] = {"batch": given.bronze.batch, "replays": given.replays}
     facts |= {"basis": given.basis, "queues": given.bronze.facts["queues"], "floors": dict(given.floors)}
     if before is None or before.facts.get("basis") != given.basis:
         batch = 1 if before is None else before.batch + 1
-        frame = _retained(given, _of(given, *(given.lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS))))
+        frame = _without_removed_days(
+            given, _delivery_rows(given, *(given.lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)))
+        )
         table.replace(frame, batch, facts | {"changes": [[batch, None]]})
     elif any(before.facts.get(name) != facts[name] for name in ("batch", "replays", "queues", "floors")):
         _update(given, before, facts)
 
 
 def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
-    """Makes the rows again that something new is about."""
+    """Makes the rows of gold/delivery again that something new is about."""
     lake = given.lake
     table = lake.table(DELIVERY)
     batch = before.batch + 1
     with ExitStack() as stack:
-        touched = stack.enter_context(persisted(_touched(given, before.facts)))
+        touched = stack.enter_context(persisted(_changed_ids(given, before.facts)))
         count = touched.count()
         only_floors = all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues"))
-        if only_floors and not count:  # floors rise without messages too
+        if only_floors and not count:  # floors also rise where there are no messages
             return
-        # Spark does not see that these are few. Without a hint it sorts all that the lake has, to find them.
+        # Spark does not know that these are few. Without the hint it sorts everything in the lake to find them.
         small = f.broadcast if count < _FEW else _unchanged
         ids = small(touched)
         known = lake.read(DELIVERY).join(ids, "id", "left_semi")
@@ -194,7 +200,7 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
             messages = silver[MESSAGES].join(ids, "id", "left_semi")
             about = small(touched.withColumnRenamed("id", "about"))
             acknowledgments = silver[ACKNOWLEDGMENTS].join(about, "about", "left_semi")
-        else:  # nothing was known of these messages, so all that silver has about them is new
+        else:  # these messages were unknown, so everything that silver has about them is new
             messages, acknowledgments = (
                 silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
             )
@@ -205,11 +211,11 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
         sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
         keys = small(touched.select(report_key(f.col("id")).alias("about")))
         reports = silver[REPORTS].join(keys, "about", "left_semi")
-        rows = _retained(given, _of(given, messages, acknowledgments, reports, sequences))
+        rows = _without_removed_days(given, _delivery_rows(given, messages, acknowledgments, reports, sequences))
         rows = stack.enter_context(persisted(rows))
         found = {str(row[0]): row[1] for row in rows.groupBy(DAY).count().collect()}
         fresh = rows.coalesce(1) if sum(found.values()) < _FEW else rows
-        facts["changes"] = _log(before, batch, sorted({*days, *found}))
+        facts["changes"] = _changes(before, batch, sorted({*days, *found}))
         if not days:
             table.append(fresh, batch, facts)
             return
@@ -222,8 +228,8 @@ def _unchanged(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
-    """The ids of the messages whose rows may differ from what they were."""
+def _changed_ids(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
+    """The ids of the messages whose rows may have changed."""
     lake, spark = given.lake, given.lake.session
     new = {name: lake.read(name).where(f"batch > {before['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
     ids = [new[MESSAGES].select("id"), new[ACKNOWLEDGMENTS].select(f.col("about").alias("id"))]
@@ -241,7 +247,7 @@ def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
         names = local(spark, [(name,) for name in renamed], "name string")
         keyed = delivered.select("id", f.lower("destination_queue").alias("name"))
         ids.append(keyed.join(names, "name", "left_semi").select("id"))
-    if moved := _moved(before["floors"], given.floors):
+    if moved := _moved_floors(before["floors"], given.floors):
         rows = local(spark, moved, "manager_id string, queue string, low bigint, high bigint")
         low, high = min(row[2] for row in moved), max(row[3] for row in moved)
         queued = lake.read(MESSAGES).where(f"role = '{QUEUED}' and arrival >= {low} and arrival < {high}")
@@ -250,8 +256,11 @@ def _touched(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
     return reduce(DataFrame.union, ids).distinct()
 
 
-def _moved(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
-    """The queues whose floor has changed, with the arrival numbers in between; all if one of the two is unknown."""
+def _moved_floors(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
+    """The queues whose floor has changed, with the arrival numbers between the two floors.
+
+    If one of the floors is unknown, these are all arrival numbers.
+    """
     found = []
     for key in {*before, *now}:
         one, other = before.get(key), now.get(key)
@@ -262,7 +271,7 @@ def _moved(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str,
     return found
 
 
-def _of(
+def _delivery_rows(
     given: _Inputs,
     messages: DataFrame,
     acknowledgments: DataFrame,
@@ -277,13 +286,13 @@ def _of(
     return delivery(messages, acknowledgments, reports, known, called, again, there, sequences)
 
 
-def _retained(given: _Inputs, frame: DataFrame) -> DataFrame:
-    """Without the days that `postroad pipeline retain` has removed."""
+def _without_removed_days(given: _Inputs, frame: DataFrame) -> DataFrame:
+    """The rows without the days that `postroad pipeline retain` has removed."""
     first = given.bronze.facts.get("retained_from")
     return frame if first is None else frame.where(f"{DAY} >= date'{first}'")
 
 
-def _log(before: Commit, batch: int, days: list[str]) -> list[Any]:
+def _changes(before: Commit, batch: int, days: list[str]) -> list[Any]:
     return [*before.facts["changes"], [batch, days]][-_REMEMBERED:]
 
 
@@ -302,15 +311,15 @@ def _summarize(given: _Inputs, name: str) -> None:
     if before is not None and before.facts == facts:
         return
     batch = 1 if before is None else before.batch + 1
-    days = None  # all
+    days = None  # all days
     if before is not None and before.facts.get("basis") == given.basis:
         if name != FAULTS:
-            days = _changed(delivered, before.facts["of"])
+            days = _changed_days(delivered, before.facts["of"])
         elif before.facts["of"] == facts["of"]:
             days = []
     sources = _oldest_days(lake) if name == OLDEST else None
     if days is not None and (not days or (name == LINKS and given.directory is None)):
-        table.drop((), batch, facts)  # it has the same rows
+        table.drop((), batch, facts)  # its rows do not change
     elif name in _WHOLE:
         make, of = _WHOLE[name]
         frame = make(*(lake.read(each, sources) for each in of))
@@ -326,12 +335,12 @@ def _summarize(given: _Inputs, name: str) -> None:
 
 
 def _oldest_days(lake: Lake) -> list[str]:
-    """The days of the oldest unexplained messages; gold/states knows how many each day has."""
+    """The days of the oldest unexplained messages. gold/states knows how many each day has."""
     counts = lake.read(STATES).groupBy(DAY).agg(f.sum("unexplained")).collect()
     return summaries.days_of_oldest({str(row[0]): row[1] for row in counts})
 
 
-def _count_looks(given: _Inputs) -> None:
+def _update_backlog(given: _Inputs) -> None:
     lake, looks = given.lake, given.looks
     table = lake.table(BACKLOG)
     before = table.last()
@@ -342,8 +351,8 @@ def _count_looks(given: _Inputs) -> None:
         table.replace(summaries.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
 
 
-def _changed(delivered: Commit, since: int) -> list[str] | None:
-    """The days in which gold/delivery has changed after a batch; None if that may be all."""
+def _changed_days(delivered: Commit, since: int) -> list[str] | None:
+    """The days of gold/delivery that have changed since a batch. None if all may have changed."""
     changes = [(batch, days) for batch, days in delivered.facts["changes"] if batch > since]
     if len(changes) != delivered.batch - since or any(days is None for _, days in changes):
         return None
@@ -351,7 +360,7 @@ def _changed(delivered: Commit, since: int) -> list[str] | None:
 
 
 def _fingerprint(directory: Directory | None) -> str | None:
-    """The same for directories with the same content."""
+    """A text that is the same for directories with the same content."""
     if directory is None:
         return None
     return digest((directory.sites, directory.links, directory.managers, directory.queues))

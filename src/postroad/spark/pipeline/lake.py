@@ -45,8 +45,8 @@ REPLAYS = "replays"
 class Lake:
     """A directory that Spark's driver and workers see under the same path or address.
 
-    `form` is for a new directory; an existing one keeps its own. PipelineError if the two differ, or the directory
-    cannot be created. Small tables of a local lake can be read without a session.
+    `form` is the format of a new directory; an existing one keeps its format. Raises PipelineError if the two differ,
+    or if the directory cannot be created. Small tables of a local lake can be read without a session.
     """
 
     def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
@@ -54,11 +54,11 @@ class Lake:
         self._spark = spark
         self.files = open_files(path, spark)
         self.path = self.files.root
-        self.form = self._settled(form)
+        self.form = self._checked_format(form)
 
     @property
     def name(self) -> str:
-        """An id that no other directory has, and that stays: managers know the directory's holds by it."""
+        """The unique and lasting name of the directory. Managers know the directory's holds by it."""
         name = self.files.read_text("name")
         if name is None:
             name = f"pipeline-{uuid4().hex[:12]}"
@@ -67,7 +67,7 @@ class Lake:
 
     @property
     def replays(self) -> Files:
-        """Where replays of these tables' dead letters keep their plans, and what they have sent."""
+        """Where replays of these tables' dead letters keep their plans and record what they have sent."""
         return plans_of(self.path, self._spark)
 
     @property
@@ -80,7 +80,9 @@ class Lake:
         return FORMATS[self.form](self._spark, self.files, name)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """All rows of a small table; of a local lake without Spark. PipelineError for one that no run has made yet."""
+        """All rows of a small table. For a local lake, this needs no Spark. Raises PipelineError if no run has made it
+        yet.
+        """
         table = self.table(name)
         last = table.last()
         if last is None:
@@ -97,13 +99,13 @@ class Lake:
         return [{column: row.get(column) for column in last.schema.names} for row in found]
 
     def read(self, name: str, days: Iterable[str] | None = None) -> DataFrame:
-        """All rows, or those of some days. PipelineError for a table that no run has made yet."""
+        """All rows, or the rows of some days. Raises PipelineError if no run has made the table yet."""
         frame = self.table(name).read(days)
         if frame is None:
             raise _missing(self.path, name)
         return frame
 
-    def _settled(self, form: str | None) -> str:
+    def _checked_format(self, form: str | None) -> str:
         kept = self.files.read_text("format")
         if kept is None:
             if not self.files.is_local and form not in (None, DEFAULT_FORMAT):
@@ -122,17 +124,17 @@ class Lake:
 
 
 def has_tables(path: Path | str, spark: SparkSession | None = None) -> bool:
-    """Whether there is a lake, without making one."""
+    """Whether there is a lake. Does not create one."""
     return open_files(path, spark).read_text("format") is not None
 
 
 def plans_of(path: Path | str, spark: SparkSession | None) -> Files:
-    """The place of a lake's replays, whether there are tables yet or not."""
+    """The directory for a lake's replays, even if the lake has no tables yet."""
     return open_files(open_files(path, spark).url(REPLAYS), spark)
 
 
 def kept_packets(lake: Lake) -> int:
-    """How many packets a local lake has in bronze."""
+    """How many packets bronze has, in a local lake."""
     return sum(rows_of(file.path) for file in lake.table(BRONZE).files())
 
 
@@ -141,19 +143,19 @@ def _missing(path: str, name: str) -> PipelineError:
 
 
 def check_format(form: str | None) -> None:
-    """InvalidArgument for an unknown format."""
+    """Raises InvalidArgument for an unknown format."""
     if form is not None and form not in FORMATS:
         raise InvalidArgument(f"format: must be one of {', '.join(FORMATS)}, got {form!r}")
 
 
-# The dead letters that replays of a lake have sent again: a file for each replay, by the ids of the messages.
+# The dead letters that replays have sent again: one file for each replay, with the ids of the messages.
 
 
 _SUFFIX = ".sent"
 
 
 def keep(plans: Files, replay: str, ids: Iterable[str]) -> None:
-    """Replaces what was kept of the same replay before."""
+    """Records the ids that a replay has sent, and replaces its earlier record."""
     name = f"{replay}{_SUFFIX}"
     plans.delete(name)
     plans.write_text(name, json.dumps(list(ids)))
@@ -164,7 +166,7 @@ def ids_sent_again(plans: Files) -> set[str]:
 
 
 def fingerprint(plans: Files) -> str | None:
-    """Changes with every replay that has sent something; None if there is none."""
+    """A text that changes with every replay that has sent something. None if none has."""
     names = _names(plans)
     return sha256("\n".join(names).encode()).hexdigest()[:16] if names else None
 

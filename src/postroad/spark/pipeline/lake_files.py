@@ -1,4 +1,4 @@
-"""The files of a lake, local or behind Hadoop."""
+"""The files of a lake, on this machine or on a file system of Hadoop."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# The files of a lake: on this machine's disk, or on any file system that the session's Hadoop configuration has.
+# The files of a lake: on this machine's disk, or on any file system in the session's Hadoop configuration.
 #
-# Paths are relative to the lake, with slashes. A local lake needs no Spark; any other goes through Hadoop's FileSystem.
+# Paths are relative to the lake and have slashes. A local lake needs no Spark. Every other lake uses Hadoop's
+# FileSystem.
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # a single letter is a drive of Windows
-_STAGING = "_staging"  # Spark reads no directory whose name starts like this
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # a single letter is a Windows drive
+_STAGING = "_staging"  # Spark ignores directories whose names start with an underscore
 _LOCK = ".lock"
 
 
@@ -44,7 +45,7 @@ class File:
 
 
 class Files(ABC):
-    """`root` is the address for people, and `url` the one for Spark."""
+    """Reads and writes the files of a lake. `root` is its address for people, and `url` gives addresses for Spark."""
 
     root: str
 
@@ -53,11 +54,11 @@ class Files(ABC):
 
     @abstractmethod
     def walk(self, path: str) -> list[File]:
-        """All files below a directory, sorted by path; none if it does not exist."""
+        """All files below a directory, sorted by path. Empty if the directory does not exist."""
 
     @abstractmethod
     def read_text(self, path: str) -> str | None:
-        """None if there is no such file."""
+        """The text of a file. None if the file does not exist."""
 
     @abstractmethod
     def write_text(self, path: str, text: str) -> None:
@@ -65,20 +66,22 @@ class Files(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Deletes a file, or a directory with its content. One that does not exist is no error."""
+        """Deletes a file, or a directory with its content, if it exists."""
 
     @abstractmethod
     def draft(self, place: str) -> str:
-        """A new directory for Spark to write into; `publish` makes it the directory `place`."""
+        """The path of a new directory for Spark to write to. `publish` turns it into the directory `place`."""
 
     @abstractmethod
     def publish(self, draft: str, place: str, mark: str, text: str) -> None:
-        """Makes the directory visible, with a last file `mark`. Without the mark it does not count."""
+        """Makes the draft visible at `place`, and writes the file `mark` last. A directory without the mark does not
+        count.
+        """
 
     @abstractmethod
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One holder at a time. PipelineError if there is another, or the lake cannot be written."""
+        """Locks the lake for one run. Raises PipelineError if another run has it, or if the lake cannot be written."""
         yield
 
     @property
@@ -87,7 +90,9 @@ class Files(ABC):
 
 
 def open_files(path: Path | str, spark: SparkSession | None) -> Files:
-    """The lake at a local path or an address such as `hdfs://host/lake`. PipelineError if Spark cannot write there."""
+    """Opens the lake at a local path or an address such as `hdfs://host/lake`. Raises PipelineError if Spark cannot
+    write there.
+    """
     if isinstance(path, Path):
         return LocalFiles(path)
     scheme = scheme_of(path)
@@ -102,13 +107,13 @@ def open_files(path: Path | str, spark: SparkSession | None) -> Files:
 
 
 def scheme_of(path: Path | str) -> str | None:
-    """The scheme of an address, in lower case; None for a path of this machine."""
+    """The scheme of an address, in lower case. None for a path on this machine."""
     found = _SCHEME.match(str(path))
     return found[1].lower() if found else None
 
 
 class LocalFiles(Files):
-    """A directory of this machine. On a cluster, every worker must see it under the same path."""
+    """A directory on this machine. On a cluster, every worker must see it under the same path."""
 
     def __init__(self, root: Path) -> None:
         self.path = root.absolute()
@@ -124,7 +129,7 @@ class LocalFiles(Files):
                 file = Path(directory, name)
                 try:
                     status = file.stat()
-                except FileNotFoundError:  # a run has replaced it in the meantime
+                except FileNotFoundError:  # another run has just replaced the file
                     continue
                 relative = file.relative_to(self.path).as_posix()
                 found.append(File(relative, status.st_size, status.st_mtime_ns // 1_000_000))
@@ -202,17 +207,17 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-# The files of a lake on a file system of Hadoop's, such as HDFS or an object store, by the session's own connectors.
+# The files of a lake on a file system of Hadoop, such as HDFS or an object store, through the session's connectors.
 #
-# An object store cannot rename a directory in one step. So a directory counts once its last file is there, and that one
-# is written whole. There is no lock either: a run keeps a lease, a small file that it renews.
+# An object store cannot rename a directory in one step. So a directory counts once its last file exists, which is
+# written whole. There is no lock either: a run keeps a lease, which is a small file that it renews.
 
 
-LEASE_S = 60  # without a renewal, the lease of a killed run ends
+LEASE_S = 60  # a lease that was not renewed for this long has ended
 RENEW_S = 10
-SETTLE_S = 1.0  # two runs that start together both see the later one's lease after that
+SETTLE_S = 1.0  # after that, two runs that started together both see the lease that was written last
 _HADOOP_LOCK = "_lock"
-# The packages with the file systems that Hadoop's configuration names but Spark does not bring.
+# The packages with file systems that Hadoop's configuration names but Spark does not include.
 _PACKAGES = {
     "s3a": "hadoop-aws",
     "abfs": "hadoop-azure",
@@ -237,7 +242,7 @@ class HadoopFiles(Files):
             root = self._jvm.org.apache.hadoop.fs.Path(self.root)
             self._system = root.getFileSystem(session.sessionState().newHadoopConf())
             self._prefix = self._system.makeQualified(root).toUri().getPath().rstrip("/") + "/"
-            self._system.exists(root)  # the first call to the other end
+            self._system.exists(root)  # the first call that reaches the file system
 
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"
@@ -281,8 +286,8 @@ class HadoopFiles(Files):
     def publish(self, draft: str, place: str, mark: str, text: str) -> None:
         if self._lease_is_lost:
             raise PipelineError(
-                f"another run of the pipeline has taken {self.root}, because this one did not renew "
-                f"its lease for {LEASE_S} s; nothing of this batch counts"
+                f"another run of the pipeline has taken {self.root}, because this run did not renew "
+                f"its lease for {LEASE_S} s; this batch was not written"
             )
         self.write_text(f"{place}/{mark}", text)
 
@@ -308,7 +313,7 @@ class HadoopFiles(Files):
                 self.delete(_HADOOP_LOCK)
 
     def _renew(self, holder: str, ended: Event) -> None:
-        """A fault is not the end: the next turn tries again, as long as no other run may take the lease."""
+        """Renews the lease until `ended`. An error is retried as long as no other run may take the lease."""
         renewed = time.monotonic()
         while not ended.wait(RENEW_S):
             try:
@@ -346,7 +351,7 @@ class HadoopFiles(Files):
             yield
         except Py4JJavaError as fault:
             raise self._explained(fault.java_exception) from None
-        except (Py4JError, PySparkException) as fault:  # PySpark translates some faults of Java
+        except (Py4JError, PySparkException) as fault:  # PySpark converts some Java exceptions
             raise PipelineError(f"{self.root} cannot be used for tables: {' '.join(str(fault).split())}") from None
 
     def _explained(self, fault: Any) -> PipelineError:

@@ -1,6 +1,7 @@
-"""Tables in Delta Lake and Apache Iceberg, by their Python libraries: Spark's tasks write files, the driver commits.
+"""Tables in Delta Lake and Apache Iceberg, through their Python libraries. Spark's tasks write files, the driver
+commits.
 
-Spark needs no jars for it. Every engine that knows the format can read the tables.
+Spark needs no jars for this. Every engine that knows the format can read the tables.
 """
 
 from __future__ import annotations
@@ -30,21 +31,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_APP = "postroad"  # the writer's name in a table's log
+_APP = "postroad"  # how we appear in a table's log
 _NAMESPACE = "postroad"
 _BATCH, _FACTS, _SCHEMA = "postroad.batch", "postroad.facts", "postroad.schema"
 
 
 class _LocalTable(Table):
-    """On this machine's disk only: the libraries do not use Hadoop's file systems."""
+    """A table on this machine's disk. The libraries cannot use Hadoop's file systems."""
 
     @property
     def root(self) -> Path:
         return Path(self.lake.url(self.name))
 
     def _draft(self, frame: DataFrame | None, commit: Commit, *, keep_day: bool = False) -> list[Path]:
-        """Writes the frame to a new directory. Its name is like Spark's partitions, or Spark could not read several of
-        them together."""
+        """Writes the frame to a new directory and returns its files.
+
+        The directory is named like one of Spark's partitions, so that Spark can read several of them together.
+        """
         make_private_directory(Path(self.lake.root))
         self.root.mkdir(parents=True, exist_ok=True)
         if frame is None:
@@ -52,12 +55,12 @@ class _LocalTable(Table):
         directory = f"{self.name}/part={commit.batch:08}-{uuid4().hex[:8]}"
         return [Path(self.lake.url(file.path)) for file in self._write_files(frame, directory, keep_day=keep_day)]
 
-    def _gone(self, replaced: Sequence[str] | None) -> list[DataFile]:
+    def _replaced_files(self, replaced: Sequence[str] | None) -> list[DataFile]:
         return [file for file in self.files() if replaced is None or file.day in replaced]
 
 
 class DeltaTable(_LocalTable):
-    """The batch is the version of an application's transaction, which Delta itself keeps and compares."""
+    """A Delta table. The batch is the version of an application transaction, which Delta itself stores and compares."""
 
     def last(self) -> Commit | None:
         table = self._table()
@@ -65,12 +68,12 @@ class DeltaTable(_LocalTable):
             return None
         for entry in table.history():
             if _BATCH in entry:
-                return _kept(entry)
+                return _read_commit(entry)
         return None
 
     def files(self) -> list[DataFile]:
         table = self._table()
-        return [] if table is None else [_file(each) for each in table.file_uris()]
+        return [] if table is None else [_data_file(each) for each in table.file_uris()]
 
     def _table(self) -> Any:
         deltalake = _library("deltalake", "delta")
@@ -80,10 +83,10 @@ class DeltaTable(_LocalTable):
         deltalake = _library("deltalake", "delta")
         from deltalake.transaction import AddAction, RemoveAction
 
-        gone = self._gone(replaced)
+        gone = self._replaced_files(replaced)
         removed_ms = time.time_ns() // 1_000_000
         files = self._draft(frame, commit)
-        schema = deltalake.Schema.from_json(commit.schema.json())  # Delta's own JSON of a schema is Spark's
+        schema = deltalake.Schema.from_json(commit.schema.json())  # Delta and Spark use the same JSON for schemas
         days = [DAY] if DAY in commit.schema.names else []
         table = self._table()
         if table is None:
@@ -97,7 +100,7 @@ class DeltaTable(_LocalTable):
             AddAction(
                 self._relative(file),
                 file.stat().st_size,
-                {DAY: _day(file)} if days else {},
+                {DAY: _day_value(file)} if days else {},
                 int(file.stat().st_mtime * 1000),
                 True,
                 json.dumps({"numRecords": rows_of(str(file))}),
@@ -110,7 +113,7 @@ class DeltaTable(_LocalTable):
             schema,
             days,
             commit_properties=deltalake.CommitProperties(
-                custom_metadata=_keeping(commit), app_transactions=[deltalake.Transaction(_APP, commit.batch)]
+                custom_metadata=_commit_properties(commit), app_transactions=[deltalake.Transaction(_APP, commit.batch)]
             ),
         )
 
@@ -119,20 +122,20 @@ class DeltaTable(_LocalTable):
 
 
 class IcebergTable(_LocalTable):
-    """In its own catalog, `catalog.db` beside the tables. The snapshot's summary has the batch."""
+    """An Iceberg table in its own catalog, `catalog.db` beside the tables. The snapshot's summary has the batch."""
 
     def last(self) -> Commit | None:
         table = self._table()
         snapshot = None if table is None else table.current_snapshot()
         if snapshot is None or snapshot.summary is None:
             return None
-        return _kept(snapshot.summary.additional_properties)
+        return _read_commit(snapshot.summary.additional_properties)
 
     def files(self) -> list[DataFile]:
         table = self._table()
         if table is None or table.current_snapshot() is None:
             return []
-        return [_file(task.file.file_path) for task in table.scan().plan_files()]
+        return [_data_file(task.file.file_path) for task in table.scan().plan_files()]
 
     @property
     def _identifier(self) -> str:
@@ -165,11 +168,11 @@ class IcebergTable(_LocalTable):
         with table.transaction() as transaction:
             with transaction.update_schema() as update:
                 update.union_by_name(arrow)
-            if self._gone(replaced):
+            if self._replaced_files(replaced):
                 every = expressions.AlwaysTrue()
                 transaction.delete(every if replaced is None else expressions.In(DAY, set(replaced)))
             paths = [f"file://{file}" for file in files]
-            transaction.add_files(paths, snapshot_properties=_keeping(commit))
+            transaction.add_files(paths, snapshot_properties=_commit_properties(commit))
 
 
 def _library(name: str, extra: str) -> Any:
@@ -179,34 +182,34 @@ def _library(name: str, extra: str) -> Any:
         raise PipelineError(f"{name} is not installed; run pip install 'postroad[{extra}]'") from None
 
 
-def _keeping(commit: Commit) -> dict[str, str]:
+def _commit_properties(commit: Commit) -> dict[str, str]:
     return {_BATCH: str(commit.batch), _FACTS: json.dumps(commit.facts), _SCHEMA: commit.schema.json()}
 
 
-def _kept(properties: Mapping[str, Any]) -> Commit | None:
+def _read_commit(properties: Mapping[str, Any]) -> Commit | None:
     if _BATCH not in properties:
         return None
     schema = StructType.fromJson(json.loads(properties[_SCHEMA]))
     return Commit(int(properties[_BATCH]), json.loads(properties[_FACTS]), schema)
 
 
-def _day(file: Path) -> str | None:
-    """None if the column is null."""
+def _day_value(file: Path) -> str | None:
+    """The day in a file's path. None if the column is null."""
     day = day_of(str(file))
     return None if day == "__HIVE_DEFAULT_PARTITION__" else day
 
 
-def _file(uri: str) -> DataFile:
+def _data_file(uri: str) -> DataFile:
     path = uri.removeprefix("file://")
     return DataFile(path, Path(path).stat().st_size, day_of(path))
 
 
-# Delta and Iceberg tables as sources of Spark's, `format("delta")` and `format("iceberg")`, by their Python libraries.
+# Delta and Iceberg tables as Spark sources, `format("delta")` and `format("iceberg")`, through their Python libraries.
 #
-# They are for sessions without the formats' own jars, and only read. Each data file is a partition.
+# They only read, and are for sessions without the jars of these formats. Each data file is a partition.
 
 
-# A class of the jars, and the library that reads the format without them.
+# For each format, a class of its jars, and the library that reads it without them.
 _FORMATS = {
     "delta": ("org.apache.spark.sql.delta.sources.DeltaDataSource", "deltalake"),
     "iceberg": ("org.apache.iceberg.spark.source.IcebergSource", "pyiceberg"),
@@ -214,9 +217,9 @@ _FORMATS = {
 
 
 def register_formats(spark: SparkSession) -> None:
-    """Registers each format whose library is installed and whose jars are not."""
+    """Registers each format whose library is installed and whose jars are missing."""
     machine: Any = getattr(spark, "_jvm", None)
-    if machine is None:  # Spark Connect
+    if machine is None:  # a session of Spark Connect
         return
     sources: dict[str, type[DataSource]] = {"delta": DeltaSource, "iceberg": IcebergSource}
     for name, (jar_class, library) in _FORMATS.items():
@@ -260,7 +263,7 @@ class _FileReader(DataSourceReader):
 
     @abstractmethod
     def files(self) -> int:
-        """How many data files the table has, in an order that stays."""
+        """The number of data files. Their order is always the same."""
 
     @abstractmethod
     def batches(self, file: int) -> Iterator[pyarrow.RecordBatch]: ...
@@ -283,8 +286,8 @@ class DeltaSource(_FileSource):
         from deltalake import DeltaTable
 
         if not DeltaTable.is_deltatable(self.path):
-            raise InvalidArgument(f"delta: {self.path} is no table: there is no _delta_log in it")
-        version = DeltaTable(self.path).version()  # every task reads the same one
+            raise InvalidArgument(f"delta: {self.path} is not a table: it has no _delta_log")
+        version = DeltaTable(self.path).version()  # the same version for every task
         return _DeltaReader(self.path, int(self.options.get("versionAsOf", version)), schema)
 
 
@@ -348,11 +351,11 @@ class _IcebergReader(_FileReader):
 
 
 def _newest_metadata(path: str) -> str:
-    """The metadata file of a table's directory, or the file itself if the path is one."""
+    """The newest metadata file in a table's directory. A path of a metadata file is returned as it is."""
     if path.endswith(".json"):
         return path
     directory = Path(path.removeprefix("file://"), "metadata")
     found = sorted(directory.glob("*.metadata.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not found:
-        raise InvalidArgument(f"iceberg: {path} is no table: there is no metadata/*.metadata.json in it")
+        raise InvalidArgument(f"iceberg: {path} is not a table: it has no metadata/*.metadata.json")
     return str(found[-1])

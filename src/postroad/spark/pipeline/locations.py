@@ -1,6 +1,6 @@
 """Where queue managers are: their sites by GUID, name and address, and public queues by GUID, as DataFrames.
 
-The data comes from the managers that are read, and from the directory if there is one.
+The data comes from the managers that the pipeline reads, and from the directory if there is one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUEUES = "format_name string, queue string"
 
 @dataclass(frozen=True, slots=True)
 class KnownManager:
-    """A manager that is read; `address` is the host of its `api`."""
+    """A manager that the pipeline reads. `address` is the host of its `api`."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class KnownManager:
 
 
 def locations(spark: SparkSession, managers: Iterable[KnownManager], directory: Directory | None) -> DataFrame:
-    """Manager and site for each key that a format name can have: a GUID, a name or an address, in lower case."""
+    """Manager and site for each key that a format name can contain: a GUID, a name or an address, in lower case."""
     rows: dict[str, tuple[str, str, str | None]] = {}
 
     def add(key: str | None, name: str, site: str | None) -> None:
@@ -65,7 +65,7 @@ def message_ids(spark: SparkSession, ids: Iterable[str]) -> DataFrame:
 
 
 def destination_key(queue: Column) -> Column:
-    """The GUID, name or address in a format name that identifies its manager."""
+    """The part of a format name that identifies its manager: a GUID, a name or an address."""
     guid = f.regexp_extract(queue, r"^(?:PRIVATE|PUBLIC|MACHINE|CONNECTOR)=([0-9A-Fa-f-]{36})", 1)
     host = f.regexp_extract(queue, r"^DIRECT=(?:TCP|OS|SPX):([^\\]+)\\", 1)
     web = f.regexp_extract(queue, r"^DIRECT=HTTPS?://([^/:\\]+)", 1)

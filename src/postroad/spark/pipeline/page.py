@@ -1,6 +1,6 @@
 """One self-contained HTML page: sections, tables and charts. All text is escaped here.
 
-The page may load nothing: its policy forbids it, even if a label of a message tried.
+The page must not load anything. Its policy forbids that, even if the label of a message contains markup.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Page:
         self.add(f"<section><h2>{escape(title)}</h2>{paragraph}{cards}</section>")
 
     def chart(self, spec: dict[str, Any] | None, label: str) -> str:
-        """The place of a chart, with its legend; nothing if there is none."""
+        """The element for a chart, with its legend. Empty without a chart."""
         if spec is None:
             return ""
         self.charts.append(spec)
@@ -66,7 +66,8 @@ def table(
     numbers: set[int] | frozenset[int] = frozenset(),
     queue: int | None = None,
 ) -> str:
-    """`numbers` are the columns to align right. `queue` is the column that the choice of a queue filters by."""
+    """A table. `numbers` are the columns to align right; `queue` is the column that the choice of a queue filters
+    by."""
 
     def cells(values: Sequence[object], tag: str) -> str:
         kinds = [' class="number"' if place in numbers else "" for place in range(len(values))]
@@ -101,10 +102,10 @@ def _cell(value: object) -> str:
 
 
 def _inert(text: str) -> str:
-    """JSON in which no browser sees markup."""
+    """JSON without any character that a browser could take for markup."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _inert_script(text: str) -> str:
-    """A script that cannot end its element early."""
+    """A script that cannot end its own element early."""
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -1,7 +1,7 @@
-"""Sends dead letters again, each exactly once: Spark SQL selects them, and a function may repair them.
+"""Sends dead letters again, each exactly once. Spark SQL selects them, and a function may repair them.
 
-A replay holds its dead letters, so other readers cannot take them. It writes all messages to the disk before it sends
-any, and the manager drops messages that it has already sent. So a killed replay continues where it stopped.
+A replay holds its dead letters, so other readers cannot take them. It writes all messages to disk before it sends any,
+and the manager drops messages that it has already sent. So a killed replay continues where it stopped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from postroad.client.sync.manager import QueueManager
 
 
-# Converts messages to JSON and back: a replay stores them as JSON.
+# Messages as JSON: a replay stores them in this form.
 
 
 _BYTES = ("body", "correlation_id", "extension")
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """The message as JSON-ready values. `read_message` is the inverse."""
+    """The message as values that JSON can represent. `read_message` is the inverse."""
     found: dict[str, Any] = {}
     for name in (each.name for each in fields(Message)):
         value = getattr(message, name)
@@ -82,12 +82,12 @@ _COLUMNS = (
     "transactional boolean, message string"
 )
 _EPOCH = 0
-_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # around the text of Spark's faults
+_SPARK_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")  # what Spark puts around the text of its errors
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter, and the message that is sent in its place."""
+    """A dead letter, and the message to send in its place."""
 
     id: str
     queue: str
@@ -100,7 +100,9 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """`planned` has a row for each dead letter: queue, lookup id, reason, label and destination."""
+    """The result of a replay. `planned` has a row for each dead letter: queue, lookup id, reason, label and
+    destination.
+    """
 
     selected: int
     sent: int
@@ -128,13 +130,13 @@ def replay(
     directory `plans` are finished first.
 
     Raises InvalidArgument if the SQL is wrong, even if there are no dead letters. Raises PipelineError if the manager
-    refuses a message: the messages before it are sent, and the other dead letters stay.
+    refuses a message. In that case, the messages before it have been sent, and the other dead letters stay.
     """
     _check(spark, where)
     plans = plans if isinstance(plans, Files) else open_files(plans, spark)
     with plans.lock(), connect(api, token=token) as manager:
         done = Replayed(0, 0, 0) if dry_run else _finish(manager, plans, progress)
-        dead_letters = _dead_letters(spark, manager, api, token, where, queues, repair or _as_it_was, to)
+        dead_letters = _dead_letters(spark, manager, api, token, where, queues, repair or _unchanged, to)
         if dry_run:
             rows = dead_letters.select("queue", "lookup_id", "reason", "label", "destination").collect()
             return Replayed(len(rows), 0, 0, tuple(tuple(row) for row in rows))
@@ -147,7 +149,7 @@ def replay(
     return Replayed(done.selected + len(chosen), done.sent + sent, done.removed + removed)
 
 
-def _as_it_was(letter: ReceivedMessage, message: Message) -> Message:
+def _unchanged(letter: ReceivedMessage, message: Message) -> Message:
     return message
 
 
@@ -167,7 +169,7 @@ def _check(spark: SparkSession, where: str) -> None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """PySpark prints an error of an expression as a line of JSON before it raises it."""
+    """Silences PySpark's logger, which prints the error of an expression as a line of JSON before PySpark raises it."""
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
@@ -196,7 +198,7 @@ def _dead_letters(
         return local(spark, (), _COLUMNS)
     every = reduce(lambda one, other: one.unionByName(other), frames).withColumn("reason", f.col("class_name"))
     chosen = every.where(where).select("id", "queue", "lookup_id", "arrival", "arrived_at", "class", "packet")
-    kind = _kind_of(manager, to)
+    kind = _is_transactional(manager, to)
 
     def work(given: Iterable[Any]) -> Iterator[Any]:
         for batch in given:
@@ -210,8 +212,8 @@ def _dead_letters(
     return chosen.mapInArrow(work, _COLUMNS)
 
 
-def _kind_of(manager: QueueManager, to: str | None) -> bool | None:
-    """Whether the queue is transactional. None if that is unknown: then the kind of the dead letter counts."""
+def _is_transactional(manager: QueueManager, to: str | None) -> bool | None:
+    """Whether the queue is transactional. None if unknown: the message is then sent as the dead letter was."""
     if to is None:
         return None
     try:
@@ -247,10 +249,10 @@ def _repaired(row: dict[str, Any], repair: Repair, to: str | None, kind: bool | 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Neighbours in a queue that go to the same destination: one hold, one submission."""
+    """Adjacent dead letters in a queue that go to the same destination: one hold, one submission."""
 
     number: int
-    first_row: int  # of its destination
+    first_row: int  # in the submission for its destination
     dead_letters: tuple[DeadLetter, ...]
 
     @property
@@ -267,8 +269,11 @@ class _Run:
 
 
 class _Plan:
-    """Two files. `NAME.holds` lists the held ranges and is written before they are held. `NAME.letters` has the
-    messages to send and is written before any is sent. A finished plan is deleted; the ids of its dead letters stay."""
+    """A replay as two files.
+
+    `NAME.holds` lists the ranges to hold and is written before they are held. `NAME.letters` has the messages to send
+    and is written before any is sent. The files of a finished plan are deleted; the ids of its dead letters stay.
+    """
 
     def __init__(self, plans: Files, name: str, runs: Sequence[_Run]) -> None:
         self.plans = plans
@@ -277,14 +282,14 @@ class _Plan:
 
     @classmethod
     def made(cls, manager: QueueManager, plans: Files, chosen: Sequence[DeadLetter]) -> _Plan:
-        """Holds the dead letters. The plan has those that could be held."""
+        """Holds the dead letters and plans those that it could hold."""
         name = f"replay-{uuid4().hex[:12]}"
         identifier = manager.info().id
         wanted = list(_runs(manager, chosen))
         holds = [{"queue": run.queue, "name": f"{name}-{run.number}"} for run in wanted]
         plans.write_text(f"{name}.holds", json.dumps({"manager": identifier, "holds": holds}))
         try:
-            held = [letter for run in wanted for letter in _held(manager, run, f"{name}-{run.number}")]
+            held = [letter for run in wanted for letter in _hold(manager, run, f"{name}-{run.number}")]
         except BaseException:
             _release(manager, plans, name)
             raise
@@ -312,7 +317,7 @@ class _Plan:
         return cls(plans, name, _numbered(runs))
 
     def carry_out(self, manager: QueueManager, progress: Progress) -> tuple[int, int]:
-        """Returns how many messages were sent, and how many dead letters were removed."""
+        """Sends everything. Returns how many messages were sent, and how many dead letters were removed."""
         sent = removed = 0
         total = sum(len(run.dead_letters) for run in self.runs)
         done: list[str] = []
@@ -321,7 +326,7 @@ class _Plan:
             try:
                 sent += self._send(manager, run)
             except (ManagerUnavailable, StorageError):
-                raise  # the result is unknown: the plan stays, and the next replay continues it
+                raise  # the result is unknown, so the plan stays and the next replay continues it
             except PostroadError as fault:
                 self._end(manager, done)
                 first = run.dead_letters[0]
@@ -345,7 +350,7 @@ class _Plan:
         return found.sent
 
     def _end(self, manager: QueueManager, done: Sequence[str]) -> None:
-        """Stores what was sent, then deletes the file, and then lets the manager forget the submission."""
+        """Records what was sent, deletes the file, and then lets the manager forget the submission."""
         if done:
             keep(self.plans, self.name, done)
         self.plans.delete(f"{self.name}.letters")
@@ -376,7 +381,7 @@ def _runs(manager: QueueManager, chosen: Sequence[DeadLetter]) -> Iterator[_Run]
 
 
 def _numbered(runs: Iterable[_Run]) -> list[_Run]:
-    """The runs with the numbers of their first rows. Each destination has its own count."""
+    """Numbers the first row of each run. Each destination has its own count."""
     rows: dict[tuple[str, bool], int] = {}
     found = []
     for run in runs:
@@ -386,8 +391,8 @@ def _numbered(runs: Iterable[_Run]) -> list[_Run]:
     return found
 
 
-def _held(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
-    """The dead letters that are still there after the hold."""
+def _hold(manager: QueueManager, run: _Run, name: str) -> Iterator[DeadLetter]:
+    """Holds a run. Yields the dead letters that are still there."""
     queue = manager.queue(run.queue)
     queue.hold(name, run.start, run.end)
     pieces = queue.arrow(run.start, run.end, columns=("lookup_id",), hold=name)
@@ -405,7 +410,7 @@ def _finish(manager: QueueManager, plans: Files, progress: Progress) -> Replayed
             more, gone = plan.carry_out(manager, progress)
             selected += sum(len(run.dead_letters) for run in plan.runs)
             sent, removed = sent + more, removed + gone
-    for name in _names(plans, ".holds"):  # held but not planned: nothing was sent
+    for name in _names(plans, ".holds"):  # these were held but not planned, so nothing was sent
         if json.loads(_text(plans, f"{name}.holds"))["manager"] == identifier:
             _release(manager, plans, name)
     return Replayed(selected, sent, removed)
@@ -418,7 +423,7 @@ def _names(plans: Files, suffix: str) -> list[str]:
 def _text(plans: Files, file: str) -> str:
     text = plans.read_text(file)
     if text is None:
-        raise PipelineError(f"{plans.url(file)} is not there any more; another program has deleted it")
+        raise PipelineError(f"{plans.url(file)} is missing; another program has deleted it")
     return text
 
 

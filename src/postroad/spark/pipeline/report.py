@@ -1,7 +1,7 @@
-"""The report: one self-contained HTML page. It says what to do, then shows what was delivered, how fast, on which
+"""The report: one self-contained HTML page. It says what to do, and then shows what was delivered, how fast, on which
 route, and what was lost.
 
-All text from messages is escaped. facts.py collects the figures, advice.py says what to do, charts.py draws.
+All text from messages is escaped. facts.py collects the figures, advice.py says what to do, and charts.py draws.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from postroad.spark.pipeline.summaries import BINS_S
 from postroad.spark.pipeline.trends import LIMIT, NORMAL
 from postroad.spark.pipeline.words import age, counted, listed, moment, seconds, size
 
-MOST_ROWS = 20  # of a table or a chart; what is left out is counted
-MOST_CHOICES = 200  # queues to choose from
+MOST_ROWS = 20  # in a table or a chart; the page says how many more there are
+MOST_CHOICES = 200  # in the list to choose a queue from
 _WORDS = {
     "received": "received",
     "dead": "died",
@@ -42,7 +42,7 @@ _NOWHERE = "no destination"
 
 
 def render(facts: Facts, now: datetime) -> str:
-    """The page. `now` is the time of the report."""
+    """Makes the page. `now` is the time of the report."""
     page = Page("Postroad: delivery report")
     found = advice(facts)
     _head(page, facts, now)
@@ -69,7 +69,7 @@ def _head(page: Page, facts: Facts, now: datetime) -> None:
 
 
 def summary(facts: Facts) -> str:
-    """A summary in two or three sentences."""
+    """Summarizes the report in two or three sentences."""
     states = facts.by_state
     if not facts.messages:
         return "No message is known yet."
@@ -111,7 +111,7 @@ def _item(each: Advice) -> str:
 
 
 def _choice(page: Page, facts: Facts) -> None:
-    """The queue to show alone, in all charts and tables."""
+    """The list to choose the queue that all charts and tables show."""
     totals = summed(facts.states, "queue")
     for row in facts.queues:
         if row["role"] == QUEUED:
@@ -284,7 +284,7 @@ def _fast(page: Page, facts: Facts) -> None:
 
 
 def _joined(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One value for each queue and bin."""
+    """Merges the values of each queue and bin."""
     counts = summed(values, "queue", "bin")
     return [{"queue": queue, "bin": name, "messages": count} for (queue, name), count in counts.items()]
 
@@ -449,7 +449,7 @@ def _reading(page: Page, facts: Facts) -> None:
     page.section("How to read this", text)
 
 
-# Pieces
+# Helpers
 
 
 def _left_out(totals: Sequence[Any] | Counter[Any], what: str) -> str:

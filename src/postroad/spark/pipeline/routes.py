@@ -21,22 +21,22 @@ from postroad.routing import SiteGraph
 from postroad.routing.table import gates_in_turn, is_site_gate
 from postroad.spark.pipeline.frames import local
 
-# Routing of a whole enterprise as arrays, [MS-MQBR] 3.1.3.1: every origin's next site for a set of destinations.
+# Routing of a whole enterprise as arrays, [MS-MQBR] 3.1.3.1: the next site of every origin for a set of destinations.
 #
-# The rules are those of `postroad.routing`: the least cost, and among equal costs the next site with the lowest GUID.
-# Numpy and scipy only: routes.py distributes the destinations.
+# The rules are those of `postroad.routing`: the least cost wins, and among equal costs the next site with the lowest
+# GUID. This part needs only numpy and scipy.
 
 
-CHUNK = 64  # destinations at a time: about ten megabytes with 20,000 links
+CHUNK = 64  # destinations at a time, which take about ten megabytes with 20,000 links
 NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class RouteArrays:
-    """The routes to some destinations: arrays with a row for each destination and a column for each origin.
+    """The routes to some destinations, as arrays with a row for each destination and a column for each origin.
 
-    `link` is the number of the route's first link in the network, NONE if there is no route or the origin is at the
-    destination. `cost` is the cost of the whole route, infinite if there is no link.
+    `link` is the number of the route's first link in the network. It is NONE if there is no route, or if the origin is
+    at the destination. `cost` is the cost of the whole route, infinite where `link` is NONE.
     """
 
     link: Any
@@ -45,10 +45,10 @@ class RouteArrays:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Sites by number, in the directory's order. The origins are the sites, then the gates that belong to several
-    sites, because each of these has its own routing table.
+    """Sites and links by number; sites are in the directory's order.
 
-    The links of origin `o` are those from `starts[o]` to `starts[o + 1]`, ordered by the GUID of the next site.
+    The origins are the sites, followed by the gates that belong to several sites: each of these has its own routing
+    table. The links of origin `o` are those from `starts[o]` to `starts[o + 1]`, ordered by the GUID of the next site.
     """
 
     sites: tuple[str, ...]
@@ -56,7 +56,7 @@ class Network:
     starts: Any
     next_site: Any
     link_cost: Any
-    at_site: dict[int, list[int]]  # the origins that belong to a site
+    at_site: dict[int, list[int]]  # the origins that belong to each site
 
     @classmethod
     def of(cls, directory: Directory) -> Network:
@@ -80,8 +80,11 @@ class Network:
         )
 
     def routes(self, destinations: Sequence[int]) -> RouteArrays:
-        """Links have two directions, so one search from a destination finds the costs from all sites. The route of an
-        origin starts with the first of its links that has the least total cost."""
+        """Finds the routes from all origins to some destinations.
+
+        Links have two directions, so one search from a destination finds the costs from all sites. The route of an
+        origin starts with the first of its links that has the least total cost.
+        """
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
 
@@ -89,14 +92,14 @@ class Network:
         link = numpy.full(shape, NONE, numpy.int32)
         cost = numpy.full(shape, numpy.inf)
         degrees = numpy.diff(self.starts)
-        joined = numpy.flatnonzero(degrees)  # origins that have a link at all
+        joined = numpy.flatnonzero(degrees)  # the origins that have links
         if not len(destinations) or not len(joined):
             return RouteArrays(link, cost)
         sites = len(self.sites)
         end = self.starts[sites]
         graph = csr_matrix((self.link_cost[:end], self.next_site[:end], self.starts[: sites + 1]), shape=(sites, sites))
         rest = dijkstra(graph, indices=numpy.asarray(destinations, numpy.int64))
-        whole = rest[:, self.next_site] + self.link_cost  # the cost of the route that starts with this link
+        whole = rest[:, self.next_site] + self.link_cost  # the cost of the route that starts with each link
         firsts = self.starts[:-1][joined]
         least = numpy.minimum.reduceat(whole, firsts, axis=1)
         numbers = numpy.arange(len(self.next_site), dtype=numpy.int32)
@@ -115,7 +118,9 @@ def chunks(destinations: Sequence[int], size: int = CHUNK) -> Iterator[Sequence[
 
 
 def _origins(directory: Directory) -> Iterator[tuple[str, list[UUID]]]:
-    """All sites, and all site gates that belong to several sites: their tables start from all of these."""
+    """All sites, and all site gates that belong to several sites. The routing table of a gate starts from all its
+    sites.
+    """
     for site in directory.sites:
         yield site.name, [site.identifier]
     for manager in directory.managers:
@@ -141,7 +146,7 @@ Batches = Iterable[Any]
 def routes(spark: SparkSession, directory: Directory) -> DataFrame:
     """A row for each pair of sites with a route: the next site that a gate of `from_site` sends to.
 
-    A gate in several sites is a separate origin, `gate NAME`: it starts from all of its sites.
+    A gate in several sites is an origin of its own, `gate NAME`, which starts from all its sites.
     """
     shared = spark.sparkContext.broadcast(Network.of(directory))
 
@@ -166,9 +171,9 @@ def first_links(spark: SparkSession, directory: Directory) -> DataFrame:
 
 
 def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame:
-    """The pairs of sites whose next hop or cost differs after a change. Null means that there is no route.
+    """The pairs of sites whose next hop or cost changes. Null means that there is no route.
 
-    Both directories must have the same sites in the same order. Only links differ.
+    Both directories must have the same sites in the same order. Only links may differ.
     """
     shared = spark.sparkContext.broadcast((Network.of(before), Network.of(after)))
 
@@ -181,8 +186,11 @@ def moved(spark: SparkSession, before: Directory, after: Directory) -> DataFrame
 
 
 def link_loads(spark: SparkSession, directory: Directory, demand: DataFrame) -> DataFrame:
-    """The load of each link, both directions together, if `demand` (from_site, to_site, messages, bytes) takes the
-    routes of this directory. Sites are in the order of their names. `unserved` gives the demand without a route."""
+    """The load of each link, both directions together, if `demand` takes the routes of this directory.
+
+    The columns of `demand` are from_site, to_site, messages and bytes. The two sites of a link are in the order of
+    their names. `unserved` gives the demand without a route.
+    """
     carried = _walk(spark, directory, demand, LOADS, _loads_of)
     return carried.groupBy("site_a", "site_b").agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
 
@@ -192,7 +200,7 @@ def unserved(spark: SparkSession, directory: Directory, demand: DataFrame) -> Da
     return _walk(spark, directory, demand, LOST, _lost_of).select("from_site", "to_site", "messages", "bytes")
 
 
-# Distribution of destinations
+# Distribution of the destinations
 
 
 def _spread(spark: SparkSession, sites: int) -> DataFrame:
@@ -208,7 +216,7 @@ def _destinations(batches: Batches) -> Iterator[Sequence[int]]:
 def _walk(
     spark: SparkSession, directory: Directory, demand: DataFrame, schema: str, work_of: Callable[[Network, Any], Any]
 ) -> DataFrame:
-    """`work_of` gets the whole demand of some destinations."""
+    """Runs `work_of` in Spark's tasks. It gets the whole demand for some destinations."""
     shared = spark.sparkContext.broadcast(Network.of(directory))
 
     def work(batches: Batches) -> Iterator[Any]:
@@ -220,7 +228,7 @@ def _walk(
     return wanted.repartition(parts, "to_site").sortWithinPartitions("to_site").mapInArrow(work, schema)
 
 
-# Work of one task
+# The work of one task
 
 
 def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
@@ -239,7 +247,7 @@ def _routes_of(network: Network, destinations: Sequence[int]) -> Any:
 
 def _moved_of(before: Network, after: Network, destinations: Sequence[int]) -> Any:
     one, other = before.routes(destinations), after.routes(destinations)
-    sites = slice(0, len(before.sites))  # a gate in several sites is known by its sites
+    sites = slice(0, len(before.sites))  # sites only: a gate in several sites is covered by its sites
     next_one, next_other = _next(before, one, sites), _next(after, other, sites)
     row, origin = numpy.nonzero((next_one != next_other) | (one.cost[:, sites] != other.cost[:, sites]))
     return _batch(
@@ -297,7 +305,8 @@ def _lost_of(network: Network, batch: Any) -> Any:
 
 
 def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, Any, Any, Any, Any]]:
-    """The rows of a batch by chunks of destinations: (arrays, origin, row in the arrays, destination, ...)."""
+    """The rows of a batch, by chunks of destinations: (arrays, origin, row in the arrays, destination, messages,
+    size)."""
     numbers = {name: place for place, name in enumerate(network.sites)}
     here, there = ([numbers.get(name, NONE) for name in batch.column(number).to_pylist()] for number in (0, 1))
     origin, target = numpy.array(here, numpy.int64), numpy.array(there, numpy.int64)
@@ -311,7 +320,7 @@ def _demands(network: Network, batch: Any) -> Iterator[tuple[RouteArrays, Any, A
 
 
 def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
-    """The next site's number, NONE if there is none."""
+    """The number of the next site. NONE without a route."""
     link = found.link[:, origins]
     if not len(network.next_site):
         return link
@@ -319,13 +328,13 @@ def _next(network: Network, found: RouteArrays, origins: slice) -> Any:
 
 
 def _named(names: tuple[str, ...], numbers: Any) -> Any:
-    """Names by their numbers; NONE is null."""
+    """The names for numbers. NONE becomes null."""
     indices = pyarrow.array(numbers.astype("int32"), pyarrow.int32(), mask=numbers == NONE)
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(names, pyarrow.string())).cast(pyarrow.string())
 
 
 def _costs(costs: Any) -> Any:
-    """Whole numbers; infinite ones are null."""
+    """Costs as whole numbers. Infinite costs become null."""
     none = numpy.isinf(costs)
     return pyarrow.array(numpy.where(none, 0, costs).astype(numpy.int64), mask=none)
 
@@ -338,7 +347,7 @@ def _batch(schema: str, *columns: Any) -> Any:
 
 # What a changed enterprise does to routes and links: whole routes of pairs of sites, before and after.
 #
-# Numpy only, and no Spark: the pairs that have traffic are few, and all pairs of a thousand sites take seconds.
+# This needs numpy but no Spark. Few pairs have traffic, and even all pairs of a thousand sites take seconds.
 
 
 Pair = tuple[str, str]
@@ -355,7 +364,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The sites on the way, both ends included, and the cost of its links."""
+    """The sites along a route, both ends included, and the cost of its links."""
 
     sites: tuple[str, ...]
     cost: int
@@ -367,8 +376,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPair:
-    """A demand whose route differs; None where there is no route. A manager that has moved to another site has other
-    ends afterwards."""
+    """A pair with demand whose route changes. None stands for no route.
+
+    If a manager moves to another site, the ends of its routes change too.
+    """
 
     source: str
     destination: str
@@ -379,8 +390,11 @@ class ChangedPair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`links` has (before, after) for each pair of sites that has a link on a route. `unknown` is the traffic between
-    managers or sites that one of the two directories does not have."""
+    """What changes between two directories.
+
+    `links` has (before, after) for each pair of sites with a link on a route. `unknown` is the traffic of managers or
+    sites that one of the directories lacks.
+    """
 
     pairs: int
     changed: tuple[ChangedPair, ...]
@@ -388,7 +402,9 @@ class Comparison:
     unknown: Load
 
     def count(self, kind: str) -> tuple[int, Load]:
-        """How many pairs, and their load: `rerouted`, `cut_off`, `joined`, `dearer`, `cheaper`, `longer`, `shorter`."""
+        """The number of changed pairs and their load. The kind is `rerouted`, `cut_off`, `joined`, `dearer`, `cheaper`,
+        `longer` or `shorter`.
+        """
         found = [each for each in self.changed if kind in _kinds(each)]
         return len(found), sum((each.load for each in found), Load())
 
@@ -408,13 +424,13 @@ def _kinds(pair: ChangedPair) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Demand:
-    """Loads between two names, of managers or of sites."""
+    """Loads between two names of managers or of sites."""
 
     loads: dict[Pair, Load] = field(default_factory=dict)
 
     @classmethod
     def of_traffic(cls, rows: Iterable[Mapping[str, Any]]) -> Demand:
-        """From rows of gold/traffic: between managers. Messages without a known end count under the name ''."""
+        """The demand between managers, from rows of gold/traffic. An unknown end has the name ''."""
         found: dict[Pair, Load] = defaultdict(Load)
         for row in rows:
             found[row["source"] or "", row["destination"] or ""] += Load(row["messages"], row["bytes"])
@@ -456,7 +472,7 @@ def compare(before: Directory, after: Directory, demand: Demand) -> Comparison:
 
 
 def _sites(directory: Directory) -> dict[str, str]:
-    """The site of each name, in lower case: of a site, or of a manager with a site. A manager's name wins."""
+    """The site of each name, in lower case, which is the name of a site or of a manager. A manager's name wins."""
     found = {site.name.lower(): site.name for site in directory.sites}
     for manager in directory.managers:
         if own := directory.site_collection(manager):
@@ -486,7 +502,7 @@ def _routes(network: Network, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Rou
 
 
 def _paths(network: Network, first_links: Any, origins: Any) -> list[list[int]]:
-    """The sites behind each origin on its way, by numbers; all of them take one step at a time."""
+    """The sites that follow each origin on its route, by number. All routes advance one step at a time."""
     paths: list[list[int]] = [[] for _ in range(len(origins))]
     moving, here = numpy.arange(len(origins)), origins
     while len(moving):

@@ -1,6 +1,6 @@
 """One run of the pipeline: new messages become a bronze batch, then silver, then gold.
 
-Every table records its last batch, so the next run finishes one that was killed anywhere.
+Every table records its last batch. So the next run finishes a run that was killed, wherever it stopped.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from postroad.spark.pipeline import bronze, silver, summaries
 from postroad.spark.pipeline.frames import persisted
 from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
-from postroad.spark.pipeline.sources import Source, consumed, new_ranges
+from postroad.spark.pipeline.sources import Source, new_ranges, remove_consumed
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
 
-Progress = Callable[[str, int, int], None]  # the current step, steps done, steps in all
+Progress = Callable[[str, int, int], None]  # the current step, the steps done, and all steps
 
 Tell = Callable[..., None]
 
@@ -38,12 +38,13 @@ _SHAPES = {
     UNDECODABLE: silver.undecodable,
 }
 _STEPS = len(TABLES) + 1
-_SKEW = timedelta(days=1)  # that clocks of managers may differ by
+_SKEW = timedelta(days=1)  # the most by which the clocks of managers may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run: the last bronze batch, its number of new packets, and how many left their queues."""
+    """The result of a run: the last bronze batch, its number of new packets, and how many messages left their
+    queues."""
 
     batch: int
     packets: int
@@ -58,10 +59,10 @@ def run(
     directory: Directory | None = None,
     progress: Progress = lambda what, done, steps: None,
 ) -> Outcome:
-    """Reads new messages from the sources, and updates every table.
+    """Reads new messages from the sources and updates every table.
 
-    Messages stay in their queues, except for sources to consume: these are received once they are in bronze. With a
-    `directory`, managers have sites, and links their traffic.
+    Messages stay in their queues, except in sources to consume: the run receives these once they are in bronze. With a
+    `directory`, the tables also know the sites of managers and the traffic on links.
     """
     done = 0
     lock = Lock()
@@ -80,7 +81,7 @@ def run(
         last = lake.table(BRONZE).last()
         if last is None:
             return Outcome(0, 0, 0, len(found), ())
-        looks = _look(lake, found)
+        looks = _record_depths(lake, found)
         tell(DEPTHS)
         _silver(lake, last.batch, tell)
         update_gold(lake, last, looks, directory, tell)
@@ -90,16 +91,16 @@ def run(
 
 
 def compact(lake: Lake) -> list[str]:
-    """Writes the small files of each day of each table as one; returns the tables that had several."""
+    """Merges the small files of each day of each table. Returns the tables that had several."""
     with lake.files.lock():
         return [name for name in TABLES if lake.table(name).compact()]
 
 
 def retain(lake: Lake, days: int, directory: Directory | None = None, today: date | None = None) -> str:
-    """Removes messages that were sent more than so many days ago from every table; returns the first day that stays.
+    """Removes messages that were sent more than `days` days ago from every table. Returns the first day that stays.
 
-    Packets and silver keep a day more: the clocks of two managers may differ. PipelineError if the last run was not
-    finished.
+    Packets and silver stay for one more day, because the clocks of two managers may differ. Raises PipelineError if the
+    last run was not finished.
     """
     first = (today or datetime.now(UTC).date()) - timedelta(days=days)
     with lake.files.lock():
@@ -131,7 +132,7 @@ def _before(days: Sequence[str], first: date) -> list[str]:
 
 
 def _check_shared(lake: Lake) -> None:
-    """PipelineError if a worker of a cluster does not see a local lake: its files would be lost."""
+    """Raises PipelineError if a worker of a cluster cannot see a local lake, because its files would be lost."""
     context = lake.session.sparkContext
     if not lake.files.is_local or str(context.master).startswith("local"):
         return
@@ -150,7 +151,7 @@ def _check_shared(lake: Lake) -> None:
 
 
 def _bronze(lake: Lake, found: Sequence[Source]) -> int:
-    """How many packets are new."""
+    """Adds the new packets to bronze. Returns how many they are."""
     table = lake.table(BRONZE)
     last = table.last()
     facts = {} if last is None else dict(last.facts)
@@ -172,26 +173,26 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
 
 
 def _consume(lake: Lake, found: Sequence[Source]) -> int:
-    """Also finishes what a killed run has left."""
+    """Receives what is in bronze, including what a killed run left behind."""
     last = lake.table(BRONZE).last()
-    return 0 if last is None else consumed(found, last.facts["offsets"], lake.name)
+    return 0 if last is None else remove_consumed(found, last.facts["offsets"], lake.name)
 
 
-def _look(lake: Lake, found: Sequence[Source]) -> Commit | None:
-    """Records how full the queues are; returns the last record."""
+def _record_depths(lake: Lake, found: Sequence[Source]) -> Commit | None:
+    """Records how full the queues are. Returns the last record."""
     table = lake.table(DEPTHS)
     last = table.last()
     if found:
         look = 1 if last is None else last.batch + 1
         known = {} if last is None else dict(last.facts["floors"])
-        frame = summaries.looked(lake.session, found, look, datetime.now(UTC))
+        frame = summaries.depth_rows(lake.session, found, look, datetime.now(UTC))
         table.append(frame, look, {"floors": known | summaries.floors(found)})
         last = table.last()
     return last
 
 
 def _silver(lake: Lake, batch: int, tell: Tell) -> None:
-    """Decodes new bronze rows once for all tables; each takes those it lacks."""
+    """Decodes the new bronze rows once for all tables. Each table takes the rows that it lacks."""
     tables = {name: lake.table(name) for name in _SHAPES}
     done = {name: -1 if (last := table.last()) is None else last.batch for name, table in tables.items()}
     if min(done.values()) >= batch:
@@ -203,10 +204,10 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
             if done[name] < 0 or name in found:
                 tables[name].append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
             else:
-                tables[name].drop((), batch, {})  # nothing is new
+                tables[name].drop((), batch, {})  # there is nothing new for this table
         tell(name)
 
-    # Decoded once, before the tables are made from it in parallel.
+    # Decode once, before the tables are made in parallel.
     with persisted(silver.decode(fresh), StorageLevel.DISK_ONLY) as decoded:
         shapes = [shape(decoded).select(f.lit(name)) for name, shape in _SHAPES.items()]
         found = {row[0] for row in reduce(DataFrame.union, shapes).distinct().collect()}

@@ -1,6 +1,6 @@
 r"""Service levels: how long a message to a queue may take until it is received, as in `private$\orders=30s`.
 
-Measured on gold/delivery: of a local lake a file at a time and without Spark, of any other by Spark's tasks.
+They are measured on gold/delivery: file by file without Spark for a local lake, and by Spark's tasks for any other.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
 _COUNTS = pa.schema({"level": pa.int32(), "queue": pa.string(), "name": pa.string(), "value": pa.float64()})
 _COLUMNS = ["queue", "state", "sent_at", "receive_s", "in_queue", "unexplained"]
 
-Counts = dict[tuple[int, str], dict[str, float]]  # by the number of the level and the queue
+Counts = dict[tuple[int, str], dict[str, float]]  # the keys are the number of the level, and the queue
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """Messages to queues that match `pattern` are to be received within `limit_s` seconds."""
+    """Messages to queues that match `pattern` must be received within `limit_s` seconds."""
 
     pattern: str
     limit_s: float
 
     def covers(self, queue: str | None) -> bool:
-        r"""The pattern can name a queue of any manager (`private$\orders`) or of one (`rome: private$\orders`)."""
+        r"""Whether the level is for this queue.
+
+        The pattern can name a queue of any manager (`private$\orders`) or of one (`rome: private$\orders`).
+        """
         if queue is None:
             return False
         names = {queue.lower(), queue.partition(": ")[2].lower()}
@@ -48,11 +51,11 @@ class ServiceLevel:
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """How the messages to one queue met its service level.
+    """How well the messages to one queue met a service level.
 
-    `late` were received too late, `overdue` wait for longer than the limit, `died` will not be received; for `unknown`,
-    neither a copy nor an acknowledgment says when they were received. `worst_s` is the longest time of the late and
-    the overdue ones.
+    `late` messages were received too late, `overdue` ones have waited for longer than the limit, and `died` ones will
+    not be received. For `unknown` messages, neither a copy nor an acknowledgment says when they were received.
+    `worst_s` is the longest time of a late or overdue message.
     """
 
     queue: str
@@ -71,13 +74,13 @@ class Attainment:
 
     @property
     def share(self) -> float | None:
-        """Of those that are decided, how many were received in time."""
+        """The share of messages received in time, of those in time, late, overdue and dead. None without any."""
         decided = self.in_time + self.broken
         return self.in_time / decided if decided else None
 
 
 def service_level(text: str) -> ServiceLevel:
-    """Of `QUEUE=TIME`; InvalidArgument for any other text."""
+    """Reads `QUEUE=TIME`. Raises InvalidArgument for any other text."""
     pattern, equals, limit = text.rpartition("=")
     found = _LIMIT.fullmatch(limit.strip())
     if not equals or not pattern.strip() or found is None:
@@ -86,9 +89,10 @@ def service_level(text: str) -> ServiceLevel:
 
 
 def attained(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> list[Attainment]:
-    """One for each level and queue that it covers; for a level without any, one with the pattern in place of the
-    queue."""
-    counts = _counted(lake, levels, as_of) if levels else {}
+    """One attainment for each level and each queue that it covers. A level without queues has one, named after the
+    pattern.
+    """
+    counts = _count_all(lake, levels, as_of) if levels else {}
     found = []
     for number, level in enumerate(levels):
         queues = {queue: each for (of, queue), each in counts.items() if of == number}
@@ -98,7 +102,7 @@ def attained(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> lis
     return found
 
 
-def _counted(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> Counts:
+def _count_all(lake: Lake, levels: Sequence[ServiceLevel], as_of: datetime) -> Counts:
     counts: Counts = {}
     if lake.files.is_local:
         if files := [file.path for file in lake.table(DELIVERY).files()]:
@@ -126,7 +130,7 @@ def _count(batch: Any, levels: Iterable[ServiceLevel], as_of: datetime, counts: 
         for of, level in enumerate(levels):
             if level.covers(queue):
                 rows = np.flatnonzero(numbers == number)
-                for name, value in _judged(batch.take(rows), level.limit_s, as_of).items():
+                for name, value in _assess(batch.take(rows), level.limit_s, as_of).items():
                     _add(counts.setdefault((of, queue), {}), name, value)
 
 
@@ -135,11 +139,12 @@ def _add(counts: dict[str, float], name: str, value: float) -> None:
     counts[name] = max(known, value) if name == "worst_s" else known + value
 
 
-def _judged(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
+def _assess(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
     def flags(column: str, *, absent: bool) -> Any:
         return rows.column(column).fill_null(absent).to_numpy(zero_copy_only=False)
 
-    took = rows.column("receive_s").cast("float64").to_numpy(zero_copy_only=False)  # NaN for none
+    # NaN for messages that were not received
+    took = rows.column("receive_s").cast("float64").to_numpy(zero_copy_only=False)
     sent_us = rows.column("sent_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     waits = as_of.timestamp() - sent_us.cast("float64").to_numpy(zero_copy_only=False) / 1_000_000
     state = np.array(rows.column("state").to_pylist(), dtype=object)
@@ -158,19 +163,19 @@ def _judged(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
     }
 
 
-# Gold: how many seconds messages took, counted by the day in narrow bins, and percentiles from these counts.
+# Gold: how many seconds messages took, counted by day in narrow bins, and percentiles from these counts.
 #
-# Counts of days can be added, so new messages cost a new count of their days only. A bin is two hundredths wide, and a
-# percentile is the largest value that was seen in its bin. So percentiles are real values, at most 2 % too high.
+# The counts of days can be added up, so new messages require new counts of their days only. A bin is two per cent wide,
+# and a percentile is the largest value seen in its bin. So percentiles are real values, and at most 2 % too high.
 
 
 PERCENTILES = (0.5, 0.9, 0.99)
 WIDTH = 1.02
-_NO_TIME = -10_000  # the bin of 0 s, below all others
+_NO_TIME = -10_000  # the bin for 0 s, below all other bins
 
 
 def spans(delivered: DataFrame) -> DataFrame:
-    """Messages by day, ends, queue and priority, and by the bin of the seconds until they reached their queue and were
+    """Messages by day, ends, queue, priority and bin: the seconds until they reached their queue, and until
     received."""
     until = f.explode(
         f.array(
@@ -187,8 +192,9 @@ def spans(delivered: DataFrame) -> DataFrame:
 
 
 def latency(counted: DataFrame) -> DataFrame:
-    """Percentiles of the seconds until a message reached its queue and was received: of all, and by queue, route and
-    priority."""
+    """Percentiles of the seconds until messages reached their queue and were received: of all messages, and by queue,
+    route and priority.
+    """
     route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
     groups = {
         "all": f.lit("all"),

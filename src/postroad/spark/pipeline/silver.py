@@ -1,5 +1,5 @@
-"""Silver: decoded bronze packets. Messages, acknowledgments and trace reports, each in its own shape; and packets that
-do not decode, with the reason. Pure functions on DataFrames.
+"""Silver: decoded bronze packets. Messages, acknowledgments and trace reports have tables of their own, and so do
+packets that cannot be decoded, with the reason. Pure functions on DataFrames.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.records import TraceReport
 from postroad.wire.view import MessageView
 
-# The role of a queue: what a copy in it says of its message.
+# The roles of queues: what a copy in a queue says about its message.
 SENT, RECEIVED, DEAD, OUTGOING, QUEUED = "sent", "received", "dead", "outgoing", "queued"
 
-# Where a packet was found, from bronze; every silver table keeps it.
+# Where a packet was found, from bronze. Every silver table has these columns.
 PLACE = ("manager", "manager_id", "queue", "role", "lookup_id", "arrival", "arrived_at", "batch", "day")
 
-# Properties that gold needs and the columns' decoder lacks: read from the packet itself.
+# Properties that gold needs and the columns' decoder does not give. They are read from the packet itself.
 _EXTRAS = {
     "packet_class": "int",
     "size": "int",
@@ -44,13 +44,13 @@ _EXTRAS = {
 _POSITIVE = (MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value)
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
 _REPORT = MessageClass.REPORT.value
-_HEAD_BYTES = 64  # of a packet that does not decode: enough to recognise it
+_HEAD_BYTES = 64  # of a packet that cannot be decoded; enough to recognise it
 
 
 def decode(bronze: DataFrame) -> DataFrame:
-    """Every bronze row, with the properties of its message; a row that does not decode has `decode_error` instead.
+    """All bronze rows with the properties of their messages. A row that cannot be decoded has `decode_error` instead.
 
-    `class` is the packet's own; the reason of a dead letter is in `reason`.
+    `class` is the packet's own. The reason of a dead letter is in `reason`.
     """
     schema = _decoded_schema(bronze.schema)
 
@@ -71,9 +71,9 @@ def messages(decoded: DataFrame) -> DataFrame:
 
 
 def acknowledgments(decoded: DataFrame) -> DataFrame:
-    """One row for each administration acknowledgment: `about` is the message, `by` the manager that sent it.
+    """One row for each administration acknowledgment: `about` is the message, and `by` the manager that sent it.
 
-    `acknowledged_at` is that manager's clock, in whole seconds.
+    `acknowledged_at` is from that manager's clock, in whole seconds.
     """
     return decoded.where(f.col("decode_error").isNull() & _is_acknowledgment()).select(
         *PLACE,
@@ -89,8 +89,10 @@ def acknowledgments(decoded: DataFrame) -> DataFrame:
 
 
 def reports(decoded: DataFrame) -> DataFrame:
-    """One row for each trace report, [MS-MQQB] 3.1.5.8.9: `about` is the start of the source's GUID and the number of
-    the message, because a report has no more."""
+    """One row for each trace report, [MS-MQQB] 3.1.5.8.9.
+
+    `about` is the start of the source's GUID and the number of the message, because a report does not have more.
+    """
     found = decoded.where(f.col("decode_error").isNull() & (f.col("packet_class") == _REPORT))
     return found.where(f.col("report_of").isNotNull()).select(
         *PLACE,
@@ -105,7 +107,7 @@ def reports(decoded: DataFrame) -> DataFrame:
 
 
 def undecodable(decoded: DataFrame) -> DataFrame:
-    """One row for each packet that is no message, with the reason, and its first bytes."""
+    """One row for each packet that is not a message, with the reason and its first bytes."""
     head = f.lower(f.hex(f.substring("packet", 1, _HEAD_BYTES)))
     return decoded.where(f.col("decode_error").isNotNull()).select(
         *PLACE, f.col("decode_error").alias("error"), f.length("packet").alias("size"), head.alias("head")
@@ -153,7 +155,7 @@ _NOTHING: tuple[Any, ...] = (None,) * len(_EXTRAS)
 
 
 def _extra(packet: bytes | None) -> tuple[Any, ...]:
-    """The values of _EXTRAS, in their order; all null if the packet is no message."""
+    """The values of _EXTRAS, in their order. All are null if the packet is not a message."""
     if packet is None:
         return _NOTHING
     try:
@@ -173,5 +175,5 @@ def _extra(packet: bytes | None) -> tuple[Any, ...]:
 
 
 def _signed(value: int) -> int:
-    """Spark's whole numbers have a sign; the same 64 bits."""
+    """The same 64 bits as a signed number, because Spark has no unsigned ones."""
     return value - (1 << 64) if value >> 63 else value

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OWN = "system$"  # the prefix of a manager's own queues, which people leave out
+_OWN = "system$"  # the prefix of a manager's own queues, which people omit
 _ROLES = {";journal": SENT, ";deadletter": DEAD, ";deadxact": DEAD}
-_TASK_MESSAGES = 20_000  # for one task, about
+_TASK_MESSAGES = 20_000  # in one task, about
 _MOST_TASKS = 1000  # for one queue
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A queue of a manager; `role` says what a copy in it means.
+    """A queue of a manager. `role` says what a copy in it means.
 
-    A source to `consume` is held while it is read, and received once it is in the tables.
+    A source to `consume` is held while it is read, and received once its messages are in the tables.
     """
 
     api: str
@@ -49,7 +49,7 @@ class Source:
 
     @property
     def messages(self) -> int:
-        """At the time it was found."""
+        """How many messages the queue had when it was found."""
         return self.depth.messages
 
     @property
@@ -59,7 +59,7 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """The format names that messages to it can have; none if no message can be sent to it."""
+        """The format names that messages to this queue can have. Empty if no message can be sent to it."""
         if self.role != QUEUED:
             return []
         path = self.queue.removeprefix(f"{self.manager.name}\\")
@@ -70,7 +70,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """The key of its offsets. A manager keeps its GUID when it moves to another address."""
+        """The key of the queue's offsets. It has the manager's GUID, which stays when the manager's address changes."""
         return f"{self.manager.id}|{self.queue}"
 
     @property
@@ -78,7 +78,7 @@ class Source:
         return Place(self.api, self.queue, self.token, TIMEOUT_S)
 
     def ask(self, question: Callable[[ManagerApi], T]) -> T:
-        """The answer of the manager, about this queue."""
+        """Asks the manager a question about this queue."""
         api = ManagerApi(self.place)
         try:
             return question(api)
@@ -88,7 +88,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Messages of a source with arrival numbers from `start` to below `end`, held under a name or not held."""
+    """Messages of a source with start <= arrival number < end. `hold` is the name that they are held under, if any."""
 
     source: Source
     start: int
@@ -99,10 +99,10 @@ class Range:
 def sources(
     api: str, token: str | None = None, patterns: Sequence[str] = (), consume: Sequence[str] = ()
 ) -> list[Source]:
-    r"""Every queue of the manager in which messages are visible, or those that match a pattern such as `private$\*`.
+    r"""Every queue of the manager with visible messages, or those that match a pattern such as `private$\*`.
 
-    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`. Messages that are read from queues matching
-    a pattern in `consume` are removed; outgoing queues never are.
+    The manager's own queues are `;journal`, `;deadletter` and `;deadxact`. Messages in queues that match a pattern in
+    `consume` are removed after they were read. Messages in outgoing queues never are.
     """
     with connect(api, token=token) as manager:
         info = manager.info()
@@ -111,9 +111,9 @@ def sources(
     found = []
     for queue in queues:
         role = role_of(queue)
-        name = _called(queue.path, info.name)
-        if role is not None and (not patterns or _named(name, patterns)):
-            emptied = role != OUTGOING and _named(name, consume)
+        name = _display_name(queue.path, info.name)
+        if role is not None and (not patterns or _matches(name, patterns)):
+            emptied = role != OUTGOING and _matches(name, consume)
             found.append(Source(api, token, known, name, role, queue.format_name, emptied, Depth.of(queue)))
     return found
 
@@ -121,17 +121,17 @@ def sources(
 def unmatched(found: Iterable[Source], patterns: Iterable[str]) -> list[str]:
     """The patterns that match no queue."""
     names = [each.queue for each in found]
-    return [pattern for pattern in patterns if not any(_named(name, [pattern]) for name in names)]
+    return [pattern for pattern in patterns if not any(_matches(name, [pattern]) for name in names)]
 
 
-def _called(path: str, manager: str) -> str:
-    r"""The name for commands and URLs: a public queue with its manager's name, as in `rome\orders`."""
+def _display_name(path: str, manager: str) -> str:
+    r"""The queue's name in commands and URLs. A public queue has its manager's name, as in `rome\orders`."""
     name = path.removeprefix(_OWN)
     return name if any(mark in name for mark in "\\=") or name.startswith(";") else rf"{manager}\{name}"
 
 
 def role_of(queue: QueueInfo) -> str | None:
-    """None for the internal queues between managers, here and at the other end of an outgoing queue."""
+    """What a copy in this queue means. None for internal queues between managers, and for outgoing queues to them."""
     if is_internal(queue.path.partition(";")[0]):
         return None
     if queue.type == "outgoing" and leads_to_internal(parse_format_name(queue.format_name)):
@@ -145,14 +145,14 @@ def role_of(queue: QueueInfo) -> str | None:
     return QUEUED
 
 
-def _named(name: str, patterns: Sequence[str]) -> bool:
+def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
 
 def new_ranges(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> Iterator[Range]:
     """The new messages: from the end of the offsets to the mark.
 
-    Messages to consume are held from now on, under the name `hold`, so no other reader gets them.
+    Messages to consume are held from now on, under the name `hold`, so that no other reader gets them.
     """
     for source in found:
         start = offsets.get(source.key, 0)
@@ -162,19 +162,19 @@ def new_ranges(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -
             continue
         parts = shares(mark.messages, _MOST_TASKS, _TASK_MESSAGES)
         name = hold if source.consume else None
-        for part in source.ask(partial(_planned, begin=begin, end=mark.arrival, hold=name, parts=parts)):
+        for part in source.ask(partial(_plan, begin=begin, end=mark.arrival, hold=name, parts=parts)):
             yield Range(source, part.start, part.end, name)
 
 
-def _planned(api: ManagerApi, *, begin: int, end: int, hold: str | None, parts: int) -> tuple[Part, ...]:
-    """The range in parts with equal numbers of messages, held if it is to be consumed."""
+def _plan(api: ManagerApi, *, begin: int, end: int, hold: str | None, parts: int) -> tuple[Part, ...]:
+    """Divides the range into parts with equal numbers of messages. Holds it first if it is to be consumed."""
     if hold is not None:
         api.hold(hold, begin, end)
     return api.plan(begin, end, hold=hold, parts=parts).parts
 
 
-def consumed(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> int:
-    """Receives what is in the tables: all that is held below the offsets. Returns how many; a second call none."""
+def remove_consumed(found: Iterable[Source], offsets: Mapping[str, int], hold: str) -> int:
+    """Receives what is in the tables: all held messages below the offsets. Returns how many; 0 at a second call."""
     gone = 0
     for source in found:
         if source.consume and source.key in offsets:

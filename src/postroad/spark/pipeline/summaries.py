@@ -1,6 +1,6 @@
-"""Gold in short: the fate of messages by queue and route, how fast, which died, and which are unexplained.
+"""Summaries in gold: the fate of messages by queue and route, how fast they were, which died or are unexplained.
 
-Each table is small for any number of messages: reports read these without Spark.
+Each table is small for any number of messages, so reports can read it without Spark.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from postroad.spark.pipeline.sources import Source
 
 
-# Seconds until a message was received: up to one second, up to two, and so on; the last bin has the rest.
+# Bounds of the seconds until a message was received: up to one second, up to two, and so on. The last bin is open.
 BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 OLDEST = 100
 
 
 def states(delivered: DataFrame) -> DataFrame:
-    """Messages by their ends, queue, kind, state and reason. `reach_spread` and `receive_spread` count them by BINS_S.
+    """Messages by ends, queue, kind, state and reason. `reach_spread` and `receive_spread` count them by BINS_S.
 
-    `in_queue` counts those that are still in their queue, `left_queue` those that are known not to be.
+    `in_queue` counts the messages that are still in their queue, `left_queue` those that are known not to be.
     """
     ends = ("day", "source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
     spreads = {
@@ -44,7 +44,8 @@ def states(delivered: DataFrame) -> DataFrame:
     times = ("sent_at", "reached_at", "received_at", "dead_at")
     lows = {f"first_{name}": f.min(name) for name in times}
     highs = {"most_hops": f.max("hops"), **{f"last_{name}": f.max(name) for name in times}}
-    # By the way too, of which there are few: for the greatest of a column of any size, Spark sorts all messages.
+    # Grouping by `way` first, which has few values, is cheaper: to find the maximum of a column of arrays or texts,
+    # Spark sorts all messages.
     by_way = delivered.groupBy(*ends, "way").agg(
         *(column.alias(name) for name, column in (sums | lows | highs).items()),
     )
@@ -78,7 +79,7 @@ def _bins(seconds: Column) -> list[Column]:
 
 
 def dead_letters(delivered: DataFrame) -> DataFrame:
-    """Messages that died, by the minute, reason, sender, queue, and the manager that keeps the dead letters.
+    """Messages that died, by minute, reason, sender, queue, and the manager that keeps the dead letters.
 
     `replayed` counts those that were sent again.
     """
@@ -93,13 +94,13 @@ def dead_letters(delivered: DataFrame) -> DataFrame:
 
 
 def oldest(delivered: DataFrame) -> DataFrame:
-    """The unexplained messages, the first sent at the top."""
+    """The unexplained messages, those sent first at the top."""
     kept = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
     return delivered.where("unexplained").orderBy("day", "sent_at", "id").limit(OLDEST).select(*kept)
 
 
 def days_of_oldest(unexplained: Mapping[str, int]) -> list[str]:
-    """The days that `oldest` takes its messages from; given is how many each day has."""
+    """The days from which `oldest` takes its messages, given the number of unexplained messages of each day."""
     found: list[str] = []
     for day in sorted(day for day, count in unexplained.items() if count):
         if sum(unexplained[each] for each in found) >= OLDEST:
@@ -109,7 +110,7 @@ def days_of_oldest(unexplained: Mapping[str, int]) -> list[str]:
 
 
 def undecodable(found: DataFrame) -> DataFrame:
-    """Packets that are no messages, by place and fault, with one example of each."""
+    """Packets that are not messages, by place and error, with one example of each."""
     return found.groupBy("manager", "queue", "error").agg(
         f.count("*").alias("packets"),
         f.min("arrived_at").alias("first_at"),
@@ -121,7 +122,7 @@ def undecodable(found: DataFrame) -> DataFrame:
 
 # What each run finds in the queues: how many messages wait, since when, and who reads the queue.
 #
-# A packet says that a message was in a queue. Only the manager can say that it still is, so every run asks.
+# A packet shows that a message was in a queue. Only the manager knows whether it still is, so every run asks.
 
 
 DEPTHS = (
@@ -133,8 +134,11 @@ FLOORS = "manager_id string, queue string, floor bigint"
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A queue when it was found. `oldest_ms` is when the first message to receive arrived; `readers` counts who has
-    the queue open or works on its messages. `why` and `stuck` are about outgoing queues."""
+    """The state of a queue when it was found.
+
+    `oldest_ms` is when the next message to be received arrived. `readers` counts those that have the queue open or work
+    on its messages. `why` and `stuck` are for outgoing queues.
+    """
 
     messages: int = 0
     bytes: int = 0
@@ -151,8 +155,8 @@ class Depth:
 NOT_LOOKED = Depth()
 
 
-def looked(spark: SparkSession, found: Iterable[Source], look: int, now: datetime) -> DataFrame:
-    """One row for each queue, for the table of depths. What this run removes is no backlog."""
+def depth_rows(spark: SparkSession, found: Iterable[Source], look: int, now: datetime) -> DataFrame:
+    """One row for each queue, for the table of depths. Messages that this run consumes are not counted."""
     seen = [(each, Depth(readers=each.depth.readers) if each.consume else each.depth) for each in found]
     rows = [
         (
@@ -167,7 +171,7 @@ def looked(spark: SparkSession, found: Iterable[Source], look: int, now: datetim
 
 
 def floors(found: Iterable[Source]) -> dict[str, int]:
-    """For each queue with an owner, the arrival number below which no message is in it any more."""
+    """For each queue of an application, the arrival number below which it holds no messages."""
     known = {}
     for source in found:
         if source.role == QUEUED:
@@ -182,7 +186,7 @@ def floor_rows(spark: SparkSession, known: Mapping[str, int]) -> DataFrame:
 
 
 def backlog(depths: DataFrame) -> DataFrame:
-    """Queues by the hour: the first and the last look of the hour, and the most messages in between."""
+    """Queues by hour: the first and the last look in the hour, and the most messages seen in it."""
     last, first = ("messages", "bytes", "readers", "oldest_at", "stuck", "why"), ("messages", "oldest_at")
     hour = f.date_trunc("hour", "looked_at").alias("hour")
     return depths.groupBy("manager", "queue", "called", "role", hour).agg(
@@ -196,8 +200,11 @@ def backlog(depths: DataFrame) -> DataFrame:
 
 
 def current(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The last look at each queue, from rows of `backlog`, with `grown`: how many messages more than at the first look
-    in the day before, and `grown_s`: the seconds in between. Both are None for a queue with one look."""
+    """The last look at each queue, from rows of `backlog`.
+
+    `grown` is the change in messages since the first look of the preceding day, and `grown_s` the seconds since then.
+    Both are None for a queue with one look.
+    """
     by_queue: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_queue.setdefault((row["manager"], row["queue"]), []).append(row)

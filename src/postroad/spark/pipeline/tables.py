@@ -1,7 +1,7 @@
 """Tables of the pipeline: each batch is added or replaces rows exactly once, even if a run is killed.
 
-A table records its last batch and keeps facts beside it, so data and checkpoint are one commit. This module has the
-interface, and tables of plain Parquet; Delta and Iceberg are in lakes.py.
+A table records its last batch with the data, so data and checkpoint are one commit. This module has the interface, and
+tables of plain Parquet. Delta and Iceberg are in lakes.py.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.lake_files import File, Files
 
 DAY = "day"  # the column that divides the files, if there is one
-COMPACT_AFTER = 16  # files of a day: a run that finds more writes them as one
-LARGE_BYTES = 128 << 20  # a file of this size is as good to read as a larger one
+COMPACT_AFTER = 16  # files of a day; a run that finds more merges them
+LARGE_BYTES = 128 << 20  # larger files are not faster to read
 _COMMIT = "_commit.json"
 _PART = re.compile(r"part=(\d+)-(\d+)")
 _DAY_DIRECTORY = re.compile(rf"/(?:of_)?{DAY}=([^/]+)/")
-_STATUS_CALLS = "10000"  # files, up to which Spark asks for each by itself, without a job
+_STATUS_CALLS = "10000"  # files that Spark may look up one by one, without starting a job
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The last batch of a table, the facts beside it, and the schema since then."""
+    """The last batch of a table, the facts recorded with it, and the schema after it."""
 
     batch: int
     facts: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a table; `day` is None if the table has no such column."""
+    """A Parquet file of a table. `day` is None if the table has no such column."""
 
     path: str
     size: int
@@ -51,7 +51,10 @@ class DataFile:
 
 
 class Table(ABC):
-    """One writer at a time: see `Files.lock`. Readers always see whole batches. Days are text, as in 2024-05-17."""
+    """A table with one writer at a time: see `Files.lock`. Readers always see whole batches.
+
+    Days are text, such as 2024-05-17.
+    """
 
     def __init__(self, spark: SparkSession | None, lake: Files, name: str) -> None:
         self._spark = spark
@@ -67,35 +70,41 @@ class Table(ABC):
 
     @abstractmethod
     def last(self) -> Commit | None:
-        """None for a table without a batch."""
+        """The last commit. None for a table without a batch."""
 
     @abstractmethod
     def files(self) -> list[DataFile]:
         """The Parquet files of all batches."""
 
     def parts(self) -> int:
-        """The number of pieces; one for each day is best to read."""
+        """The number of pieces. Reading is fastest with one for each day."""
         return len(self.files())
 
     @abstractmethod
     def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
-        """All of `frame` becomes a part of the table in the place of the replaced days, or of all rows if that is
-        None; or nothing does."""
+        """Adds all of `frame` to the table and removes the replaced days, or all rows if `replaced` is None.
+
+        Either all of this happens or nothing does.
+        """
 
     def append(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
-        """Adds a batch; False, without a change, if the table has it already. Batches come in rising order."""
+        """Adds a batch. Returns False and changes nothing if the table already has it. Batches must come in rising
+        order.
+        """
         return self._write(frame, batch, facts, ())
 
     def replace(self, frame: DataFrame, batch: int, facts: Mapping[str, Any] | None = None) -> bool:
-        """Replaces the table by this batch; False, without a change, if it has this or a later one already."""
+        """Replaces all rows by this batch. Returns False and changes nothing if the table has this batch or a later
+        one.
+        """
         return self._write(frame, batch, facts, None)
 
     def update(self, frame: DataFrame, days: Iterable[str], batch: int, facts: Mapping[str, Any] | None = None) -> bool:
-        """Replaces all rows of these days by this batch, which may have rows of other days too: those are added."""
+        """Replaces all rows of some days by this batch. Its rows of other days are added."""
         return self._write(frame, batch, facts, sorted(days))
 
     def drop(self, days: Iterable[str], batch: int, facts: Mapping[str, Any]) -> None:
-        """Removes all rows of these days. The batch may be the last one again."""
+        """Removes all rows of these days. `batch` may be the last batch again."""
         last = self.last()
         if last is not None:
             self._commit(None, Commit(batch, dict(facts), last.schema), sorted(days))
@@ -104,8 +113,8 @@ class Table(ABC):
         return sorted({file.day for file in self.files() if file.day is not None})
 
     def compact(self, most: int = 1) -> bool:
-        """Writes each day that has more than `most` small files again as one, with the same rows. False if there is
-        nothing to do."""
+        """Merges the files of each day that has more than `most` small files. Returns False if there is nothing to
+        do."""
         last = self.last()
         small: dict[str | None, int] = {}
         for file in self.files():
@@ -121,8 +130,10 @@ class Table(ABC):
         return True
 
     def read(self, days: Iterable[str] | None = None) -> DataFrame | None:
-        """All rows, or those of some days; None for a table without a batch. Columns that older batches lack are null
-        in them."""
+        """All rows, or the rows of some days. None for a table without a batch.
+
+        Columns that an older batch lacks are null in its rows.
+        """
         last = self.last()
         if last is None:
             return None
@@ -148,8 +159,8 @@ class Table(ABC):
         return True
 
     def _write_files(self, frame: DataFrame, directory: str, *, keep_day: bool = False) -> list[File]:
-        """Spark's tasks write; returns the Parquet files."""
-        self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # every reader knows it
+        """Lets Spark's tasks write the frame. Returns the Parquet files."""
+        self.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # every reader knows this type
         partition = DAY
         if keep_day and DAY in frame.columns:
             partition = f"of_{DAY}"
@@ -166,7 +177,7 @@ class Table(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A directory `part=FIRST-LAST` with the changes FIRST to LAST of a table; it counts once it has a commit."""
+    """A directory `part=FIRST-LAST` with the changes FIRST to LAST of a table. It counts once it has a commit."""
 
     first: int
     last: int
@@ -176,10 +187,11 @@ class _Part:
 
 
 class ParquetTable(Table):
-    """Directories of Parquet files; the newest one's commit lists the days of older ones that later ones replace.
+    """A table of directories with Parquet files.
 
-    Any program can read the directory as Parquet. While a change is being published, and between a crash and the next
-    run, it may see replaced rows beside the new ones.
+    The commit of the newest directory lists the days in older ones that have been replaced since. Any program can read
+    the table as Parquet. While a change is being published, and between a crash and the next run, such a program may
+    see replaced rows beside the new ones.
     """
 
     def last(self) -> Commit | None:
@@ -211,7 +223,7 @@ class ParquetTable(Table):
         return sorted(parts, key=lambda part: (part.first, -part.last))
 
     def _parts(self) -> list[_Part]:
-        """Those that count, in order. A part within another one does not."""
+        """The parts that count, in order. A part within another one does not count."""
         whole: list[_Part] = []
         for part in self._all_parts():
             if part.counts and (not whole or part.last > whole[-1].last):
@@ -219,7 +231,7 @@ class ParquetTable(Table):
         return whole
 
     def _manifest(self, parts: Sequence[_Part]) -> Any:
-        """What the newest commit says."""
+        """The content of the newest commit."""
         if not parts:
             return None
         path = f"{self.name}/{parts[-1].name}/{_COMMIT}"
@@ -227,7 +239,9 @@ class ParquetTable(Table):
             kept = json.loads(self.lake.read_text(path) or "")
             return kept | {"batch": int(kept["batch"]), "facts": kept["facts"], "schema": kept["schema"]}
         except (ValueError, LookupError, TypeError) as fault:
-            raise PipelineError(f"{self.lake.url(path)} cannot be read: {fault}; it is no part of ours") from None
+            raise PipelineError(
+                f"{self.lake.url(path)} cannot be read: {fault}; this program did not write it"
+            ) from None
 
     def _dropped(self, parts: Sequence[_Part]) -> dict[str, list[str]]:
         kept = self._manifest(parts)
@@ -250,7 +264,7 @@ class ParquetTable(Table):
         self.clean()
 
     def clean(self) -> None:
-        """Deletes what a killed run has left, and what later parts replace."""
+        """Deletes what a killed run left behind, and what later parts have replaced."""
         parts = self._parts()
         counted = {part.name for part in parts}
         gone = self._dropped(parts)
@@ -265,7 +279,7 @@ class ParquetTable(Table):
 
 
 def rows_of(file: str) -> int:
-    """The number of rows of a local Parquet file, from its footer."""
+    """The number of rows in a local Parquet file, from its footer."""
     return int(read_metadata(file).num_rows)
 
 
@@ -276,7 +290,7 @@ def day_of(path: str) -> str | None:
 
 
 def grown(table: str, known: StructType | None, new: StructType) -> StructType:
-    """The schema with the new columns; known columns stay and keep their types. Every value may be null."""
+    """The schema with the new columns added. Known columns keep their place and type. Every value may be null."""
     new = new.toNullable()
     if known is None:
         return new

@@ -1,4 +1,4 @@
-"""Gold: the number of messages and bytes by the minute: from manager to manager, by queue, site and link."""
+"""Gold: messages and bytes by minute, between managers and sites, by queue and by link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b
 
 
 def traffic(delivered: DataFrame) -> DataFrame:
-    """By the minute of the send. Messages that only acknowledgments mention have no size, but count too."""
+    """Messages and bytes by the minute of the send. Messages that only acknowledgments mention count, but have no
+    size."""
     minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
     ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
     grouped = delivered.groupBy("day", minute, *ends)
@@ -37,7 +38,7 @@ def demand(traffic: DataFrame) -> DataFrame:
 
 
 def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory | None) -> DataFrame:
-    """The load of each routing link, by the minute, if every message took the directory's route; empty without a
+    """The load of each routing link by minute, if every message took the directory's route. Empty without a
     directory."""
     pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
     wanted = [(row[0], row[1]) for row in pairs.collect()]
@@ -49,7 +50,9 @@ def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory |
 
 
 def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-    """(from, to, site, site) for each link on the route of each pair; a link's sites in the order of their names."""
+    """(from, to, site, site) for each link on the route of each pair. The sites of a link are in the order of their
+    names.
+    """
     network = Network.of(directory)
     numbers = {name: place for place, name in enumerate(network.sites)}
     origins: dict[int, list[int]] = {}
@@ -70,25 +73,26 @@ def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple
     return found
 
 
-# The traffic of a lake, summed for questions about the enterprise. A local lake needs no Spark for it.
+# The traffic of a lake, added up for questions about the enterprise. A local lake needs no Spark for this.
 
 
 SUMS = ("messages", "bytes")
 
 
 def by_pair(lake: Lake, day: str | None = None) -> list[dict[str, Any]]:
-    """`messages` and `bytes` for each `source` and `destination`, of one day or of all."""
+    """`messages` and `bytes` for each `source` and `destination`, on one day or on all days."""
     return _summed(lake, ("source", "destination"), day)
 
 
 def by_minute(lake: Lake, day: str) -> list[dict[str, Any]]:
-    """The same for each minute of a day, queue and kind of delivery; `minute` counts from midnight in UTC."""
+    """`messages` and `bytes` of one day by minute, ends, queue and kind of delivery. `minute` counts from midnight
+    UTC."""
     keys = ("minute", "source", "destination", "queue", "delivery")
     return [row | {"minute": _minute(row["minute"])} for row in _summed(lake, keys, day)]
 
 
 def busiest_day(lake: Lake) -> str:
-    """The day with the most messages. PipelineError if the lake has no traffic."""
+    """The day with the most messages. Raises PipelineError if the lake has no traffic."""
     totals = {day: sum(row["messages"] for row in by_pair(lake, day)) for day in lake.table(TRAFFIC).days()}
     if not totals:
         raise PipelineError(f"{lake.path} has no traffic yet; run `postroad pipeline run`")
@@ -121,6 +125,6 @@ def _summed(lake: Lake, keys: Sequence[str], day: str | None) -> list[dict[str, 
 
 
 def _minute(moment: datetime) -> int:
-    """Files have times in UTC, with or without saying so."""
+    """The minute of the day in UTC. Times without a zone are in UTC too."""
     there = moment if moment.tzinfo is None else moment.astimezone(UTC)
     return there.hour * 60 + there.minute

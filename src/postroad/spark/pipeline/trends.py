@@ -1,4 +1,4 @@
-"""Gold: the last period against the one before it, of all messages and by queue and route."""
+"""Gold: the last period compared with the one before it, for all messages and by queue and route. And unusual hours."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from pyspark.sql import functions as f
 
 NOW, BEFORE = "now", "before"
 _MINUTE = 60_000_000
-# The lengths of a period in microseconds, the longest first: the first that fits twice into the data.
+# The possible lengths of a period in microseconds. The first one that fits twice into the data is used.
 PERIODS = tuple(minutes * _MINUTE for minutes in (7 * 1440, 1440, 360, 60, 10, 1))
 _EVENTS = ("sent_at", "reached_at", "received_at", "dead_at")
 
 
 def period_of(first: int, last: int) -> int | None:
-    """The length of the period in microseconds; None if the data is too short for two."""
+    """The length of the period in microseconds. None if the data is too short for two periods."""
     return next((each for each in PERIODS if last - first >= 2 * each), None)
 
 
 def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
-    """For each period and group: how many messages were sent, received and died in it, and how long those took that
-    reached their queue or were received in it. `until` is not part of the period.
+    """For each period and group: how many messages were sent, received and died in it, and how long messages took.
 
-    `by` is all, queue or route; those without a message in the two periods have no row. The table is empty if the data
-    covers no two periods. `states` is the summary of all messages: it has the first and the last time of each event.
+    `by` is all, queue or route. A group without messages in the two periods has no row. The table is empty if the data
+    is shorter than two periods. `until` is just after the period. `states` is the summary of all messages, which has
+    the first and the last time of each event.
     """
     ends = [(f.min(f.unix_micros(f"first_{name}")), f.max(f.unix_micros(f"last_{name}"))) for name in _EVENTS]
     seen = states.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
@@ -39,7 +39,8 @@ def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
     middle = until - (length or 0)
     periods = [(NOW, middle, until), (BEFORE, middle - (length or 0), middle)]
     since = f.timestamp_micros(f.lit(periods[-1][1]))
-    recent = reduce(Column.__or__, (f.col(name) >= since for name in _EVENTS))  # Spark skips the files of other days
+    # so that Spark skips the files of other days
+    recent = reduce(Column.__or__, (f.col(name) >= since for name in _EVENTS))
     return _grouped(delivered.where(recent if length else f.lit(False)), periods)
 
 
@@ -60,7 +61,7 @@ def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataF
     took = {"reach": f.when(_inside("reached_at"), f.col("reach_s"))}
     took["receive"] = f.when(_inside("received_at"), f.col("receive_s"))
     counted = {"sent": "sent_at", "received": "received_at", "died": "dead_at"}
-    # Many messages take as long as others: these are counted first, and then the few counts are grouped.
+    # Many messages take equally long. Count these first, and then group the few counts.
     same = rows.groupBy(
         *("period", "since", "until", "source", "destination", "queue"),
         *(each.alias(name) for name, each in took.items()),
@@ -83,28 +84,31 @@ def _inside(time: str) -> Column:
     return f.coalesce((f.col(time) >= f.col("since")) & (f.col(time) < f.col("until")), f.lit(False))
 
 
-# Hours that are unlike the others of their queue: by the number of messages, their latency, and why messages died.
+# Hours that differ from the others of their queue: in the number of messages, in latency, or in the messages that died.
 #
-# The method is the median and the median absolute deviation (MAD), which a few odd hours do not move: an hour is
-# unusual if it is more than LIMIT deviations from the median of its queue. A deviation is 1.4826 MAD, the standard
-# deviation of normal values; it counts as no less than what chance does to the count, which is the square root of the
-# median, and no less than a twentieth of the median: thousands of messages more are nothing for a queue that has
-# millions. A queue that is empty in most hours has no usual number of messages.
+# The method uses the median and the median absolute deviation (MAD), which a few odd hours do not change. An hour is
+# unusual if it is more than LIMIT deviations away from the median of its queue. A deviation is 1.4826 MAD, which is the
+# standard deviation of normally distributed values. It has two lower bounds: the square root of the median, because
+# counts vary that much by chance; and a twentieth of the median, because a thousand more messages mean nothing to a
+# queue with millions. A queue that is empty in most hours has no usual number of messages.
 
 
 LIMIT = 6.0
-FEWEST_HOURS = 8  # of a queue: less is no habit
+FEWEST_HOURS = 8  # that a queue needs; fewer show no habit
 NORMAL = 1.4826
-SHARE = 0.05  # of the median: a deviation is no less
-LEAST = 1.0  # a deviation is no less than one message, or one second
+SHARE = 0.05  # a deviation is at least this share of the median
+LEAST = 1.0  # a deviation is at least one message, or one second
 HOUR = timedelta(hours=1)
-SILENT = timedelta(days=1)  # a queue without messages for longer has a new habit
+SILENT = timedelta(days=1)  # a queue that was silent for longer has a new habit
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """`kind` is volume, latency or the reason that messages died of. `usual` is the median of all hours, `times` how
-    many deviations the hour is away from it; `messages` are those of the hour."""
+    """An unusual hour of a queue.
+
+    `kind` is volume, latency, or the reason that messages died of. `usual` is the median of all hours. `times` is how
+    many deviations the hour is away from it. `messages` is how many the hour has.
+    """
 
     hour: datetime
     queue: str
@@ -120,7 +124,10 @@ class Anomaly:
 
 
 def anomalies(rows: Iterable[Mapping[str, Any]], as_of: datetime) -> list[Anomaly]:
-    """From rows of gold/hours, the newest first. The hour of `as_of` is not over: few messages in it are no sign."""
+    """The unusual hours in rows of gold/hours, the newest first.
+
+    The hour of `as_of` is not over, so few messages in it are not unusual.
+    """
     by_queue: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["queue"] is not None and row["hour"] is not None:
@@ -137,25 +144,25 @@ def _of_queue(queue: str, rows: list[Mapping[str, Any]], as_of: datetime) -> Ite
     last = max(busy, min(as_of - HOUR, busy + SILENT))
     every = [first + number * HOUR for number in range((last - first) // HOUR + 1)]
     counts = {hour: float(volume.get(hour, 0)) for hour in every}
-    for hour, usual, deviation in _odd(counts):
+    for hour, usual, deviation in _unusual(counts):
         if usual and (counts[hour] > usual or hour + HOUR <= as_of):
             yield Anomaly(hour, queue, "volume", counts[hour], usual, deviation, int(counts[hour]))
     took = {row["hour"]: row["receive_p50_s"] for row in rows if row["receive_p50_s"] is not None}
-    for hour, usual, deviation in _odd(took, chance=False):
+    for hour, usual, deviation in _unusual(took, chance=False):
         if took[hour] > usual:
             yield Anomaly(hour, queue, "latency", took[hour], usual, deviation, volume.get(hour, 0))
     for reason in sorted({row["reason"] for row in rows if row["reason"] is not None}):
         died = dict.fromkeys(every, 0.0)
-        for row in rows:  # one for each day of the send
+        for row in rows:  # one row for each day of the send
             if row["reason"] == reason:
                 died[row["hour"]] = died.get(row["hour"], 0.0) + row["messages"]
-        for hour, usual, deviation in _odd(died):
+        for hour, usual, deviation in _unusual(died):
             if died[hour] > usual:
                 yield Anomaly(hour, queue, reason, died[hour], usual, deviation, int(died[hour]))
 
 
-def _odd(values: Mapping[datetime, float], *, chance: bool = True) -> Iterator[tuple[datetime, float, float]]:
-    """The hours that are unusual, with the median and the deviation."""
+def _unusual(values: Mapping[datetime, float], *, chance: bool = True) -> Iterator[tuple[datetime, float, float]]:
+    """The unusual hours, with the median and the deviation."""
     if len(values) < FEWEST_HOURS:
         return
     usual = median(values.values())

@@ -1,4 +1,4 @@
-"""Figures as people write them: spans of time, sizes, counts, moments."""
+"""Figures as people write them: times, sizes, counts, moments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def seconds(value: float | None) -> str:
-    """`0.4 s`, `12 s`, `3 min`, `2.5 h`"""
+    """A time such as `0.4 s`, `12 s`, `3 min` or `2.5 h`."""
     if value is None:
         return "-"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
@@ -17,7 +17,7 @@ def seconds(value: float | None) -> str:
 
 
 def age(since: datetime | None, until: datetime) -> float | None:
-    """The seconds in between, never below 0."""
+    """The seconds between two times, never below 0. None if the first is unknown."""
     return None if since is None else max(0.0, (until - since).total_seconds())
 
 
