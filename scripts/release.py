@@ -1,7 +1,8 @@
 """Makes a release: `python -m scripts.release 0.2.0`, or with `--dry-run` to see the steps and change nothing.
 
-The tree must be clean, and `.ci/run` must pass. Then the version and the changelog are changed and committed, the wheel
-and the source archive are built into `dist`, and the commit gets the tag `v0.2.0`. Nothing is published: push the tag.
+The tree must be clean, `.ci/run` must pass, and the tree must be the same after it. Then the version and the changelog
+are changed and committed, the wheel and the source archive are built into `dist`, and the commit gets the tag `v0.2.0`.
+Nothing is published: push the commit and the tag.
 """
 
 from __future__ import annotations
@@ -65,29 +66,48 @@ def check(root: Path, version: str) -> None:
 def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: str) -> None:
     """`green` is the command that must succeed first."""
     check(root, version)
-    number, changes, chart = root / VERSION_FILE, root / CHANGELOG, root / CHART
-    new_number = with_version(number.read_text(encoding="utf-8"), version)
-    new_changes = with_release(changes.read_text(encoding="utf-8"), version, date)
-    new_chart = with_chart(chart.read_text(encoding="utf-8"), version)
+    texts = _changed(root, version, date)
     steps = [
         f"run {' '.join(green)}",
         f"set the version to {version} in {VERSION_FILE} and {CHART}",
         f"move the unreleased changes in {CHANGELOG} to [{version}] - {date}",
-        f"commit 'Release {version}', build the wheel and the source archive into dist, tag v{version}",
+        f"build {' and '.join(built(version))} into dist, commit 'Release {version}', tag v{version}",
     ]
     if dry_run:
         print("\n".join(f"would {each}" for each in steps))
         return
+    tested = _git(root, "rev-parse", "HEAD")
     subprocess.run(green, cwd=root, check=True)
-    number.write_text(new_number, encoding="utf-8")
-    changes.write_text(new_changes, encoding="utf-8")
-    chart.write_text(new_chart, encoding="utf-8")
+    check(root, version)
+    if _git(root, "rev-parse", "HEAD") != tested:  # that took long, and people work meanwhile
+        raise Refused(f"the commit must be the one that was tested, {tested[:7]}")
+    for file, text in texts.items():
+        (root / file).write_text(text, encoding="utf-8")
     # Before the commit and the tag: a build that fails leaves three changed files and nothing else.
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
     subprocess.run(build, cwd=root, check=True, env={**os.environ, "POSTROAD_RELEASE": version})
-    _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", *map(str, (VERSION_FILE, CHANGELOG, CHART)))
+    _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", *map(str, texts))
     _git(root, "tag", "--annotate", "-m", f"Postroad {version}", f"v{version}")
-    print(f"v{version} is tagged, and dist has its files. Push the commit and the tag to publish them.")
+    print(f"v{version} is tagged, and dist has {' and '.join(built(version))}. To publish the commit and the tag:")
+    print(f"git push origin HEAD v{version}")
+
+
+def built(version: str) -> tuple[str, str]:
+    """The files of a release."""
+    return f"postroad-{version}-py3-none-any.whl", f"postroad-{version}.tar.gz"
+
+
+def _changed(root: Path, version: str, date: str) -> dict[Path, str]:
+    """The files that a release changes, with their new text."""
+
+    def read(file: Path) -> str:
+        return (root / file).read_text(encoding="utf-8")
+
+    return {
+        VERSION_FILE: with_version(read(VERSION_FILE), version),
+        CHANGELOG: with_release(read(CHANGELOG), version, date),
+        CHART: with_chart(read(CHART), version),
+    }
 
 
 def _numbers(version: str) -> tuple[int, ...]:

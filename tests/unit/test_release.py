@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.release import CHANGELOG, CHART, VERSION_FILE, Refused, release
+from scripts.release import CHANGELOG, CHART, VERSION_FILE, Refused, built, release
 
 DATE = "2026-01-31"
 CHANGES = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- A thing.\n\n## [0.1.0] - 2025-01-01\n\n- The first.\n"
@@ -54,7 +54,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "clone"
 
 
-def test_a_release_sets_version_and_changelog_builds_and_tags(clone: Path) -> None:
+def test_a_release_sets_version_and_changelog_builds_and_tags(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     release(clone, "0.2.0", dry_run=False, green=GREEN, date=DATE)
     assert 'RELEASE = "0.2.0"' in (clone / VERSION_FILE).read_text()
     assert (clone / CHART).read_text() == 'apiVersion: v2\nversion: "0.2.0"\nappVersion: "0.2.0"\n'
@@ -63,10 +63,8 @@ def test_a_release_sets_version_and_changelog_builds_and_tags(clone: Path) -> No
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "log", "-1", "--format=%s") == "Release 0.2.0"
     assert git(clone, "rev-list", "-1", "v0.2.0") == git(clone, "rev-parse", "HEAD")
-    assert {path.name for path in (clone / "dist").iterdir()} == {
-        "postroad-0.2.0-py3-none-any.whl",
-        "postroad-0.2.0.tar.gz",
-    }
+    assert {path.name for path in (clone / "dist").iterdir()} == set(built("0.2.0"))
+    assert capsys.readouterr().out.splitlines()[-1] == "git push origin HEAD v0.2.0"
 
 
 def test_a_dry_run_says_the_steps_and_changes_nothing(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +80,19 @@ def test_a_red_tree_is_not_released(clone: Path) -> None:
         release(clone, "0.2.0", dry_run=False, green=RED, date=DATE)
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "tag") == ""
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "fault"),
+    [
+        ("git commit --quiet --allow-empty -m Meanwhile", "must be the one that was tested"),
+        ("touch new.txt", "must be clean"),
+    ],
+)
+def test_a_tree_that_changes_during_the_tests_is_not_released(clone: Path, meanwhile: str, fault: str) -> None:
+    with pytest.raises(Refused, match=fault):
+        release(clone, "0.2.0", dry_run=False, green=["sh", "-c", meanwhile], date=DATE)
+    assert (git(clone, "diff"), git(clone, "tag")) == ("", "")
 
 
 @pytest.mark.parametrize(
