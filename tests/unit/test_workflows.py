@@ -1,4 +1,5 @@
-"""What runs on GitHub is what `.ci/run` runs, and a lower bound of pyproject.toml is one that somebody can try."""
+"""What runs on GitHub is what `.ci/run` runs, the documentation lists every target of the Makefile, and a lower bound
+of pyproject.toml is one that somebody can try."""
 
 from __future__ import annotations
 
@@ -27,6 +28,13 @@ def test_workflows_run_targets_that_exist() -> None:
     for file in WORKFLOWS.glob("*.yml"):
         run = re.findall(r"run: make ([a-z-]+)$", file.read_text(), re.MULTILINE)
         assert set(run) <= made, file
+
+
+def test_the_documentation_lists_every_target() -> None:
+    phony = " ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split()
+    page = (ROOT / "docs" / "how-to" / "run-the-checks.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0] for line in page.partition("## All targets")[2].splitlines() if line.startswith("| ")]
+    assert sorted(re.findall(r"`make ([a-z0-9-]+)`", "".join(rows))) == sorted(phony)
 
 
 def test_every_dependency_of_the_wheel_says_how_old_it_may_be() -> None:
