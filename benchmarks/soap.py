@@ -1,7 +1,7 @@
 """A queue manager's HTTP listener under load, in a separate process: messages a second by SOAP. `make bench-soap`.
 
-Beside them, in the same run: requests without a body on the same server, which cost what its HTTP costs; the same
-requests to uvicorn with an application that does nothing; and what lxml needs to parse the same envelope.
+Beside them, in the same run: requests without a body on the same server, which cost what its HTTP costs; and what lxml
+needs to parse the same envelope.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import argparse
 import asyncio
 import json
 import math
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-import uvicorn
 from lxml import etree
 
 from benchmarks.harness import print_table, process_cpu_s
@@ -38,7 +35,6 @@ ROUNDS = 3
 CONNECTIONS = (1, 8)
 NAMES = {
     "empty": "requests without a body",
-    "uvicorn": "the same to uvicorn, which does nothing",
     "regular": "regular messages",
     "durable": "durable messages",
 }
@@ -134,22 +130,6 @@ def parse_rate(seconds: float = 0.5) -> float:
     return count / (now - started)
 
 
-async def nothing(
-    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-) -> None:
-    """An ASGI application that answers as the listener answers a request without a body."""
-    await receive()
-    await send({"type": "http.response.start", "status": 400, "headers": [(b"content-length", b"0")]})
-    await send({"type": "http.response.body", "body": b""})
-
-
-def serve_nothing() -> None:
-    with socket.create_server((HOST, 0)) as listener:
-        print(json.dumps({"listen": {"http": f"{HOST}:{listener.getsockname()[1]}"}}), flush=True)
-        options = {"http": "httptools", "loop": "asyncio", "lifespan": "off", "log_level": "error"}
-        uvicorn.Server(uvicorn.Config(nothing, access_log=False, **options)).run([listener])  # type: ignore[arg-type]
-
-
 @contextmanager
 def serving(*command: str) -> Iterator[tuple[int, int]]:
     """The process id and the port of a server."""
@@ -164,13 +144,9 @@ def serving(*command: str) -> Iterator[tuple[int, int]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=3000)
-    parser.add_argument("--serve-nothing", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.serve_nothing:
-        serve_nothing()
-        return
-    with serving_manager() as own, serving("benchmarks.soap", "--serve-nothing") as uvicorns:
-        measure(own, uvicorns, arguments.messages)
+    with serving_manager() as (pid, port):
+        measure(pid, port, arguments.messages)
 
 
 @contextmanager
@@ -183,7 +159,7 @@ def serving_manager() -> Iterator[tuple[int, int]]:
             yield found
 
 
-def measure(own: tuple[int, int], uvicorns: tuple[int, int], messages: int) -> None:
+def measure(pid: int, port: int, messages: int) -> None:
     number = 1
     rows = []
     parsed = max(parse_rate() for _ in range(ROUNDS))
@@ -196,7 +172,6 @@ def measure(own: tuple[int, int], uvicorns: tuple[int, int], messages: int) -> N
                 if kind in ("regular", "durable"):
                     made, wanted = requests(number, messages, durable=kind == "durable"), b"HTTP/1.1 200"
                     number += messages
-                pid, port = uvicorns if kind == "uvicorn" else own
                 before = process_cpu_s(pid)
                 rates[kind] = max(rates[kind], asyncio.run(rate(port, made, connections, wanted)))
                 spent[kind] = min(spent[kind], (process_cpu_s(pid) - before) / messages)

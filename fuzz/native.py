@@ -9,7 +9,6 @@ import io
 from collections.abc import Callable
 from contextlib import suppress
 
-import httptools
 import pyarrow as pa
 
 from postroad.columns.decoding import decode
@@ -23,11 +22,11 @@ from postroad.security.guard import Guard, Opened, Sealer
 from postroad.security.keys import peer_keys
 from postroad.security.refusals import Refused
 from postroad.security.signatures import VERSIONS, public_key_of
-from postroad.soap.listener import Request
 from postroad.soap.transport import leads_here
 from postroad.spark import nrbf
 from postroad.store.backup import BackupReader
 from tests.arrow_samples import HOSTILE, MOST, honest
+from tests.http_peer import served
 from tests.security_vectors import (
     CERTIFICATE,
     REGISTERED,
@@ -89,15 +88,13 @@ def fuzz_bodies(data: bytes) -> None:
 
 
 def fuzz_http(data: bytes) -> None:
-    """A request as httptools reads it, and its address as SOAP does."""
-
-    class Heard:
-        def on_url(self, url: bytes) -> None:
-            leads_here(Request(b"POST", url, "", True))
-
-    with suppress(httptools.HttpParserError):
-        httptools.HttpRequestParser(Heard()).feed_data(data)
-    leads_here(Request(b"POST", data, "", True))
+    """What a connection makes of any bytes: the first byte says where they are cut. Cut or whole, the same requests
+    begin, and each has one answer."""
+    cut, stream = (data[0] + 1, data[1:]) if data else (1, b"")
+    whole, answers = served([stream])
+    assert served([stream[start : start + cut] for start in range(0, len(stream), cut)])[0] == whole
+    assert answers <= len(whole) + 1
+    leads_here(stream.decode("latin-1"))
 
 
 def fuzz_backup(data: bytes) -> None:
@@ -122,7 +119,10 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "guard": _PACKETS,
     "keys": (CERTIFICATE, vector("V1_directory_keys", "mqdspublickeys")),
     "bodies": (b'{"a": [1, "x"]}', b"<a><b c='d'>x</b></a>", nrbf.HEADER + b"\x06\x01\0\0\0\x01x\x0b"),
-    "http": (b"POST /msmq/private$/q HTTP/1.1\r\nHost: a\r\n\r\n", b"POST http://h:1/msmq/q HTTP/1.1\r\n\r\n"),
+    "http": (
+        b"\x09POST /msmq/private$/q HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyGET / HTTP/1.1\r\n\r\n",
+        b"\x03POST http://h:1/msmq/q HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nbody\r\n0\r\n\r\n",
+    ),
     "backup": (b"postroad backup 1\n" + bytes(60),),
 }
 
@@ -143,7 +143,7 @@ FED = {
     "security.guard": "guard",
     "security.keys": "keys",
     "security.signatures": "guard",
-    "soap.transport": "http",
+    "net.http": "http",
     "soap.tree": "soap",
 }
 _OWN_TABLES = "tables and columns that Spark or we have made"

@@ -9,7 +9,8 @@ import socket
 import ssl
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -17,6 +18,8 @@ from postroad.api import Settings, TlsFiles, build_app
 from postroad.manager import Manager
 from postroad.net import endpoints
 from postroad.net.endpoints import CALLED_FOR
+from postroad.net.http import HttpConnection
+from postroad.net.request import Request
 from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from postroad.store import MemoryStore
@@ -183,27 +186,14 @@ async def asked(client: str, scheme: str, password: str) -> int:
     await manager.start()
     try:
         app = build_app(manager, Settings(TOKEN, credentials={"ann": PASSWORD}))
-        login = basic("ann", password)["Authorization"].encode()
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "scheme": scheme,
-            "path": QUEUES,
-            "raw_path": QUEUES.encode(),
-            "query_string": b"",
-            "headers": [(b"host", b"alpha"), (b"authorization", login), (b"x-forwarded-proto", b"https")],
-            "client": (client, 1) if client else None,
-        }
-        sent: list[Any] = []
-
-        async def receive() -> dict[str, object]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await app(scope, receive, send)
-        return int(sent[0]["status"])
+        login = basic("ann", password)["Authorization"]
+        fields = [(b"host", "alpha"), (b"authorization", login), (b"x-forwarded-proto", "https")]
+        connection = SimpleNamespace(peer=client, secure=scheme == "https", subject=None)
+        target, sent = QUEUES.encode(), [(name, value.encode()) for name, value in fields]
+        request = Request(
+            cast(HttpConnection, connection), "GET", target, sent, dict(fields), 0, chunks=True, keep_alive=True
+        )
+        return int((await app.respond(request)).status)
     finally:
         await manager.stop()
 

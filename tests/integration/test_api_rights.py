@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from starlette.routing import Route
 
 from postroad.api import build_app
 from postroad.api.app import OPERATIONS
@@ -195,7 +194,7 @@ def test_an_operation_must_say_what_it_needs() -> None:
         Operations().add("GET /new", "New")  # type: ignore[call-arg]
     assert all(isinstance(each.needs, Action | Needs) for each in OPERATIONS)
     others = {"/", "/docs", "/metrics", "/healthz", "/readyz", f"{API}/openapi.json"}
-    routes = {each.path for each in build_app(Manager("alpha", MemoryStore())).routes if isinstance(each, Route)}
+    routes = {each.template for each in build_app(Manager("alpha", MemoryStore())).routes}
     assert routes == others | {API + each.path for each in OPERATIONS}
 
 

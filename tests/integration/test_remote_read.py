@@ -559,8 +559,7 @@ def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
     links = list(running.server.rpc.links)
     assert links
     for link in links:
-        assert link._transport is not None
-        line = link._transport.get_extra_info("socket")
+        line = link.transport.get_extra_info("socket")
         assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if hasattr(socket, "TCP_KEEPIDLE"):
             idle, every, often = (

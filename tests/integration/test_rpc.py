@@ -266,7 +266,7 @@ def test_calls_that_are_made_together_leave_together_and_so_do_their_replies() -
             client = await client_of(it)
             (link,) = it.server.links
             asked = client._link.transport = CountedWrites(client._link.transport)  # type: ignore[assignment]
-            answered = link._transport = CountedWrites(link._transport)  # type: ignore[assignment]
+            answered = link.transport = CountedWrites(link.transport)  # type: ignore[assignment]
             calls = [asyncio.create_task(client.call(parcels.WAIT, parcels.Wait(n))) for n in range(1, 51)]
             await until(lambda: len(replies) == 50)
             assert asked.writes == 2  # the first call cannot know of others

@@ -87,7 +87,7 @@ def test_nothing_more_is_taken_of_a_client_that_takes_no_answers() -> None:
         async with counter() as it:
             writer = await deaf(it)
             (link,) = it.server.links
-            transport = link._transport
+            transport = link.transport
             assert transport is not None
             await until(lambda: not transport.is_reading())
             assert transport.get_write_buffer_size() < 2 << 20

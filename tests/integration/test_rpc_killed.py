@@ -67,7 +67,7 @@ def test_both_sides_probe_a_peer_that_says_nothing() -> None:
         async with counter() as it:
             client = await connect(HOST, it.port, PARCELS)
             (link,) = it.server.links
-            for transport in (link._transport, client._link.transport):
+            for transport in (link.transport, client._link.transport):
                 assert transport is not None
                 connection = transport.get_extra_info("socket")
                 assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

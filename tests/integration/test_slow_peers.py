@@ -233,25 +233,19 @@ def test_a_session_whose_peer_does_not_read_ends_and_its_mail_goes_later(
 STARVED = """
 import asyncio
 from postroad.net.limits import Limits
-from postroad.net.listening import Acceptor, bind
+from postroad.net.listening import Connection, Listener
 from postroad.runtime.logs import start_logging
 
-class Echo(asyncio.Protocol):
-    def __init__(self, admission):
-        self.admission = admission
-    def connection_made(self, transport):
-        self.transport = transport
-        self.admission.attach(transport.abort)
+class Echo(Connection):
     def data_received(self, data):
         self.transport.write(data)
-    def connection_lost(self, error):
-        self.admission.close()
 
 async def main():
     start_logging()
     limits = Limits()  # which knows nothing of the process's limit
-    acceptor = Acceptor(limits, await bind("127.0.0.1", 0), Echo)
-    print(acceptor.port, flush=True)
+    listener = Listener("echo", limits, Echo, "127.0.0.1", 0)
+    await listener.start()
+    print(listener.port, flush=True)
     await asyncio.to_thread(input)
     print(limits.descriptors.reached, limits.connections.current, flush=True)
     await asyncio.to_thread(input)

@@ -15,7 +15,7 @@ from postroad import aio
 from scripts import unasync
 from tests.faces import served
 
-HEAVY = ("aiohttp", "apsw", "asyncio", "postroad.manager", "postroad.wire", "starlette", "uvicorn")
+HEAVY = ("aiohttp", "apsw", "asyncio", "postroad.manager", "postroad.wire", "httptools")
 
 
 def imported(program: str) -> set[str]:
@@ -30,12 +30,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_an_embedded_manager_needs_no_http() -> None:
-    assert imported("import postroad; postroad.open(':memory:').close()") & {"aiohttp", "starlette", "uvicorn"} == set()
+    assert imported("import postroad; postroad.open(':memory:').close()") & {"aiohttp", "httptools"} == set()
 
 
 def test_a_remote_manager_needs_no_server_and_no_manager(tmp_path: Path) -> None:
     rooms = ("store", "queues", "manager", "binary", "soap", "rpc", "remote_read", "api", "offsets")
-    foreign = {*(f"postroad.{room}" for room in rooms), "apsw", "starlette", "uvicorn", "aiohttp", "asyncio", "typer"}
+    foreign = {*(f"postroad.{room}" for room in rooms), "apsw", "httptools", "aiohttp", "asyncio", "typer"}
     with served(tmp_path) as url:
         program = f"""
 import json, sys

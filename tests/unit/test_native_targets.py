@@ -10,8 +10,6 @@ import pytest
 
 from fuzz.native import FED, LIBRARIES, NOT_FED, SEEDS, TARGETS
 from fuzz.targets import TARGETS as EVERY
-from postroad.soap.listener import Request
-from postroad.soap.transport import leads_here
 
 SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 INPUTS = 300
@@ -35,13 +33,6 @@ def test_every_module_with_native_code_is_in_a_table() -> None:
     assert set(FED.values()) <= set(EVERY)
     assert set(TARGETS) <= set(EVERY)
     assert all(NOT_FED.values())
-
-
-@pytest.mark.parametrize("url", [b"http://h:99999/msmq/q", b"http://[::1/msmq/q", b"http://h:/msmq/q"])
-def test_a_url_that_only_the_parser_of_requests_takes_is_not_ours(url: bytes) -> None:
-    """It raised an error of the parser's out of the connection."""
-    assert not leads_here(Request(b"POST", url, "10.0.0.7", True))
-    assert leads_here(Request(b"POST", b"http://h:1/MSMQ/q", "10.0.0.7", True))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -7,18 +7,15 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
-
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
 from postroad.api.json_values import QUEUE
 from postroad.config import LogLevel
 from postroad.errors import AccessDenied, InvalidArgument
 from postroad.manager.access_lists import EDITS
-from postroad.manager.backup import Backup
 from postroad.manager.manager import DESCRIBED_AT_ONCE
 from postroad.net.endpoints import is_loopback
+from postroad.net.response import Response
 from postroad.queues.permissions import Action
 from postroad.reports.info import CallerInfo, UserInfo
 from postroad.runtime.logs import level_name, set_level
@@ -178,12 +175,13 @@ LOG_LEVEL = {
     needs=Needs.ADMINISTRATOR,
 )
 async def back_up(call: Call) -> Response:
-    if call.request.scope["scheme"] != "https" and not is_loopback(call.caller.address):
+    if not call.request.connection.secure and not is_loopback(call.caller.address):
         raise AccessDenied(
             "a backup has the manager's private keys, so it needs TLS: use https and set api.tls_certificate, or run "
             "it on the manager's own computer"
         )
-    return _Download(await call.manager.backups.begin())
+    backup = await call.manager.backups.begin()
+    return Response(media_type=BACKUP, pieces=backup.pieces(), over=backup.close)
 
 
 @OPERATIONS.add(
@@ -248,17 +246,3 @@ async def set_log_level(call: Call) -> Response:
 
 
 SCHEMAS = {"AclChange": _SET, "AclEdit": _EDIT, "LogLevel": LOG_LEVEL}
-
-
-class _Download(StreamingResponse):
-    """Closes the backup, however the client leaves."""
-
-    def __init__(self, backup: Backup) -> None:
-        super().__init__(backup.pieces(), media_type=BACKUP)
-        self._backup = backup
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._backup.close()

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from postroad.api import (
     administration,
     connections,
@@ -19,17 +14,20 @@ from postroad.api import (
     offsets,
     queues,
 )
-from postroad.api.application import Application, Endpoint, ErrorHandler
+from postroad.api.application import Application, Endpoint
 from postroad.api.calls import Call, Operation, json_answer, query_reader
-from postroad.api.gate import CALLER, Gate
+from postroad.api.gate import Caller, Gate
 from postroad.api.monitoring import MEDIA_TYPE as METRICS
 from postroad.api.monitoring import QueueSeries, live, metrics_text, ready
 from postroad.api.openapi import document, front_page, reference_page
 from postroad.api.paths import API
-from postroad.api.problems import HttpFault, on_bug, on_error, on_fault, on_http
-from postroad.api.waits import ClientLeft, Waits
+from postroad.api.problems import HttpFault
+from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
+from postroad.net.request import Request
+from postroad.net.response import Response
+from postroad.net.routes import Route
 from postroad.security.audit import ACCESS_REFUSED, DONE
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -61,28 +59,27 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         by_path.setdefault(operation.path, {})[operation.method] = operation
     description = document(OPERATIONS)
 
-    async def openapi(request: Request) -> Response:
+    async def openapi(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         return json_answer(description)
 
     series = QueueSeries(manager.metrics_queues)
 
-    async def metrics(request: Request) -> Response:
-        token = request.scope["state"][CALLER].token
-        if not (token.everything or token.watches):
+    async def metrics(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+        if not (caller.token.everything or caller.token.watches):
             raise AccessDenied("only monitors and administrators may read the metrics")
         return Response(metrics_text(manager, await manager.all_queues(), series), media_type=METRICS)
 
-    async def healthz(request: Request) -> Response:
+    async def healthz(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         return await live(manager)
 
-    async def readyz(request: Request) -> Response:
+    async def readyz(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         return await ready(manager)
 
-    async def front(request: Request) -> Response:
+    async def front(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         console = next((each for each in manager.exposure if each.listener == "console"), None)
         return front_page(None if settings.token is not None else manager.name, console)
 
-    async def reference(request: Request) -> Response:
+    async def reference(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         return reference_page(OPERATIONS)
 
     gate = Gate(
@@ -96,39 +93,38 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         access=manager.core.access,
         console_key=settings.console_key,
     )
-    pages = [
-        Route(f"{API}/openapi.json", openapi),
-        Route("/metrics", metrics),
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/docs", reference),
-        Route("/", front),
-    ]
-    calls = [
-        Route(f"{API}{path}", _endpoint(by_method, manager, waits), methods=list(by_method))
-        for path, by_method in by_path.items()
-    ]
-    return Application(gate, [*calls, *pages], HANDLERS, waits)
+    pages: dict[str, Endpoint] = {
+        f"{API}/openapi.json": openapi,
+        "/metrics": metrics,
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/docs": reference,
+        "/": front,
+    }
+    routes = [Route(f"{API}{path}", _endpoints(by_method, manager, waits)) for path, by_method in by_path.items()]
+    return Application(gate, [*routes, *(Route(path, {"GET": page}) for path, page in pages.items())], waits)
 
 
-def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> Endpoint:
-    readers = {each.method: query_reader(each.parameters) for each in by_method.values()}
-    speaks_arrow = {each.method for each in by_method.values() if each.speaks(formats.ARROW_MEDIA_TYPE)}
+def _endpoints(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> dict[str, Endpoint]:
+    return {method: _endpoint(operation, manager, waits) for method, operation in by_method.items()}
 
-    async def endpoint(request: Request) -> Response:
-        operation = by_method["GET" if request.method == "HEAD" else request.method]
-        call = Call(request, manager, waits, operation, readers[operation.method](request.scope["query_string"]))
+
+def _endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
+    read_query, speaks_arrow = query_reader(operation.parameters), operation.speaks(formats.ARROW_MEDIA_TYPE)
+
+    async def endpoint(request: Request, caller: Caller, segments: Mapping[str, str]) -> Response:
+        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
         if operation.audited is not None:
             return await _audited(operation, operation.audited, call)
         try:
             call.authorize()
-            if operation.method in speaks_arrow and call.names(formats.ARROW_MEDIA_TYPE):
+            if speaks_arrow and call.names(formats.ARROW_MEDIA_TYPE):
                 await formats.load()
                 call.authorize()
             return await operation.handler(call)
         except AccessDenied as error:
-            queue = call.queue if "queue" in request.path_params else None
-            caller, asked = call.caller, f"{operation.method} {operation.path}"
+            queue = call.queue if "queue" in segments else None
+            asked = f"{operation.method} {operation.path}"
             manager.audit(
                 ACCESS_REFUSED, who=caller.who, address=caller.address, queue=queue, call=asked, why=str(error)
             )
@@ -139,7 +135,7 @@ def _endpoint(by_method: Mapping[str, Operation], manager: Manager, waits: Waits
 
 async def _audited(operation: Operation, event: str, call: Call) -> Response:
     """Does the operation. The audit log records how it ended, also after a failure."""
-    if "queue" in call.request.path_params:
+    if "queue" in call.segments:
         call.facts["queue"] = call.queue
     outcome = "the server failed"
     try:
@@ -152,17 +148,3 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
     finally:
         call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
     return answer
-
-
-async def _client_left(request: Request, error: Exception) -> Response:
-    return Response()
-
-
-HANDLERS: Mapping[type[Exception], ErrorHandler] = {
-    PostroadError: on_error,
-    HttpFault: on_fault,
-    HTTPException: on_http,
-    ClientLeft: _client_left,
-    ClientDisconnect: _client_left,
-    Exception: on_bug,
-}

@@ -16,10 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 from uuid import UUID
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-
-from postroad.api.gate import CALLER, HEADERS, Caller
+from postroad.api.gate import Caller
 from postroad.api.json_values import (
     MAX_JSON_BYTES,
     check_structure,
@@ -30,6 +27,8 @@ from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
 from postroad.manager import Manager
+from postroad.net.request import BodyTooLarge, Request
+from postroad.net.response import Response
 from postroad.queues.leases import Holder
 from postroad.queues.owners import SOMEBODY_ELSE, Held, name_in, owned_name, owner_in
 from postroad.queues.permissions import Action
@@ -141,12 +140,21 @@ class Operations(list[Operation]):
 class Call:
     """One request, with its parameters read and checked. `facts` are further entries for the audit log."""
 
-    __slots__ = ("facts", "manager", "needs", "query", "request", "waits")
+    __slots__ = ("caller", "facts", "manager", "needs", "query", "request", "segments", "waits")
 
     def __init__(
-        self, request: Request, manager: Manager, waits: Waits, operation: Operation, query: dict[str, Any]
+        self,
+        request: Request,
+        caller: Caller,
+        segments: Mapping[str, str],
+        manager: Manager,
+        waits: Waits,
+        operation: Operation,
+        query: dict[str, Any],
     ) -> None:
         self.request = request
+        self.caller = caller
+        self.segments = segments  # parts of the path, as they were sent
         self.manager = manager
         self.waits = waits
         self.needs = operation.needs
@@ -155,16 +163,15 @@ class Call:
 
     def segment(self, name: str) -> str:
         """The part of the path that stands for {name}."""
-        return unquote(self.request.scope["path_params"][name])
+        return unquote(self.segments[name])
 
     @property
     def queue(self) -> str:
-        return _queue_name(self.request.scope["path_params"]["queue"])
+        return _queue_name(self.segments["queue"])
 
     def header(self, name: bytes) -> str:
         """Empty if the request has no such header; `name` is in lower case."""
-        headers: dict[bytes, str] = self.request.scope["state"][HEADERS]
-        return headers.get(name, "")
+        return self.request.headers.get(name, "")
 
     def names(self, media_type: str) -> bool:
         """Whether the request has this form, or allows it for the answer."""
@@ -173,11 +180,6 @@ class Call:
     @property
     def lookup_id(self) -> int:
         return read_text(LOOKUP_ID, self.segment("lookup_id"), "lookup_id")
-
-    @property
-    def caller(self) -> Caller:
-        caller: Caller = self.request.scope["state"][CALLER]
-        return caller
 
     @property
     def holder(self) -> Holder:
@@ -278,23 +280,14 @@ class Call:
 
     async def body(self, limit: int) -> bytes:
         """The whole body; raises MessageTooLarge as soon as it is known to be longer than `limit`."""
-        declared = self.header(b"content-length")
-        if declared.isdecimal() and int(declared) > limit:
-            raise _too_large(limit)
-        chunks: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await self.request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk, more = message.get("body", b""), message.get("more_body", False)
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
+        try:
+            body = await self.request.body(limit)
+        except BodyTooLarge:
+            raise MessageTooLarge(
+                f"the body of this request must have at most {limit} bytes: send less at once"
+            ) from None
         self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
-        return b"".join(chunks)
+        return body
 
     async def json(self, limit: int = MAX_JSON_BYTES) -> bytes:
         """A body with messages in JSON, which can be read without care."""
@@ -303,9 +296,6 @@ class Call:
             await asyncio.sleep(0)
         return data
 
-    def has_body(self) -> bool:
-        return self.header(b"content-length") not in ("", "0") or bool(self.header(b"transfer-encoding"))
-
     async def json_object(self) -> dict[str, object]:
         return json_object(await self.body(MAX_REQUEST_BYTES))
 
@@ -313,10 +303,6 @@ class Call:
 @lru_cache(KNOWN_PATHS)
 def _queue_name(segment: str) -> str:
     return queue_name(unquote(segment))
-
-
-def _too_large(limit: int) -> MessageTooLarge:
-    return MessageTooLarge(f"the body of this request must have at most {limit} bytes: send less at once")
 
 
 def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:
@@ -348,8 +334,8 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 
 def json_answer(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(_ENCODER.encode(content), status, media_type="application/json")
+    return Response(_ENCODER.encode(content).encode(), status, "application/json")
 
 
 def no_content() -> Response:
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return Response(status=HTTPStatus.NO_CONTENT)

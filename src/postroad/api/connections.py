@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from starlette.responses import Response
-
 from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
 from postroad.directory.review import describe_directory
 from postroad.directory.what_if import changed, parse_down
 from postroad.errors import InvalidArgument
+from postroad.net.response import Response
 from postroad.routing import Routes
 from postroad.validation.kinds import TEXT
 

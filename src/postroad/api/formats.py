@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -12,13 +12,12 @@ from http import HTTPStatus
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from starlette.responses import Response, StreamingResponse
-
 from postroad.api.calls import Call, Parameter
 from postroad.api.problems import HttpFault
 from postroad.describe.received import ReceivedMessage, encode_records
 from postroad.errors import InvalidArgument
 from postroad.message import MAX_PRIORITY
+from postroad.net.response import Response
 from postroad.reports.offsets import Selection
 from postroad.reports.operations import RECORDS_TYPE
 from postroad.store.interface import ARRIVAL_MASK
@@ -233,13 +232,13 @@ async def streamed(pieces: AsyncIterator[bytes | memoryview], media_type: str) -
     """An answer in pieces. Its beginning and its first page are made now, while what they meet can be the answer."""
     first = [piece for piece in (await anext(pieces, b""), await anext(pieces, b"")) if piece]
 
-    async def all_pieces() -> AsyncIterator[bytes | memoryview]:
+    async def all_pieces() -> AsyncGenerator[bytes | memoryview, None]:
         for piece in first:
             yield piece
         async for piece in pieces:
             yield piece
 
-    return StreamingResponse(all_pieces(), media_type=media_type)
+    return Response(media_type=media_type, pieces=all_pieces())
 
 
 # Messages of a range in order of arrival, streamed. The caller chooses rows by filters, and columns by name.

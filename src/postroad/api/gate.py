@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from base64 import b64decode
 from collections.abc import Callable, Mapping
@@ -12,17 +11,15 @@ from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, Final
-
-from starlette.responses import Response
-from starlette.types import Scope
+from typing import Final
 
 from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
 from postroad.net.endpoints import CALLED_FOR, is_loopback, vouched_address
-from postroad.net.http import BoundedHttpProtocol
+from postroad.net.request import Request
+from postroad.net.response import Response
 from postroad.queues.permissions import Access
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
@@ -98,33 +95,29 @@ class Gate:
         self._proved.clear()
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
 
-    async def admit(self, scope: Scope) -> Response | None:
-        """None if the caller may go on, else the refusal. The scope gets its canonical path, and its state gets the
-        caller and the headers."""
-        scope["path"] = canonical_path(scope["raw_path"].decode("latin-1"))
-        fields: list[tuple[bytes, bytes]] = scope["headers"]
-        headers = {name: value.decode("latin-1") for name, value in reversed(fields)}  # the first of each counts
-        refusal = self._refusal(scope["method"], headers)
+    async def admit(self, request: Request) -> Caller | Response:
+        """Who calls, or the refusal. The request gets its canonical path."""
+        request.path = canonical_path(request.path)
+        refusal = self._refusal(request.method, request.headers)
         if refusal is not None:
             return problem(AccessDenied(refusal))
-        caller = await self._caller(scope, headers)
+        caller = await self._caller(request)
         if isinstance(caller, _Refusal):
             challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
             return problem(AccessDenied(caller.fault), caller.status, challenge)
-        scope.setdefault("state", {}).update({CALLER: caller, HEADERS: headers})
-        return None
+        return caller
 
-    async def _caller(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | _Refusal:
-        connected = _address(scope)
+    async def _caller(self, request: Request) -> Caller | _Refusal:
+        headers, connected = request.headers, request.connection.peer
         address = self._called_for(headers) or connected
-        if scope["path"] in OPEN_PATHS:
+        if request.path in OPEN_PATHS:
             return Caller(ANONYMOUS, address, Token.anonymous)
         given = headers.get(b"authorization")
-        if given is not None and sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
+        if given is not None and sum(name == b"authorization" for name, _ in request.fields) > 1:
             return await self._wrong(address, _SENT_TWICE)
         scheme, _, proof = (given or "").partition(" ")
         if scheme.lower() == "basic" and self._passwords:
-            return await self._user(scope, connected, address, proof.strip())
+            return await self._user(request, connected, address, proof.strip())
         if self._token is not None:
             if given is None:
                 return _Refusal(_TOKEN_MISSING)
@@ -132,7 +125,7 @@ class Gate:
                 return await self._wrong(address, _TOKEN_WRONG)
         elif given is not None and scheme.lower() != "bearer":  # a token that is not needed does no harm
             return await self._wrong(address, _LOGIN_WRONG)
-        who = certificate_name(scope) or (LOCAL if self._token is None else TOKEN)
+        who = request.connection.subject or (LOCAL if self._token is None else TOKEN)
         token = self._token
         return Caller(who, address, lambda: _ADMINISTRATOR if self._token == token else _NOBODY)
 
@@ -143,10 +136,10 @@ class Gate:
             return None
         return vouched_address(value, [each for each in (self._console_key, self._token) if each is not None])
 
-    async def _user(self, scope: Scope, connected: str, address: str, proof: str) -> Caller | _Refusal:
+    async def _user(self, request: Request, connected: str, address: str, proof: str) -> Caller | _Refusal:
         """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
         name, word = _login(proof)
-        if scope["scheme"] != "https" and not _is_here(connected):
+        if not request.connection.secure and not _is_here(connected):
             return await self._wrong(address, _NEEDS_TLS, name)
         key = address, _digest(proof)
         if key not in self._proved and not await self._turn(address):
@@ -241,38 +234,19 @@ def _is_here(address: str) -> bool:
         return False
 
 
-def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else "unknown"
-
-
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
 
 
-# Who calls: an administrator or a user, as rights and the audit log need it; the subject of a TLS certificate.
+# Who calls: an administrator or a user, as rights and the audit log need it.
 
 
 TOKEN: Final = "token"
 LOCAL: Final = "local"
 ANONYMOUS: Final = "anonymous"
-CALLER, HEADERS = "caller", "headers"  # keys in the state of a request's scope; the first header of each name counts
 _NO_USERS = frozenset({TOKEN, LOCAL, ANONYMOUS, "configuration"})
-_TLS: Final = "tls"  # the name of the ASGI extension
-_NAME: Final = "client_cert_name"
-_SHORT: Mapping[str, str] = {
-    "commonName": "CN",
-    "organizationalUnitName": "OU",
-    "organizationName": "O",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
-_ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,34 +268,3 @@ class Caller:
 def user_name(name: str) -> str:
     """A user's name in the audit log, which no other kind of caller can have."""
     return f"user:{name}" if "=" in name or name.casefold() in _NO_USERS else name
-
-
-class NamingProtocol(BoundedHttpProtocol):
-    """HTTP whose requests carry the subject of the client's certificate, if there is one."""
-
-    _subject: str | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        certificate = transport.get_extra_info("peercert")
-        if certificate:
-            self._subject = subject(certificate)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._subject is not None:
-            self.scope["extensions"] = {_TLS: {_NAME: self._subject}}
-
-
-def certificate_name(scope: Mapping[str, Any]) -> str | None:
-    name: str | None = scope.get("extensions", {}).get(_TLS, {}).get(_NAME)
-    return name
-
-
-def subject(certificate: Mapping[str, Any]) -> str:
-    """`CN=ann,O=Example`, the last part first as in [RFC 4514], from the names that `ssl` gives."""
-    parts = [
-        "+".join(f"{_SHORT.get(name, name)}={value.translate(_ESCAPED)}" for name, value in part)
-        for part in certificate.get("subject", ())
-    ]
-    return ",".join(reversed(parts)) or "a certificate without a subject"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from uuid import UUID
 
-from starlette.responses import Response
-
 from postroad.api.calls import Answer, Body, Call, Handler, Needs, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
 from postroad.api.json_values import MAX_BATCH_MESSAGES, QUEUE
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.errors import InvalidHandle, MessageNotFound
+from postroad.net.response import Response
 from postroad.queues.permissions import Action
 from postroad.queues.queue import Queue
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode

@@ -7,8 +7,6 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import UUID
 
-from starlette.responses import Response
-
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import (
     ARROW,
@@ -41,7 +39,7 @@ from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
-from postroad.net.http import has_left
+from postroad.net.response import Response
 from postroad.queues.permissions import Action
 from postroad.queues.queue import START
 from postroad.reports.operations import SeekAction
@@ -73,7 +71,7 @@ LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
 LOCKED = "Postroad-Locked"
 LEASE = "Postroad-Lease"
 LEASE_S = "Postroad-Lease-Seconds"
-_LEASE, _LEASE_S = LEASE.lower().encode(), LEASE_S.lower().encode()  # as they are sent
+_LEASE, _LEASE_S = LEASE.lower(), LEASE_S.lower()  # as they are sent
 OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
@@ -269,7 +267,7 @@ async def list_messages(call: Call) -> Response:
         answer = whole_answer(form, first)
     else:
         answer = await streamed_answer(form, _pages(call, queue, first, limit, page))
-    answer.headers[LOCKED] = str(call.manager.leases.locked(queue))
+    answer.headers[LOCKED.lower()] = str(call.manager.leases.locked(queue))
     return answer
 
 
@@ -345,21 +343,19 @@ async def peek(call: Call) -> Response:
 async def lock(call: Call) -> Response:
     """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
     form = _format(call)
-    if call.has_body():
+    if call.request.has_body:
         values = _settlement(call, await call.json_object())
         if values.pop("delete"):
             call.manager.acknowledge(call.queue, **values)
         else:
             await call.manager.settle(call.queue, delete=False, **values)
     locked = await _wait(call, call.manager.lock, holder=call.holder)
-    if has_left(call.request.scope):
+    if call.request.connection.lost:
         lookup_ids = [message.lookup_id for message in locked.messages]
         await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
     answer = whole_answer(form, locked.messages)
-    answer.raw_headers += (
-        (_LEASE, str(locked.lease).encode()),
-        (_LEASE_S, f"{call.manager.leases.times.receive_s:g}".encode()),
-    )
+    answer.headers[_LEASE] = str(locked.lease)
+    answer.headers[_LEASE_S] = f"{call.manager.leases.times.receive_s:g}"
     return answer
 
 
@@ -503,10 +499,10 @@ async def export_packets(call: Call) -> Response:
         size += sum(len(message.packet) for message in messages)
         limit -= len(messages)
         after = messages[-1].lookup_id
-    headers = {LOCKED: str(call.manager.leases.locked(queue))}
+    headers = {LOCKED.lower(): str(call.manager.leases.locked(queue))}
     if packets:
-        headers[LAST_LOOKUP_ID] = str(after)
-    return Response(b"".join(packets), headers=headers, media_type=OCTETS)
+        headers[LAST_LOOKUP_ID.lower()] = str(after)
+    return Response(b"".join(packets), media_type=OCTETS, headers=headers)
 
 
 @OPERATIONS.add(

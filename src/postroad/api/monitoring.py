@@ -11,10 +11,10 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from starlette.responses import PlainTextResponse, Response
 
 from postroad.errors import StorageError
 from postroad.manager import Manager
+from postroad.net.response import Response, text
 from postroad.reports.info import MulticastInfo, QueueInfo
 
 # `/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value.
@@ -402,7 +402,7 @@ def _all_quotas(queues: Sequence[QueueInfo]) -> int | None:
 
 
 async def live(manager: Manager) -> Response:
-    return PlainTextResponse("ok\n")
+    return text("ok\n")
 
 
 async def ready(manager: Manager) -> Response:
@@ -417,6 +417,6 @@ async def ready(manager: Manager) -> Response:
     if (full := manager.troubles.look(manager.clock())) is not None:
         reasons.append(full)
     if reasons:
-        text = "".join(f"{each}\n" for each in dict.fromkeys(reasons))
-        return PlainTextResponse(text, HTTPStatus.SERVICE_UNAVAILABLE)
-    return PlainTextResponse("ready\n")
+        lines = "".join(f"{each}\n" for each in dict.fromkeys(reasons))
+        return text(lines, HTTPStatus.SERVICE_UNAVAILABLE)
+    return text("ready\n")

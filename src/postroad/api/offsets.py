@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from http import HTTPStatus
 
-from starlette.responses import Response
-
 from postroad.api.calls import Answer, Body, Call, Operations, Parameter, json_answer, no_content
 from postroad.api.formats import ARROW, JSON, sending_room
 from postroad.api.json_values import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.errors import InvalidArgument
+from postroad.net.response import Response
 from postroad.queues.permissions import Action
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK

@@ -10,13 +10,12 @@ from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from starlette.responses import HTMLResponse, Response
-
 from postroad.api import administration, holdings, messages, offsets, queues
 from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.json_values import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
+from postroad.net.response import HTML, Response
 from postroad.queues.permissions import Action
 from postroad.reports.enterprise import DirectoryInfo, Route, Table
 from postroad.reports.info import (
@@ -387,7 +386,7 @@ _LINKS = (
 
 
 def _page(title: str, content: str) -> Response:
-    return HTMLResponse(_PAGE.format(title=escape(title), content=content), headers=_HEADERS)
+    return Response(_PAGE.format(title=escape(title), content=content).encode(), media_type=HTML, headers=_HEADERS)
 
 
 def front_page(name: str | None, console: ListenerInfo | None = None) -> Response:

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import unquote
-
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 from postroad.api.paths import QUEUES
 from postroad.errors import (
@@ -55,6 +51,8 @@ from postroad.errors import (
     UnsupportedAccessMode,
     UnsupportedFormatNameOperation,
 )
+from postroad.net.request import Request
+from postroad.net.response import Response
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4096
@@ -122,8 +120,8 @@ def problem(
     """The answer that describes `error`; without a body if the status allows none."""
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
-        return Response(status_code=status, headers=headers)
-    return Response(json.dumps(members(error, status)), status, headers, MEDIA_TYPE)
+        return Response(status=status, headers=headers)
+    return Response(json.dumps(members(error, status)).encode(), status, MEDIA_TYPE, headers)
 
 
 def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str, object]:
@@ -154,27 +152,17 @@ def _title(error: type[PostroadError]) -> str:
     return _WORD.sub(" ", error.__name__).capitalize()
 
 
-async def on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, PostroadError)
-    return problem(error)
+def unknown_path(request: Request) -> Response:
+    where = f"{request.method} {unquote(request.path)}"
+    sentence = f"{where}: there is no such call; /api/v1/openapi.json lists all calls"
+    return problem(PostroadError(sentence), HTTPStatus.NOT_FOUND)
 
 
-async def on_fault(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpFault)
-    return problem(error.error, error.status, error.headers)
-
-
-async def on_http(request: Request, error: Exception) -> Response:
-    """The router's refusals: an unknown path, or a method that the path does not take."""
-    assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    where = f"{request.method} {request.url.path}"
-    methods = (error.headers or {}).get("Allow", "other methods")
-    sentences = {
-        HTTPStatus.NOT_FOUND: f"{where}: there is no such call; /api/v1/openapi.json lists all calls",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{where}: this path takes {methods}{_taken_for_a_queue(request.url.path)}",
-    }
-    return problem(PostroadError(sentences.get(status, error.detail)), status, error.headers)
+def other_methods(request: Request, methods: Sequence[str]) -> Response:
+    """The path does not take the method of the request."""
+    allowed, path = ", ".join(methods), unquote(request.path)
+    sentence = f"{request.method} {path}: this path takes {allowed}{_taken_for_a_queue(request.path)}"
+    return problem(PostroadError(sentence), HTTPStatus.METHOD_NOT_ALLOWED, {"allow": allowed})
 
 
 def _taken_for_a_queue(path: str) -> str:
@@ -186,6 +174,6 @@ def _taken_for_a_queue(path: str) -> str:
     return rf"; {name} was taken for the queue: write private$/{first}/{rest} for the private queue {first}"
 
 
-async def on_bug(request: Request, error: Exception) -> Response:
-    """An unexpected error. The server logs it; the caller learns only that the server failed."""
+def bug() -> Response:
+    """Of an unexpected error. The log has it; the caller learns only that the server failed."""
     return problem(PostroadError("the server failed; its log has the details"))

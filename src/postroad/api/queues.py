@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from starlette.responses import Response
-
 from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answer, no_content
 from postroad.api.formats import JSON
 from postroad.api.json_values import NEW_QUEUE
 from postroad.errors import InvalidArgument
+from postroad.net.response import Response
 from postroad.queues.delivery import OFF
 from postroad.queues.permissions import Action
 from postroad.reports.info import attention

@@ -1,20 +1,24 @@
-"""The HTTP API on a socket: uvicorn in the running event loop. It leaves signals and logs alone."""
+"""The HTTP API on a socket, in the running event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from postroad.api.app import Settings, build_app
-from postroad.api.protocol import ApiProtocol
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 from postroad.net import ports
 from postroad.net.endpoints import is_loopback
-from postroad.net.http import HttpListener, bound
+from postroad.net.http import HttpConnection
+from postroad.net.listening import Listener
+from postroad.net.tls import server_tls
+
+GRACE_S = 10.0  # for answers under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +30,10 @@ class TlsFiles:
     client_ca: Path | None = None
 
 
-class ApiServer(HttpListener):
+class ApiServer(Listener):
     """Raises ConfigurationError if it cannot listen, and if an address that is not loopback has neither a token nor
     client certificates. TLS alone keeps strangers from listening in, not from calling. Once it listens, `host` is the
     address."""
-
-    protocol = ApiProtocol
-    task = table = "api"
-    grace_s = 10
 
     def __init__(
         self,
@@ -51,10 +51,9 @@ class ApiServer(HttpListener):
         self._token = token
         self._files = tls
         certificates = tls is not None and tls.client_ca is not None
-        app = build_app(manager, Settings(token, certificates, credentials or {}, console_key))
-        files = (None, None) if tls is None else (tls.certificate, tls.key)
-        super().__init__(app, manager.limits, host, port, *files, supervisor=manager.supervisor)
-        self._client_ca = None if tls is None else tls.client_ca
+        self._app = build_app(manager, Settings(token, certificates, credentials or {}, console_key))
+        factory = partial(HttpConnection, self._app)
+        super().__init__("api", manager.limits, factory, host, port, supervisor=manager.supervisor, grace_s=GRACE_S)
 
     @property
     def url(self) -> str:
@@ -62,20 +61,14 @@ class ApiServer(HttpListener):
 
     def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
         """ConfigurationError if other computers could then call without a token."""
-        certified = self._client_ca is not None
+        certified = self._files is not None and self._files.client_ca is not None
         if token is None and not certified and not is_loopback(self.host):
             raise ConfigurationError("", "api.token", f"is missing: other computers can reach {self.host}")
         self._token = token
         self._app.gate.set_credentials(token, passwords)
 
-    async def stop(self) -> None:
-        """Waiting reads end with 503 and receive nothing. A second call does nothing."""
-        if self._serving is not None:
-            self._app.waits.stop()
-        await super().stop()
-
-    async def _bind(self) -> socket.socket:
-        where = self.address
+    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
+        where, files = self.address, self._files
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -84,14 +77,21 @@ class ApiServer(HttpListener):
             raise ConfigurationError(
                 "", "listen.host", f"must be an address or the name of a host, got {self.host}: {error.strerror}"
             ) from None
-        family, kind, protocol, _, address = found[0]
-        refuse_strangers(self.host, str(address[0]), self._token, self._files)
+        address = str(found[0][4][0])
+        refuse_strangers(self.host, address, self._token, files)
+        if self.tls is None and files is not None:
+            self.use_tls(server_tls("api", files.certificate, files.key, files.client_ca))
+        self.host = address
         try:
-            listener = bound(socket.socket(family, kind, protocol), address)
+            await super().start(sockets)
         except OSError as error:
             raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from error
-        self.host = listener.getsockname()[0]
-        return listener
+
+    async def stop(self) -> None:
+        """Waiting reads end with 503 and receive nothing. A second call does nothing."""
+        self._app.waits.stop()
+        await super().stop()
+        await self._app.finish(GRACE_S)
 
 
 def refuse_strangers(host: str, address: str, token: str | None, tls: TlsFiles | None) -> None:

@@ -7,17 +7,11 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from starlette.requests import Request
-
 from postroad.api.problems import HttpFault
 from postroad.errors import OperationCancelled
-from postroad.net.http import has_left, watchers
+from postroad.net.request import ClientLeft, Request
 
 T = TypeVar("T")
-
-
-class ClientLeft(Exception):
-    """The client is gone, so there is no answer to send."""
 
 
 class Waits:
@@ -29,7 +23,7 @@ class Waits:
 
     async def run(self, request: Request, read: Coroutine[Any, Any, T]) -> T:
         """The result of `read`. It is cancelled, and receives no message, when its client goes or the server stops."""
-        if self._stopping or has_left(request.scope):
+        if self._stopping or request.connection.lost:
             read.close()
             raise _stopped() if self._stopping else ClientLeft
         task = asyncio.current_task()
@@ -42,7 +36,7 @@ class Waits:
                 ended = True
                 task.cancel()
 
-        leaving = watchers(request.scope)
+        leaving = request.connection.watchers
         self._ends.add(end)
         leaving.add(end)
         try:

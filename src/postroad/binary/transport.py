@@ -9,9 +9,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.ping_udp import PingClient
@@ -22,7 +21,7 @@ from postroad.describe.packets import destination_text
 from postroad.names import FormatName, MessageId
 from postroad.net.endpoints import endpoint
 from postroad.net.limits import Admission, Limits, Standing
-from postroad.net.listening import Acceptor, ReadWatch, bind
+from postroad.net.listening import Connection, Listener
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
 from postroad.reports.trace import class_words
@@ -58,20 +57,26 @@ WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session se
 NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
 
 
-@dataclass(eq=False, repr=False)
-class _Link(asyncio.Protocol):
+class _Link(Connection):
     """One connection; `peer` is whom we called, None for one that called us."""
 
-    owner: BinaryTransport
-    admission: Admission
-    peer: Peer | None = None
-    pinged: bool = False
-    session: Session | None = None
-    transport: asyncio.Transport | None = None
-    _reading: ReadWatch | None = None
+    def __init__(
+        self,
+        owner: BinaryTransport,
+        listener: Listener,
+        admission: Admission,
+        peer: Peer | None = None,
+        *,
+        pinged: bool = False,
+    ) -> None:
+        super().__init__(listener, admission)
+        self.owner = owner
+        self.peer = peer
+        self.pinged = pinged
+        self.session: Session | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        super().connection_made(transport)
         try:
             self._begin(self.transport)
         except Exception:
@@ -79,8 +84,6 @@ class _Link(asyncio.Protocol):
             raise
 
     def _begin(self, transport: asyncio.Transport) -> None:
-        self._reading = ReadWatch(self.owner.limits, self.admission, transport)
-        self.admission.attach(transport.abort)
         transport.set_write_buffer_limits(WRITE_BUFFER)
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -103,8 +106,7 @@ class _Link(asyncio.Protocol):
                 self.owner.service.received(session, data, self.owner.clock())
             except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
                 log.exception("session broken off", extra={"peer": self.owner.service.addresses.get(session)})
-                if self.transport is not None:
-                    self.transport.abort()
+                self.transport.abort()
             if self.admission.standing is Standing.FRESH and session.opened_at:
                 self.admission.busy()
             if session.buffered != self.admission.held:
@@ -113,20 +115,18 @@ class _Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """While the peer does not read, its session sends nothing; one that goes on like that is closed."""
-        if self.session is not None and self._reading is not None:
+        super().pause_writing()
+        if self.session is not None:
             self.session.blocked = True
-            self._reading.start()
 
     def resume_writing(self) -> None:
-        if self.session is not None and self._reading is not None:
-            self._reading.stop()
+        super().resume_writing()
+        if self.session is not None:
             self.owner.service.unblocked(self.session, self.owner.clock())
             self.owner.changed()
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self.admission.close()
-        if self._reading is not None:
-            self._reading.stop()
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         if self.session is not None:
             try:
                 self.owner.service.disconnected(self.session, self.owner.clock())
@@ -145,7 +145,6 @@ class BinaryTransport:
         self.manager = manager
         self.clock = manager.clock
         self.host = host
-        self.port = port
         self.service: BinaryService
         self.links: dict[Session, _Link] = {}
         self._ports = ports
@@ -154,7 +153,7 @@ class BinaryTransport:
         self._opener = ThreadPoolExecutor(1, "postroad-security")
         self._opening: set[asyncio.Task[None]] = set()
         self.limits = manager.limits
-        self._acceptor: Acceptor | None = None
+        self.listener = Listener("binary", self.limits, partial(_Link, self), host, port, supervisor=manager.supervisor)
         self._timer: asyncio.TimerHandle | None = None
         self._not_before = 0.0  # of the next timer, after a failure
         self._connecting: set[asyncio.Task[None]] = set()
@@ -167,13 +166,16 @@ class BinaryTransport:
 
     @property
     def address(self) -> str:
-        return endpoint(self.host, self.port)
+        return self.listener.address
+
+    @property
+    def port(self) -> int:
+        return self.listener.port
 
     async def start(self, service: BinaryService) -> None:
         self.service = service
         service.core.watch(Watcher(withheld=self._log_withheld))
-        self._acceptor = Acceptor(self.limits, await bind(self.host, self.port), partial(_Link, self))
-        self.port = self._acceptor.port
+        await self.listener.start()
         service.start(self.clock())
         self.changed()
 
@@ -187,12 +189,8 @@ class BinaryTransport:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # what they have started themselves ends too
         self.service.stop()
-        if self._acceptor is not None:
-            self._acceptor.close()
         self._opener.shutdown(wait=False, cancel_futures=True)
-        for link in list(self.links.values()):
-            if link.transport is not None:
-                link.transport.close()
+        await self.listener.stop()
 
     def _log_reachability(self, host: str, fault: str | None) -> None:
         if fault is None:
@@ -242,7 +240,7 @@ class BinaryTransport:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(
-                    lambda: _Link(self, admission, peer, pinged=pinged),
+                    lambda: _Link(self, self.listener, admission, peer, pinged=pinged),
                     host,
                     self._ports(host),
                     local_addr=local,
@@ -269,7 +267,7 @@ class BinaryTransport:
 
     def flush(self, session: Session) -> None:
         link = self.links.get(session)
-        if link is None or link.transport is None:
+        if link is None:
             return
         data = session.data_to_send()
         if data:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlencode
-
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from urllib.parse import unquote, urlencode
 
 from postroad.console.history import Watch
 from postroad.console.manager_client import Credentials, LoginNeeded
@@ -46,14 +39,20 @@ from postroad.errors import (
     QueueNotFound,
 )
 from postroad.net.endpoints import plain_address
+from postroad.net.http import TaskApp
+from postroad.net.request import ClientLeft, Request
+from postroad.net.response import HTML, Response, text
+from postroad.net.routes import Route, Routes
 
 log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
-FRAGMENT = "x-fragment"  # the header of a script that refreshes a part of a page
-CSRF = "x-csrf"
+CSRF = b"x-csrf"
+MAX_DIGITS = 6  # of the number of a manager
+FORWARDED_FOR = b"x-forwarded-for"
 TOO_MANY_SESSIONS = "too many people are logged in: try again later\n"
-BASE = "postroad.base"  # key in the scope: what was before the path of the page
+
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 Page = Callable[[Visit], Awaitable[Response]]
 Action = Callable[[Visit, Form], Awaitable[Response]]
@@ -115,10 +114,11 @@ class Settings:
     api_certificate: str | None = None
 
 
-class Console:
+class Console(TaskApp):
     """The application and what it remembers."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
         self._watches = [
             Watch(url, settings.credentials, settings.api_certificate, settings.key) for url in settings.apis
@@ -126,55 +126,58 @@ class Console:
         self._sessions = Sessions()
         self._templates = templates()
         self._guard = Guard(settings.names)
+        self._routes = Routes(self.routes())
+        self._files = {f"/static/{each.name}": _File.read(each) for each in STATIC.iterdir() if each.suffix in _TYPES}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def renew(self, credentials: Credentials, api_certificate: str | None) -> None:
         """Other ones than those of the settings, from now on."""
         for watch in self._watches:
             await watch.renew(credentials, api_certificate)
 
-    def routes(self) -> list[Route | Mount]:
-        routes: list[Route | Mount] = [Route(path, self._page(page), methods=["GET"]) for path, page in PAGES.items()]
-        routes += [Route(path, self._action(action), methods=["POST"]) for path, action in ACTIONS.items()]
-        routes.append(Route("/{m:int}/import", self._upload, methods=["POST"]))
-        routes.append(Route("/healthz", _healthz))
-        routes.append(Mount("/static", StaticFiles(directory=STATIC)))
-        return routes
+    def routes(self) -> list[Route[Endpoint]]:
+        endpoints: dict[str, dict[str, Endpoint]] = {path: {"GET": self._page(page)} for path, page in PAGES.items()}
+        for path, action in ACTIONS.items():
+            endpoints.setdefault(path, {})["POST"] = self._action(action)
+        endpoints["/{m:int}/import"] = {"POST": self._upload}
+        return [Route(path, by_method) for path, by_method in endpoints.items()]
 
-    def app(self) -> ASGIApp:
-        pages = Starlette(
-            routes=self.routes(), lifespan=self._lifespan, exception_handlers={HTTPStatus.NOT_FOUND: self._missing}
-        )
+    def start(self) -> None:
+        self._tasks = {asyncio.get_running_loop().create_task(watch.run()) for watch in self._watches}
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "http" and scope["path"].startswith("/~"):  # the path that a cookie is bound to
-                base, _, rest = scope["path"][1:].partition("/")
-                scope = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode(), BASE: f"/{base}"}
-            await pages(scope, receive, send)
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._sessions.close()
+        for watch in self._watches:
+            await watch.close()
 
-        return app
-
-    @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._sessions.close()
-            for watch in self._watches:
-                await watch.close()
+    async def respond(self, request: Request) -> Response:
+        path, base = unquote(request.path), ""
+        if path.startswith("/~"):  # the path that a cookie is bound to
+            base, _, rest = path[1:].partition("/")
+            path, base = f"/{rest}", f"/{base}"
+        if path == "/healthz":
+            return text("ok\n")
+        if (file := self._files.get(path)) is not None and request.method in ("GET", "HEAD"):
+            return file.response(request)
+        found = self._routes.find(request.method, path)
+        if found is None:
+            return await self._answer(Asked(request, path, base, {}), _missing)
+        if found.endpoint is None:
+            return text("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED, {"allow": ", ".join(found.methods)})
+        return await found.endpoint(Asked(request, path, base, found.parameters))
 
     # Before and after each page
 
-    def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            return await self._answer(request, page)
+    def _page(self, page: Page) -> Endpoint:
+        async def endpoint(asked: Asked) -> Response:
+            return await self._answer(asked, page)
 
         return endpoint
 
-    def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+    def _action(self, action: Action) -> Endpoint:
         async def page(visit: Visit) -> Response:
             form = await visit.form()
             self._check_csrf(visit.session, form.text("csrf"))
@@ -190,63 +193,76 @@ class Console:
 
         return self._page(page)
 
-    async def _upload(self, request: Request) -> Response:
+    async def _upload(self, asked: Asked) -> Response:
         """A file is not a form: its script brings the token in a header."""
 
         async def page(visit: Visit) -> Response:
-            self._check_csrf(visit.session, request.headers.get(CSRF, ""))
+            self._check_csrf(visit.session, asked.request.header(CSRF))
             return await messages.import_packets(visit)
 
-        return await self._answer(request, page)
+        return await self._answer(asked, page)
 
-    async def _answer(self, request: Request, page: Page) -> Response:
+    async def _answer(self, asked: Asked, page: Page) -> Response:
+        request = asked.request
         refusal = self._guard.refusal(request.method, request.headers)
         if refusal is not None:
-            return _with_headers(PlainTextResponse(f"{refusal}\n", HTTPStatus.FORBIDDEN))
+            return _with_headers(text(f"{refusal}\n", HTTPStatus.FORBIDDEN))
         secure = self._settings.secure
-        peer = request.client.host if request.client else ""
+        peer = request.connection.peer
         if self._settings.proxies:
-            address = client_address(peer, ",".join(request.headers.getlist("x-forwarded-for")), self._settings.proxies)
-            secure |= address != plain_address(peer) and request.headers.get("x-forwarded-proto", "").lower() == "https"
+            forwarded = ",".join(value.decode("latin-1") for name, value in request.fields if name == FORWARDED_FOR)
+            address = client_address(peer, forwarded, self._settings.proxies)
+            secure |= address != plain_address(peer) and request.header(b"x-forwarded-proto").lower() == "https"
         else:
             address = peer
         session_cookie, visitor_cookie = (
             f"{'__Host-' if secure else ''}{each}_{self._settings.port}" for each in (COOKIE, VISITOR)
         )
-        session = await self._find(request, session_cookie, visitor_cookie)
-        visit = Visit(request, session, self._sessions, self._watches, self._templates, address, secure)
-        answer = await self._run(visit, page)
+        session = await self._find(asked, session_cookie, visitor_cookie)
+        visit = Visit(
+            request,
+            asked.path,
+            asked.base,
+            session,
+            self._sessions,
+            self._watches,
+            self._templates,
+            address,
+            secure,
+        )
+        answer = await self._run(visit, page, asked.parameters.get("m"))
         if not self._sessions.keep(session, address):
             await session.close()
-            return _with_headers(PlainTextResponse(TOO_MANY_SESSIONS, HTTPStatus.SERVICE_UNAVAILABLE))
+            return _with_headers(text(TOO_MANY_SESSIONS, HTTPStatus.SERVICE_UNAVAILABLE))
         kept = session in self._sessions
         name, path = (session_cookie, session.base or "/") if session.logged_in else (visitor_cookie, "/")
-        if _cookie(request, name) != session.identifier and (kept or answer.media_type == HTMLResponse.media_type):
-            answer.set_cookie(name, session.identifier, path=path, httponly=True, samesite="strict", secure=secure)
+        if _cookie(request, name) != session.identifier and (kept or answer.media_type == HTML):
+            cookie = f"{name}={session.identifier}; HttpOnly; Path={path}; SameSite=strict"
+            answer.headers["set-cookie"] = f"{cookie}; Secure" if secure else cookie
         return _with_headers(answer)
 
-    async def _find(self, request: Request, session_cookie: str, visitor_cookie: str) -> Session:
+    async def _find(self, asked: Asked, session_cookie: str, visitor_cookie: str) -> Session:
         """The session of a request. A browser that sends the cookie of a login to another path than it is bound to did
         not get it from here."""
+        request = asked.request
         found = await self._sessions.find(_cookie(request, session_cookie))
-        if found.logged_in and (request.scope.get(BASE, "") == found.base or not Guard.is_browser(request.headers)):
+        if found.logged_in and (asked.base == found.base or not Guard.is_browser(request.headers)):
             return found
         found = await self._sessions.find(_cookie(request, visitor_cookie))
         return await self._sessions.find(None) if found.logged_in else found
 
-    async def _run(self, visit: Visit, page: Page) -> Response:
+    async def _run(self, visit: Visit, page: Page, manager: str | None) -> Response:
         try:
-            manager = visit.request.path_params.get("m")
             if manager is not None:
-                if manager >= len(self._watches):
+                if len(manager) > MAX_DIGITS or int(manager) >= len(self._watches):
                     raise PageNotFound("the console has no such manager")
-                visit.manager = manager
+                visit.manager = int(manager)
                 await visit.ask_rights()
             return await page(visit)
         except LoginNeeded as error:
             return self._to_login(visit, error)
-        except ClientDisconnect:
-            return Response()
+        except ClientLeft:
+            raise
         except PostroadError as error:
             return _error_page(visit, error)
         except Exception:
@@ -258,21 +274,51 @@ class Console:
             raise BadRequest("the session of this page has ended: load the page again, then repeat what you did")
 
     def _to_login(self, visit: Visit, error: LoginNeeded) -> Response:
+        if visit.is_fragment:
+            return text("log in again", HTTPStatus.UNAUTHORIZED)
         request = visit.request
-        if request.headers.get(FRAGMENT):
-            return PlainTextResponse("log in again", HTTPStatus.UNAUTHORIZED)
-        asked = f"?{request.url.query}" if request.url.query else ""
-        here = f"{request.url.path}{asked}" if request.method == "GET" else "/"
+        asked = f"?{request.query.decode('latin-1')}" if request.query else ""
+        here = f"{visit.path}{asked}" if request.method == "GET" else "/"
         if visit.index in visit.session.access:
             visit.session.notify(f"{visit.watch.title}: {error}", is_error=True)
-        base = request.scope.get(BASE, visit.session.base)  # of a login that has ended: its script then forgets it
+        base = visit.base or visit.session.base  # of a login that has ended: its script then forgets it
         return visit.go(f"{base}/login?{urlencode({'manager': visit.index, 'next': here})}")
 
-    async def _missing(self, request: Request, error: Exception) -> Response:
-        async def page(visit: Visit) -> Response:
-            raise PageNotFound(f"there is no page {request.url.path}")
 
-        return await self._answer(request, page)
+async def _missing(visit: Visit) -> Response:
+    raise PageNotFound(f"there is no page {visit.path}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for a page: its path, what was before it, and the parameters in it."""
+
+    request: Request
+    path: str
+    base: str
+    parameters: Mapping[str, str]
+
+
+Endpoint = Callable[[Asked], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the console's own, which stays as it is while the console runs."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+    @classmethod
+    def read(cls, path: Path) -> _File:
+        content = path.read_bytes()
+        return cls(content, _TYPES[path.suffix], f'"{sha256(content).hexdigest()[:32]}"')
+
+    def response(self, request: Request) -> Response:
+        if request.header(b"if-none-match") == self.tag:
+            return Response(status=HTTPStatus.NOT_MODIFIED, headers={"etag": self.tag})
+        return Response(self.content, media_type=self.media_type, headers={"etag": self.tag})
 
 
 class ConsoleFailed(PostroadError):
@@ -302,7 +348,7 @@ def _error_page(visit: Visit, error: PostroadError) -> Response:
             break
     if isinstance(error, ManagerUnavailable) and visit.manager is not None:
         title = f"{visit.watch.title} does not answer"
-    if visit.request.headers.get(FRAGMENT):
+    if visit.is_fragment:
         return visit.show("problem.html", HTTPStatus.OK, title=title, sentence=str(error))
     return visit.show("error.html", status, title=title, sentence=str(error))
 
@@ -310,7 +356,7 @@ def _error_page(visit: Visit, error: PostroadError) -> Response:
 def _cookie(request: Request, name: str) -> str | None:
     """The first of several: a program at another port can set one of this name too, and a browser sends the cookie with
     the longest path first."""
-    for each in request.headers.get("cookie", "").split(";"):
+    for each in request.header(b"cookie").split(";"):
         found, equals, value = each.partition("=")
         if equals and found.strip() == name:
             return value.strip()
@@ -321,7 +367,3 @@ def _with_headers(answer: Response) -> Response:
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)
     return answer
-
-
-async def _healthz(request: Request) -> Response:
-    return PlainTextResponse("ok\n")

@@ -11,21 +11,22 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-import uvicorn
 
 from postroad.console.app import Console, Settings
 from postroad.console.manager_client import NO_CREDENTIALS, Credentials
 from postroad.console.sessions import Networks
 from postroad.errors import ConfigurationError, PostroadError
 from postroad.net.endpoints import endpoint
-from postroad.net.http import KEEP_ALIVE_S, AcceptingServer, BoundedHttpProtocol, server_tls
+from postroad.net.http import HttpConnection
 from postroad.net.limits import Limits, usable_descriptors
+from postroad.net.listening import Listener
+from postroad.net.tls import server_tls
 
 log = logging.getLogger(__name__)
 
-STOP_S = 2
+STOP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ def run(options: Options, announce: Callable[[str], None]) -> None:
 
 
 async def _serve(options: Options, announce: Callable[[str], None]) -> None:
-    listener, given = _listener(options), options.given
-    host, port = listener.getsockname()[:2]
+    opened, given = _listener(options), options.given
+    host, port = opened.getsockname()[:2]
     secure = options.certificate is not None
     names = frozenset(each.lower() for each in (options.host, *options.names) if each)
     settings = Settings(
@@ -90,32 +91,23 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
         given.certificate,
     )
     console = Console(settings)
-    config = uvicorn.Config(
-        console.app(),
-        http=BoundedHttpProtocol,
-        loop="none",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
-        ws="none",
-        interface="asgi3",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
-    )
-    config.load()
+    tls = None
+    if options.certificate is not None:
+        tls = server_tls("console", options.certificate, options.key or options.certificate)
     descriptors = usable_descriptors(given.connections)
     limits = Limits(given.connections, given.connections_per_address, given.unfinished_input_mb, descriptors)
-    server = AcceptingServer(config, limits)
-    serving = await server.start(listener, "postroad-console-server")
-    _end_on_signals(server)
+    listener = Listener("console", limits, partial(HttpConnection, console), host, port, tls=tls, grace_s=STOP_S)
+    console.start()
+    await listener.start([opened])
+    ending = asyncio.Event()
+    _end_on_signals(ending)
     if options.descriptor is not None:
-        _hear_parent(server, console)
-    announce(f"http{'s' if secure else ''}://{endpoint(host, port)}/")
-    await serving
+        _hear_parent(listener, console, ending)
+    announce(f"http{'s' if secure else ''}://{listener.address}/")
+    await ending.wait()
+    await listener.stop()
+    await console.finish(STOP_S)
+    await console.stop()
 
 
 def _listener(options: Options) -> socket.socket:
@@ -133,20 +125,16 @@ def _listener(options: Options) -> socket.socket:
         raise PostroadError(f"cannot listen on {where}: {os.strerror(error.errno or 0)}; set another --port") from None
 
 
-def _end_on_signals(server: uvicorn.Server) -> None:
+def _end_on_signals(ending: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        server.should_exit = True
-
     for number in (signal.SIGTERM, signal.SIGINT):
         if sys.platform == "win32":
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(ending.set))
         else:
-            loop.add_signal_handler(number, end)
+            loop.add_signal_handler(number, ending.set)
 
 
-def _hear_parent(server: AcceptingServer, console: Console) -> None:
+def _hear_parent(listener: Listener, console: Console, ending: asyncio.Event) -> None:
     """Each line says what counts from now on. The end of standard input is the end of `postroad serve`, however that
     came about."""
     loop = asyncio.get_running_loop()
@@ -158,20 +146,20 @@ def _hear_parent(server: AcceptingServer, console: Console) -> None:
         data = os.read(sys.stdin.fileno(), 0x10000)
         if not data:
             loop.remove_reader(sys.stdin)
-            server.should_exit = True
+            ending.set()
         *lines, held = (held + data).split(b"\n")
         for line in lines:
-            task = loop.create_task(_renew(server, console, Given(**json.loads(line))))
+            task = loop.create_task(_renew(listener, console, Given(**json.loads(line))))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
     loop.add_reader(sys.stdin, hear)
 
 
-async def _renew(server: AcceptingServer, console: Console, given: Given) -> None:
+async def _renew(listener: Listener, console: Console, given: Given) -> None:
     if given.tls_certificate is not None and given.tls_key is not None:
         try:
-            server.use_tls(server_tls("api", Path(given.tls_certificate), Path(given.tls_key)))
+            listener.use_tls(server_tls("api", Path(given.tls_certificate), Path(given.tls_key)))
         except ConfigurationError as fault:  # the manager has just read it: the file has changed again
             log.error("the console keeps its certificate", extra={"reason": fault})
     await console.renew(_credentials(given), given.certificate)

@@ -227,17 +227,17 @@ Networks = Iterable[IPv4Network | IPv6Network]
 
 # Only files of the console itself: no inline script or style, nothing from elsewhere, in no frame.
 HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": (
+    "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Cache-Control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
 }
 _SAFE = frozenset({"GET", "HEAD"})
 _OWN_PAGES = frozenset({"same-origin", "none"})
@@ -249,25 +249,25 @@ class Guard:
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
 
-    def refusal(self, method: str, headers: Mapping[str, str]) -> str | None:
+    def refusal(self, method: str, headers: Mapping[bytes, str]) -> str | None:
         """Why a request is refused; None if it is not. A foreign name may resolve to this server, so it counts too."""
-        host = headers.get("host", "")
+        host = headers.get(b"host", "")
         if not self._is_ours(_without_port(host)):
             return f"Host: {host} must be an address, localhost or a name that --name lists"
         if method in _SAFE:
             return None
-        origin = headers.get("origin")
+        origin = headers.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return f"Origin: {origin} is another page, and only the console's own pages may change something"
-        site = headers.get("sec-fetch-site")
+        site = headers.get(b"sec-fetch-site")
         if site is not None and site not in _OWN_PAGES:
             return f"Sec-Fetch-Site: {site}: only the console's own pages may change something"
         return None
 
     @staticmethod
-    def is_browser(headers: Mapping[str, str]) -> bool:
+    def is_browser(headers: Mapping[bytes, str]) -> bool:
         """Browsers say where a request comes from; other programs do not."""
-        return "sec-fetch-site" in headers
+        return b"sec-fetch-site" in headers
 
     def _is_ours(self, name: str) -> bool:
         if name == "localhost" or name.endswith(".localhost") or name in self._names:

@@ -11,18 +11,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroad.console.history import Watch
 from postroad.console.manager_client import ANY_QUEUE, ManagerClient
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
 from postroad.errors import PostroadError
+from postroad.net.request import BodyTooLarge, Request
+from postroad.net.response import HTML, Response, redirect
 from postroad.reports.info import CallerInfo, QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
 MAX_LOGIN_BYTES = 16 << 10
+FRAGMENT = b"x-fragment"
 OLD_S = 2.0  # how old a user's own list of queues may be
 
 
@@ -70,9 +71,12 @@ class Form:
 
 @dataclass(slots=True)
 class Visit:
-    """`manager` is None on pages that are about all managers. `address` is the person's; `secure`: over TLS."""
+    """`manager` is None on pages that are about all managers. `path` is that of the page, and `base` what was before
+    it. `address` is the person's; `secure`: over TLS."""
 
     request: Request
+    path: str
+    base: str
     session: Session
     sessions: Sessions
     watches: Sequence[Watch]
@@ -83,24 +87,21 @@ class Visit:
     caller: CallerInfo | None = None  # who this is for the manager
 
     @property
+    def is_fragment(self) -> bool:
+        """A script refreshes a part of a page."""
+        return bool(self.request.header(FRAGMENT))
+
+    @property
     def query(self) -> Form:
-        text = self.request.scope["query_string"].decode("latin-1")
+        text = self.request.query.decode("latin-1")
         return Form(parse_qs(text, keep_blank_values=True, max_num_fields=200))
 
     async def form(self) -> Form:
         most = MAX_FORM_BYTES if self.session in self.sessions else MAX_LOGIN_BYTES
-        announced = self.request.headers.get("content-length", "")
-        chunks, size = [], int(announced) if announced.isdecimal() else 0
-        if size <= most:
-            size = 0
-            async for chunk in self.request.stream():
-                size += len(chunk)
-                if size > most:
-                    break
-                chunks.append(chunk)
-        if size > most:
-            raise TooLarge(f"a form must have at most {most} bytes")
-        text = b"".join(chunks).decode("utf-8", "replace")
+        try:
+            text = (await self.request.body(most)).decode("utf-8", "replace")
+        except BodyTooLarge:
+            raise TooLarge(f"a form must have at most {most} bytes") from None
         try:
             return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
         except ValueError:
@@ -188,15 +189,15 @@ class Visit:
             administrator=access is not None and access.administrator,
             csrf=self.session.csrf,
             base=self.session.base,
-            here=self.request.url.path,
+            here=self.path,
             now=time.time(),
             **values,
         )
-        return HTMLResponse(text.encode("utf-8", "replace"), status)  # a label may hold half a character
+        return Response(text.encode("utf-8", "replace"), status, HTML)  # a label may hold half a character
 
     def go(self, url: str) -> Response:
         """To another page, after a form."""
-        return RedirectResponse(url, HTTPStatus.SEE_OTHER)
+        return redirect(url)
 
     def done(self, sentence: str, url: str) -> Response:
         """Something was changed: says what, on the next page."""

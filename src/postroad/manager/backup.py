@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ class Backup:
     def open(self, snapshot: Snapshot, files: dict[str, bytes]) -> None:
         self._snapshot, self._files = snapshot, files
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The file. If the store cannot be read to the end, the last piece says why."""
         assert self._snapshot is not None
         loop = asyncio.get_running_loop()

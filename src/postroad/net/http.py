@@ -1,399 +1,428 @@
-"""An HTTP server for other rooms: uvicorn on their event loop, with limits on connections, sizes and times.
+"""HTTP/1.1 for the doors that speak it: one connection, from its bytes to requests and from answers to bytes.
 
-It knows nothing of the requests and answers.
+Requests of a connection are served one after the other. What they ask for is the business of an `App`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-import ssl
-from collections.abc import Callable, Generator, Iterable, MutableMapping
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+import httptools
 
-from postroad.errors import ConfigurationError
-from postroad.net.endpoints import endpoint
-from postroad.net.limits import REQUEST_S, Admission, Limits
-from postroad.net.listening import Acceptor, ReadWatch
-from postroad.runtime.supervision import Running, Supervisor
+from postroad.errors import PostroadError
+from postroad.net.limits import REQUEST_S, Admission
+from postroad.net.listening import Connection, Listener
+from postroad.net.request import ClientLeft, Request
+from postroad.net.response import Response, text
+from postroad.net.tls import subject
 
-MAX_HEAD = 0x8000  # bytes up to the end of the headers
+log = logging.getLogger(__name__)
+
+MAX_HEAD = 0x8000  # bytes of a request up to the end of the headers
 MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
+MAX_UNREAD = 0x10000  # bytes of a body that nobody has asked for yet
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
-CYCLE = "postroad.cycle"  # keys in the scope, for the functions below
-LEAVING = "postroad.leaving"
-USED = "postroad.used"
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_METHODS = {each.encode(): each for each in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
+_TOO_LONG = f"the headers must have at most {MAX_HEAD} bytes"
+_Fault = tuple[HTTPStatus, str]
+_INVALID: _Fault = (HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
 
 
-def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """What a listener serves; with `client_ca` its clients need certificates. All files are PEM. ConfigurationError
-    names the setting in `table` whose file cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key, password=_no_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
-    if client_ca is not None:
+class App:
+    """Serves requests. A request has one answer, which its connection takes by `answer` or `stream`."""
+
+    def begin(self, request: Request) -> None:
+        """Its head is here, those before it are answered, and its body may still be on the way."""
+        raise NotImplementedError
+
+    def refuse(self, status: HTTPStatus, sentence: str) -> Response:
+        """The last answer of a connection, to what never became a request."""
+        return text(f"{sentence}\n", status)
+
+
+class TaskApp(App):
+    """An app with a task for each request."""
+
+    def __init__(self) -> None:
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def respond(self, request: Request) -> Response:
+        """ClientLeft if there is nobody to answer; any other exception is a bug."""
+        raise NotImplementedError
+
+    def failed(self) -> Response:
+        """The answer to a request that met a bug, which is logged."""
+        return text("the server failed\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def finish(self, grace_s: float) -> None:
+        """After the listener has stopped: waits for calls whose clients have gone."""
+        if self._serving:
+            _, late = await asyncio.wait(self._serving, timeout=grace_s)
+            for task in late:
+                task.cancel()
+
+    def begin(self, request: Request) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(request))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, request: Request) -> None:
         try:
-            context.load_verify_locations(client_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError("", f"{table}.client_ca", f"cannot be used: {error}") from None
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def _no_password() -> str:
-    """OpenSSL would ask for it on the terminal, and keep the whole manager waiting."""
-    raise OSError("the key must not be encrypted")
-
-
-class AcceptingServer(uvicorn.Server):
-    """Signals when it accepts. The owner of the process handles the system's signals."""
-
-    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
-        super().__init__(config)
-        self._limits = limits
-        self._accepting = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.lifespan.startup()
-        self.servers = [Acceptor(self._limits, sockets or [], self._protocol, self.config.ssl)]  # type: ignore[list-item]
-        self.started = True
-        self._accepting.set()
-
-    def _protocol(self, admission: Admission) -> asyncio.BaseProtocol:
-        protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        assert isinstance(protocol, BoundedHttpProtocol)
-        protocol.admitted(self._limits, admission)
-        return protocol
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-    def use_tls(self, context: ssl.SSLContext) -> None:
-        self.config.ssl = context
-        for acceptor in self.servers:
-            acceptor.tls = context  # type: ignore[attr-defined]
-
-    async def start(self, listener: socket.socket, name: str) -> asyncio.Task[None]:
-        """The task that serves, once it accepts; closes the listener and raises if it cannot."""
-        task = asyncio.create_task(self.serve([listener]), name=name)
+            response = await self.respond(request)
+        except ClientLeft:
+            response = Response()
+        except Exception:
+            log.exception("request failed", extra={"path": request.path})
+            response = self.failed()
+        if response.pieces is None:
+            request.connection.answer(request, response)
+            return
         try:
-            accepting = asyncio.ensure_future(self._accepting.wait())
-            await asyncio.wait({task, accepting}, return_when=asyncio.FIRST_COMPLETED)
-            accepting.cancel()
-            if task.done():
-                await task
-                raise RuntimeError("the server ended as soon as it had started")
-        except BaseException:
-            listener.close()
-            raise
-        return task
+            await request.connection.stream(request, response)
+        except ClientLeft:
+            pass
+        except PostroadError as error:
+            log.warning("answer broken off", extra={"path": request.path, "reason": str(error)})
+        except Exception:
+            log.exception("answer broken off", extra={"path": request.path})
 
 
-class BoundedHttpProtocol(HttpToolsProtocol):
+class HttpConnection(Connection):
     """A peer that sends a request too slowly, never ends it, or reads no answer loses its connection, and only that."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._limits: Limits
-        self._admission: Admission
-        self._reading: ReadWatch
-        self._in_head = True  # from the start of a request to the end of its headers
+    def __init__(self, app: App, listener: Listener, admission: Admission) -> None:
+        super().__init__(listener, admission)
+        self.app = app
+        self.watchers: set[Callable[[], object]] = set()  # what to call when the connection ends
+        self.peer = self.local = ""  # addresses
+        self.secure = False
+        self.subject: str | None = None  # of the client's certificate
+        self.lost = False
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._known: tuple[list[tuple[bytes, bytes]], dict[bytes, str]] = ([], {})  # the last head: most are alike
+        self._waiting: deque[Request] = deque()  # for the answers to those before them
+        self._coming: Request | None = None  # its head is here, and its body is not complete
+        self._current: Request | None = None  # its answer is on the way
+        self._fault: _Fault | None = None  # nothing after it can be read
+        self._last = False  # no request is taken after those that are here
+        self._stopping = False
+        self._deaf = False  # to the peer, until something is done with what it has sent
+        self._full = False  # the peer does not take our output
+        self._drained: asyncio.Future[None] | None = None
+        self._going = False
+        self._begun = False  # a part of a request is here
+        self._in_head = True
         self._size = 0  # bytes of the incomplete request
         self._used = 0  # of these, what the application holds no more
-        self._begun = False  # a part of a request is here
-        self._owed = 0  # answers to complete requests
         self._due = 0.0  # when the next request must be complete
-        self._leaving: set[Callable[[], object]] = set()  # what to call when the connection ends
         self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
 
-    def admitted(self, limits: Limits, admission: Admission) -> None:
-        self._limits = limits
-        self._admission = admission
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._reading = ReadWatch(self._limits, self._admission, transport)
+        self.peer = str(transport.get_extra_info("peername")[0])
+        self.local = str(transport.get_extra_info("sockname")[0])
+        self.secure = transport.get_extra_info("sslcontext") is not None
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.subject = subject(certificate)
         self._expect(REQUEST_S)
         self._look()
-        self._admission.attach(transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.lost = True
         if self._watch is not None:
             self._watch.cancel()
-        self._reading.stop()
-        self._admission.close()
-        super().connection_lost(exc)
-        for callback in tuple(self._leaving):
+        del self._parser  # it holds this connection
+        self._waiting.clear()
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.end(lost=True)
+        self._wake()
+        for callback in tuple(self.watchers):
             callback()
+
+    def shutdown(self) -> None:
+        self._stopping = True
+        if self._current is None:
+            self.transport.close()
 
     # Input
 
     def data_received(self, data: bytes) -> None:
+        if self._last or self._fault is not None:
+            return  # what stands behind the last request is none
         self._size += len(data)
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._last = True  # no other protocol is spoken here
+        except httptools.HttpParserError:
+            if not self._last:
+                self._break(self._fault or _INVALID)
         if not self._begun:
             self._size = self._used = 0
-            self._admission.hold(0)
+            self.admission.hold(0)
         elif self._in_head and self._size > MAX_HEAD:
-            self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers must have at most {MAX_HEAD} bytes")
-        elif self.cycle is None or not self.cycle.response_complete:  # else input is thrown away
-            self._admission.hold(self._size - self._used)
-
-    def _use(self, size: int) -> None:
-        if self._begun:
-            self._used = min(self._used + size, self._size)
+            self._break((HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG))
+        elif self._coming is None or not self._coming.answered:  # else input is thrown away
+            self.admission.hold(self._size - self._used)
+        self._go_on()
 
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= MAX_PIPELINED:
-            raise ValueError("too many requests at a time")
+        if self._last:
+            raise ValueError("there is a last request")
+        if len(self._waiting) + (self._current is not None) > MAX_PIPELINED:
+            self._fault = (HTTPStatus.BAD_REQUEST, "must not send so many requests before the answers")
+            raise ValueError(self._fault[1])
         self._begun = self._in_head = True
         self._expect(REQUEST_S)
-        super().on_message_begin()
+        self._target = b""
+        self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= MAX_HEADERS:
+        if len(self._fields) >= MAX_HEADERS:
             raise ValueError("too many headers")
-        super().on_header(name, value)
+        self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
-        self.scope[CYCLE] = self.cycle  # type: ignore[literal-required]
-        self.scope[LEAVING] = self._leaving  # type: ignore[literal-required]
-        self.scope[USED] = self._use  # type: ignore[literal-required]
+        parser, fields, target = self._parser, self._fields, self._target
+        known, headers = self._known
+        if fields != known:
+            headers = self._read_headers(fields)
+            self._known = (fields, headers)
+        if target[:1] != b"/":
+            target, headers = _from_absolute(target, headers)
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._fault = (HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "must be HTTP/1.1")
+            raise ValueError(self._fault[1])
+        method = parser.get_method()
+        length = int(headers.get(b"content-length", 0)) if b"transfer-encoding" not in headers else None
+        self._coming = request = Request(
+            self,
+            _METHODS.get(method) or method.decode("latin-1"),
+            target,
+            fields,
+            headers,
+            length,
+            chunks=version == "1.1",
+            keep_alive=version == "1.1" and parser.should_keep_alive(),
+        )
+        self._waiting.append(request)
+
+    def _read_headers(self, fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
+        if len(self._target) + sum([len(name) + len(value) + 4 for name, value in fields]) > MAX_HEAD:
+            self._fault = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG)
+            raise ValueError(_TOO_LONG)
+        if sum([name == b"host" for name, _ in fields]) > 1:  # [RFC 9112] 3.2: two readers could take two of them
+            raise ValueError("two hosts")
+        return {name: value.decode("latin-1") for name, value in reversed(fields)}
+
+    def on_body(self, body: bytes) -> None:
+        request = self._coming
+        if request is not None and not request.answered:
+            request.receive(body)
 
     def on_message_complete(self) -> None:
         self._begun = False
         self._size = self._used = 0
-        self._owed += 1
-        if self._owed > 0:  # else it is answered already
-            self._admission.busy()
-        super().on_message_complete()
+        request, self._coming = self._coming, None
+        assert request is not None
+        self._last = not request.keep_alive
+        if not request.answered:
+            self.admission.busy()
+            request.end()
+
+    def used(self, size: int) -> None:
+        """The application is done with so many more bytes of the body: they count as unfinished input no more."""
+        if self._begun:
+            self._used = min(self._used + size, self._size)
+
+    def invite(self, request: Request) -> None:
+        """The application waits for the body. [RFC 9110] 10.1.1: a client that asks for leave to send it gets it."""
+        if request.expects:
+            request.expects = False
+            if not request.size and not self.transport.is_closing():
+                self.transport.write(_CONTINUE)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Reads, unless requests wait for answers to others, or a body for an application that asks for it."""
+        coming = self._coming
+        deaf = bool(self._waiting) or (coming is not None and not coming.answered and coming.unread > MAX_UNREAD)
+        if deaf is not self._deaf and not self.lost and not self.transport.is_closing():
+            self._deaf = deaf
+            if deaf:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _break(self, fault: _Fault) -> None:
+        """What has come last cannot be read. The requests before it still get their answers."""
+        self._fault = fault
+        request, self._coming = self._coming, None
+        if request is None:
+            return
+        if self._waiting and self._waiting[-1] is request:
+            self._waiting.pop()
+        elif not request.answered:
+            self._refuse(fault)
+            request.end(lost=True)
+
+    def _refuse(self, fault: _Fault) -> None:
+        """The last answer of the connection."""
+        response = self.app.refuse(*fault)
+        ending = b"content-length: %d\r\nconnection: close\r\n" % len(response.body)
+        self.transport.write(response.head(ending) + response.body)
+        self.transport.close()
 
     # Output
 
-    def on_response_complete(self) -> None:
-        self._owed -= 1
-        self.server_state.total_requests += 1
-        if not self.transport.is_closing():  # uvicorn also sets a timer here for each answer: `_look` does its work
-            self.flow.resume_reading()
-            if self.pipeline:
-                self._start_asgi_task(*self.pipeline.pop())
+    def _go_on(self) -> None:
+        """The next request, unless one is being answered or the peer does not read its answers."""
+        if self._going:  # the application has answered at once
+            return
+        self._going = True
+        try:
+            while self._waiting and self._current is None and not self._full and not self.transport.is_closing():
+                self._current = self._waiting.popleft()
+                self.app.begin(self._current)
+        finally:
+            self._going = False
+        if self._current is None and not self._waiting and not self.transport.is_closing():
+            if self._fault is not None:
+                self._refuse(self._fault)
+            elif self._last:
+                self.transport.close()
+        self._listen()
+
+    def answer(self, request: Request, response: Response) -> None:
+        """Sends a whole answer in one write. Nothing happens if the client is gone."""
+        assert response.pieces is None
+        if not self.transport.is_closing() and self._current is request:
+            body, bodiless = response.body, response.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+            ending = b"" if bodiless else b"content-length: %d\r\n" % len(body)
+            closes = self._closes(request)
+            head = response.head(ending + b"connection: close\r\n" if closes else ending)
+            self.transport.write(head if bodiless or request.method == "HEAD" else head + body)
+            self._answered(request, closes)
+        elif self._current is request:
+            self._current = None
+        if response.over is not None:
+            response.over()
+
+    async def stream(self, request: Request, response: Response) -> None:
+        """Sends an answer in pieces, as fast as the client takes them. What its pieces raise breaks it off."""
+        assert response.pieces is not None
+        chunked, closes = request.chunks, self._closes(request)
+        try:
+            async with aclosing(response.pieces) as pieces:
+                ending = b"transfer-encoding: chunked\r\n" if chunked else b""
+                data = response.head(ending + b"connection: close\r\n" if closes else ending)
+                if request.method != "HEAD":
+                    async for piece in pieces:
+                        if piece:
+                            framed = (b"%x\r\n" % len(piece), piece, b"\r\n") if chunked else (piece,)
+                            await self._write(b"".join((data, *framed)))
+                            data = b""
+                    data += b"0\r\n\r\n" if chunked else b""
+                await self._write(data)
+            self._answered(request, closes or self._stopping)
+        except BaseException:
+            self._current = None
+            self.transport.close()
+            raise
+        finally:
+            if response.over is not None:
+                response.over()
+
+    async def _write(self, data: bytes) -> None:
+        if self._full and not self.lost:
+            self._drained = self._loop.create_future()
+            await self._drained
+        if self.transport.is_closing():
+            raise ClientLeft
+        self.transport.write(data)
+
+    def _closes(self, request: Request) -> bool:
+        """A client that waits for leave to send a body may send it or not: what comes next is not to be trusted."""
+        if request.expects and not request.complete:
+            return True
+        return not request.keep_alive or self._stopping or (self._last and not self._waiting)
+
+    def _answered(self, request: Request, closes: bool) -> None:
+        request.answered = True
+        self._current = None
+        if closes:
+            self.transport.close()
+            return
         if self._begun:  # answered before it was complete: the rest is dropped
             self._size = self._used = 0
-            self._admission.hold(0)
-        if not self.pipeline:
-            self._admission.idle()
-            self._expect(REQUEST_S if self._begun else self.timeout_keep_alive)
+            self.admission.hold(0)
+            request.take()
+        if not self._waiting:
+            self.admission.idle()
+            self._expect(REQUEST_S if self._begun else KEEP_ALIVE_S)
+        self._go_on()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reading.start()
+        self._full = True
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._reading.stop()
+        self._full = False
+        self._wake()
+        self._go_on()
 
-    def refuse(self, status: HTTPStatus, sentence: str) -> None:
-        """The last answer of a connection, to a request that the application never sees."""
-        body = f"{sentence}\n".encode()
-        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        self.refuse(HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
+    def _wake(self) -> None:
+        """Who waits for the peer to take our output."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     # Time
 
     def _expect(self, seconds: float) -> None:
-        self._due = self.loop.time() + seconds
+        self._due = self._loop.time() + seconds
 
     def _look(self) -> None:
-        if self._owed > 0:
+        if self._current is not None and self._current is not self._coming:
             wait = REQUEST_S
         else:
-            wait = self._due + (self._size / BYTES_PER_S if self._begun else 0) - self.loop.time()
+            wait = self._due + (self._size / BYTES_PER_S if self._begun else 0) - self._loop.time()
         if wait > 0:
-            self._watch = self.loop.call_later(wait, self._look)
+            self._watch = self._loop.call_later(wait, self._look)
         elif self._begun:
-            self._limits.requests.hit(address=self._admission.address, bytes=self._size)
-            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
+            self.listener.limits.requests.hit(address=self.admission.address, bytes=self._size)
+            self._break((HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time"))
+            self._go_on()
         else:
             self.transport.close()
 
 
-async def answer_whole(
-    scope: MutableMapping[str, Any], status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
-) -> bool:
-    """Sends a whole answer in one write, which ASGI needs two for: the client wakes up once. False, and nothing is
-    sent, where another server runs the application."""
-    cycle: RequestResponseCycle | None = scope.get(CYCLE)
-    if cycle is None:
-        return False
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
-    if not cycle.disconnected:
-        parts = [STATUS_LINE[status]]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        if not cycle.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts += (b"\r\n", body)
-        cycle.transport.write(b"".join(parts))
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
-    return True
-
-
-def watchers(scope: MutableMapping[str, Any]) -> set[Callable[[], object]]:
-    """What the server calls when the client of the request goes away."""
-    leaving: set[Callable[[], object]] = scope.get(LEAVING, set())
-    return leaving
-
-
-def used(scope: MutableMapping[str, Any], size: int) -> None:
-    """The application is done with so many more bytes of the request's body: they count as unfinished input no more."""
-    use: Callable[[int], None] | None = scope.get(USED)
-    if use is not None:
-        use(size)
-
-
-def has_left(scope: MutableMapping[str, Any]) -> bool:
-    """Whether the client of a request is gone, as far as the server knows."""
-    cycle: RequestResponseCycle | None = scope.get(CYCLE)
-    return cycle is not None and cycle.disconnected
-
-
-class HttpListener:
-    """One port that serves `app`, and starts another server if one ends. Port 0 means any free one.
-
-    `start` returns once the server accepts, `stop` once every answer is sent.
-    """
-
-    protocol: type[BoundedHttpProtocol]
-    task: str  # with the address, the name of the task that the supervisor keeps
-    table: str  # of the configuration, with the certificate
-    grace_s = 5  # time for answers under way once the server stops
-
-    def __init__(
-        self,
-        app: Any,
-        limits: Limits,
-        host: str,
-        port: int,
-        certificate: Path | None = None,
-        key: Path | None = None,
-        *,
-        supervisor: Supervisor | None = None,
-    ) -> None:
-        self.host = host
-        self.port = port
-        self._app = app
-        self._limits = limits
-        self._certificate = certificate
-        self._key = key
-        self._client_ca: Path | None = None
-        self._tls: ssl.SSLContext | None = None
-        self._supervisor = supervisor or Supervisor()
-        self._server: AcceptingServer | None = None
-        self._serving: asyncio.Task[None] | None = None
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:8180`, `[::1]:8180`"""
-        return endpoint(self.host, self.port)
-
-    async def start(self) -> None:
-        """OSError if the port is not available; ConfigurationError if the certificate cannot be used."""
-        if self._serving is not None:
-            raise RuntimeError("the server is running already")
-        await self._open()
-        self._supervisor.keep(f"{self.task} {self.address}", self._serve)
-
-    def use_tls(self, context: ssl.SSLContext) -> None:
-        """New connections get this certificate; those that exist go on as they are."""
-        self._tls = context
-        if self._server is not None:
-            self._server.use_tls(context)
-
-    async def _serve(self, running: Running) -> None:
-        """Runs while the server serves, and starts another one if it ends."""
-        serving = self._serving
-        if serving is None or serving.done():
-            serving = await self._open()
-        running()
-        await asyncio.wait({serving})
-        serving.result()
-
-    async def _open(self) -> asyncio.Task[None]:
-        server = AcceptingServer(self._config(), self._limits)
-        listener = await self._bind()
-        self._serving = serving = await server.start(listener, f"postroad-{self.task}-server")
-        self._server = server
-        self.port = listener.getsockname()[1]
-        return serving
-
-    async def stop(self) -> None:
-        """A second call does nothing."""
-        if self._serving is None or self._server is None:
-            return
-        await self._supervisor.stop(f"{self.task} {self.address}")
-        self._server.should_exit = True
-        await asyncio.wait({self._serving})
-        self._serving = self._server = None
-
-    async def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        return bound(socket.socket(family, socket.SOCK_STREAM), (self.host, self.port))
-
-    def _config(self) -> uvicorn.Config:
-        config = uvicorn.Config(
-            self._app,
-            http=self.protocol,
-            ws="none",
-            loop="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=self.grace_s,
-        )
-        config.load()
-        if self._tls is None and self._certificate is not None and self._key is not None:
-            self._tls = server_tls(self.table, self._certificate, self._key, self._client_ca)
-        config.ssl = self._tls
-        return config
-
-
-def bound(listener: socket.socket, address: Any) -> socket.socket:
-    """The socket at this address; it is closed if that is not available."""
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+def _from_absolute(target: bytes, headers: dict[bytes, str]) -> tuple[bytes, dict[bytes, str]]:
+    """[RFC 9112] 3.2.2: the host of a whole URL counts, whatever the header says."""
+    if b"://" not in target:
+        return target, headers  # `*`, or the host of a CONNECT: no path of ours
+    url = httptools.parse_url(target)
+    host = (url.host or b"").decode("latin-1")
+    host = f"[{host}]" if ":" in host else host
+    path = (url.path or b"/") + (b"?" + url.query if url.query is not None else b"")
+    return path, headers | {b"host": f"{host}:{url.port}" if url.port else host}

@@ -1,4 +1,5 @@
-"""Listening sockets that count each connection before they create anything for it, and peers that do not read.
+"""The one base of every door: a listener that counts each connection before it creates anything for it, and what all
+connections have in common.
 
 The protocols are elsewhere; limits.py says how many connections there may be.
 """
@@ -13,12 +14,13 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import cast
 
+from postroad.net.endpoints import endpoint
 from postroad.net.limits import MAX_CLOSING, UNREAD_S, Admission, Limits
+from postroad.runtime.supervision import Running, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +32,11 @@ TLS_HANDSHAKE_S = 30.0
 MIN_TAKEN = 0x10000  # bytes that a peer must read in UNREAD_S, if as many wait for it
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Factory = Callable[[Admission], asyncio.BaseProtocol]
+Factory = Callable[["Listener", Admission], "Connection"]
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at every address of `host`; OSError if one of them is not available."""
+    """Sockets that listen at every address of `host`, all at one port; OSError if one of them is not available."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -47,8 +49,9 @@ async def bind(host: str, port: int) -> list[socket.socket]:
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.setblocking(False)
-            listener.bind(address)
+            listener.bind((address[0], port, *address[2:]))
             listener.listen(BACKLOG)
+            port = listener.getsockname()[1]
     except BaseException:
         for listener in sockets:
             listener.close()
@@ -56,47 +59,140 @@ async def bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-class Acceptor:
-    """Accepts from its start to `close`, which keeps existing connections. `factory` makes the protocol of each."""
+class Connection(asyncio.Protocol):
+    """One connection of a listener, in either direction. It counts as long as it is open, and a peer that reads
+    nothing of our output loses it. A subclass that needs one of these callbacks calls this one too."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, listener: Listener, admission: Admission) -> None:
+        self.listener = listener
+        self.admission = admission
+        self._unread = 0  # bytes of output, when it was last looked at
+        self._reading: asyncio.TimerHandle | None = None  # as long as the peer has not taken enough
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        self.listener.connections.add(self)
+        self.admission.attach(self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        Connection.resume_writing(self)
+        self.admission.close()
+        self.listener.forget(self)
+
+    def pause_writing(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._reading = asyncio.get_running_loop().call_later(UNREAD_S, self._look_at_output)
+
+    def resume_writing(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _look_at_output(self) -> None:
+        if self.transport.get_write_buffer_size() > self._unread - MIN_TAKEN:
+            self.listener.limits.unread_output.hit(address=self.admission.address, bytes=self._unread)
+            self.transport.abort()
+        else:
+            Connection.pause_writing(self)
+
+    def shutdown(self) -> None:
+        """The listener stops: nothing new begins here."""
+        self.transport.close()
+
+
+class Listener:
+    """One port of a door. `start` accepts, `stop` ends the connections too. Port 0 means any free one. `factory` makes
+    a connection's protocol; `grace_s` is its time for what is under way at the end."""
 
     def __init__(
-        self, limits: Limits, sockets: Sequence[socket.socket], factory: Factory, tls: ssl.SSLContext | None = None
+        self,
+        name: str,
+        limits: Limits,
+        factory: Factory,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        supervisor: Supervisor | None = None,
+        grace_s: float = 1.0,
     ) -> None:
-        self._limits = limits
-        self._sockets = sockets
+        self.name = name
+        self.limits = limits
+        self.host = host
+        self.port = port
+        self.tls = tls
+        self.connections: set[Connection] = set()
         self._factory = factory
-        self.tls = tls  # of connections that come from now on
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = int(sockets[0].getsockname()[1])
-        for listener in sockets:
-            listener.listen(BACKLOG)
-        self._loop = asyncio.get_running_loop()
-        for listener in sockets:
-            self._run(self._accept(listener))
+        self._supervisor = supervisor or Supervisor()
+        self._grace_s = grace_s
+        self._sockets: Sequence[socket.socket] = ()
+        self._tasks: set[asyncio.Task[None]] = set()  # connections that have no protocol yet
+        self._emptied = asyncio.Event()
+        self._task = ""  # with the address, the name of the task that the supervisor keeps
 
-    def close(self) -> None:
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:8180`, `[::1]:8180`"""
+        return endpoint(self.host, self.port)
+
+    def use_tls(self, tls: ssl.SSLContext) -> None:
+        """New connections get this certificate; those that exist go on as they are."""
+        self.tls = tls
+
+    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
+        """Accepts at `sockets`, which listen already, or at every address of the host; OSError if that cannot be."""
+        if self._sockets:
+            raise RuntimeError("the listener is running already")
+        self._sockets = sockets or await bind(self.host, self.port)
+        self.port = int(self._sockets[0].getsockname()[1])
+        self._task = f"{self.name} {self.address}"
+        self._supervisor.keep(self._task, self._accept_all)
+
+    async def stop(self) -> None:
+        """Returns when every connection is closed. A second call does nothing."""
+        if not self._sockets:
+            return
+        sockets, self._sockets = self._sockets, ()
+        await self._supervisor.stop(self._task)
+        for listener in sockets:
+            listener.close()
         for task in self._tasks:
             task.cancel()
-        for listener in self._sockets:
-            listener.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in tuple(self.connections):
+            connection.shutdown()
+        self._emptied.clear()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied.wait(), self._grace_s)
+        if self.connections:
+            for connection in tuple(self.connections):
+                connection.transport.abort()
+            await self._emptied.wait()
 
-    async def wait_closed(self) -> None:
-        """Like an asyncio.Server's."""
+    def forget(self, connection: Connection) -> None:
+        """It is closed."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._emptied.set()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _accept_all(self, running: Running) -> None:
+        running()
+        async with asyncio.TaskGroup() as group:
+            for listener in self._sockets:
+                group.create_task(self._accept(listener))
 
     async def _accept(self, listener: socket.socket) -> None:
-        limits = self._limits
+        limits, loop = self.limits, asyncio.get_running_loop()
         while True:
             for _ in range(ACCEPTS_AT_A_TIME):
                 try:
-                    connection, address = await self._loop.sock_accept(listener)
+                    connection, address = await loop.sock_accept(listener)
                 except OSError as error:
                     if listener.fileno() < 0:
-                        return
+                        raise
                     if error.errno in _OUT_OF_RESOURCES:
                         limits.descriptors.hit(reason=os.strerror(error.errno))
                         await asyncio.sleep(RETRY_S)
@@ -109,56 +205,34 @@ class Acceptor:
                 if admission is None:
                     connection.close()
                 else:
-                    self._run(self._serve(connection, admission))
+                    task = loop.create_task(self._connect(connection, admission))
+                    self._tasks.add(task)
+                    task.add_done_callback(partial(self._connected, connection, admission))
             await asyncio.sleep(0)
             for _ in range(CLOSING_TURNS):
                 if limits.closing <= MAX_CLOSING:
                     break
                 await asyncio.sleep(0)
 
-    async def _serve(self, connection: socket.socket, admission: Admission) -> None:
+    async def _connect(self, connection: socket.socket, admission: Admission) -> None:
         tls = self.tls
         handshake_s = None if tls is None else TLS_HANDSHAKE_S
-        try:
-            connection.getpeername()  # a peer that has gone again has no address, and its protocol needs one
-            await self._loop.connect_accepted_socket(
-                lambda: self._factory(admission), connection, ssl=tls, ssl_handshake_timeout=handshake_s
-            )
-        except BaseException as error:
+        connection.getpeername()  # a peer that has gone again has no address, and its protocol needs one
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self._factory(self, admission), connection, ssl=tls, ssl_handshake_timeout=handshake_s
+        )
+
+    def _connected(self, connection: socket.socket, admission: Admission, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
             admission.close()
             connection.close()
-            if not isinstance(error, OSError):  # a peer that leaves during the handshake, or speaks no TLS
-                raise
+        if error is not None and not isinstance(error, OSError):  # else it left during the handshake, or speaks no TLS
+            log.error("connection not made", extra={"peer": admission.address}, exc_info=error)
 
 
 def _shut_down(connection: socket.socket) -> None:
     """Closes a connection that has no transport yet, or one in its TLS handshake: its reader sees the end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-
-
-@dataclass(slots=True, eq=False)
-class ReadWatch:
-    """Closes the connection of a peer that reads nothing of our output. Driven by `pause_writing` and the like."""
-
-    _limits: Limits
-    _admission: Admission
-    _transport: asyncio.Transport
-    _left: int = 0
-    _timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self._left = self._transport.get_write_buffer_size()
-        self._timer = asyncio.get_running_loop().call_later(UNREAD_S, self._look)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        if self._transport.get_write_buffer_size() > self._left - MIN_TAKEN:
-            self._limits.unread_output.hit(address=self._admission.address, bytes=self._left)
-            self._transport.abort()
-        else:
-            self.start()

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from postroad.errors import RpcFault
 from postroad.net.limits import Admission
 from postroad.net.limits import Limits as SharedLimits
-from postroad.net.listening import Acceptor, ReadWatch, bind
+from postroad.net.listening import Connection, Listener
 from postroad.rpc import mgmt
 from postroad.rpc.association import Associations
 from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Later, Limits, LoginRefused
@@ -71,9 +71,8 @@ class RpcServer:
             self.limits.max_half_open, dropped=lambda link, _: link.abort()
         )
         self._handlers: dict[Operation[Any, Any], Handler[Any, Any]] = {}
-        self._acceptors: list[Acceptor] = []
+        self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._emptied: asyncio.Event | None = None
         self._ended = RateLimitedLog(_log, "RPC connection ended")
         self._manage()
 
@@ -103,34 +102,26 @@ class RpcServer:
         loop = asyncio.get_running_loop()
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
+            listener = Listener("rpc", self.shared, partial(_Link, self), host, chosen)
             try:
-                sockets = await bind(host, chosen)
+                await listener.start()
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or not probe or attempt == PORT_TRIES - 1:
                     raise
                 continue
-            acceptor = Acceptor(self.shared, sockets, partial(_Link, self))
-            self._acceptors.append(acceptor)
+            self._listeners.append(listener)
             if self._timer is None:
                 self._timer = loop.call_later(_SWEEP_S, self._sweep)
-            return acceptor.port
+            return listener.port
         raise AssertionError("unreachable")
 
     async def stop(self) -> None:
         """Ends every call and connection, and runs down the context handles."""
         if self._timer is not None:
             self._timer.cancel()
-        for acceptor in self._acceptors:
-            acceptor.close()
         tasks = [task for link in self.links for task in link.tasks.values()]
-        for link in list(self.links):
-            link.abort()
-        for task in tasks:
-            task.cancel()
+        await asyncio.gather(*(each.stop() for each in self._listeners))
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self.links:
-            self._emptied = asyncio.Event()
-            await self._emptied.wait()
 
     def end_logins(self, users: Collection[str]) -> None:
         """Ends the connections on which these users have logged in, and runs down what they have open."""
@@ -143,8 +134,6 @@ class RpcServer:
     def gone(self, link: _Link) -> None:
         self.links.discard(link)
         self.half_open.pop(link)
-        if not self.links and self._emptied is not None:
-            self._emptied.set()
 
     def log_end(self, address: str, reason: str) -> None:
         """Logs why a client lost its connection."""
@@ -166,41 +155,36 @@ class RpcServer:
         self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
-class _Link(asyncio.Protocol):
+class _Link(Connection):
     """One connection, and its calls that wait."""
 
-    def __init__(self, server: RpcServer, admission: Admission) -> None:
+    def __init__(self, server: RpcServer, listener: Listener, admission: Admission) -> None:
+        super().__init__(listener, admission)
         self.server = server
-        self.admission = admission
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._later: set[Call] = set()  # calls that wait without a task
         self._flushing = False  # a flush is due in the next turn of the event loop
         self._orphans: set[Call] = set()
-        self._transport: asyncio.Transport | None = None
-        self._reading: ReadWatch | None = None
         self._held: list[bytes] = []  # input that waits because its address may not log in yet
         self._waking: asyncio.TimerHandle | None = None
         self._deaf = False  # the client does not read its answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
         server = self.server
-        self._transport = transport
-        self._reading = ReadWatch(server.shared, self.admission, transport)
-        self.admission.attach(transport.abort)
         self.address = str(transport.get_extra_info("peername")[0])
         server.links.add(self)
         if len(server.links) > server.limits.max_connections:
             server.log_end(self.address, f"limit of {server.limits.max_connections} connections reached")
-            transport.abort()
+            self.transport.abort()
             return
         keep_alive(transport.get_extra_info("socket"))
         local = transport.get_extra_info("sockname")
         self.connection = ServerConnection(server.endpoint, self.address, server.clock(), (local[0], local[1]))
         if not server.half_open.put(self, None, owner_of(self.address)):
-            transport.abort()
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         connection = self.connection
@@ -242,11 +226,9 @@ class _Link(asyncio.Protocol):
         self.data_received(held)
         self._read_or_pause()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self.server.gone(self)
-        self.admission.close()
-        if self._reading is not None:
-            self._reading.stop()
         if self._waking is not None:
             self._waking.cancel()
         if self.connection is None:
@@ -261,29 +243,29 @@ class _Link(asyncio.Protocol):
 
     def abort(self) -> None:
         self.server.half_open.pop(self)
-        if self._transport is not None:
-            self._transport.abort()
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        self.abort()
 
     def pause_writing(self) -> None:
         """Stops reading requests, because the client does not read its answers."""
+        super().pause_writing()
         self._deaf = True
         self._read_or_pause()
-        if self._reading is not None:
-            self._reading.start()
 
     def resume_writing(self) -> None:
+        super().resume_writing()
         self._deaf = False
         self._read_or_pause()
-        if self._reading is not None:
-            self._reading.stop()
 
     def _read_or_pause(self) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self.transport.is_closing():
             return
         if self._deaf or self._waking is not None:
-            self._transport.pause_reading()
+            self.transport.pause_reading()
         else:
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     # Calls
 
@@ -366,8 +348,8 @@ class _Link(asyncio.Protocol):
         self.connection.fault(call, FaultStatus.NCA_FAULT_UNSPECIFIED)
 
     def _flush(self) -> None:
-        connection, transport = self.connection, self._transport
-        if connection is None or transport is None:
+        connection, transport = self.connection, self.transport
+        if connection is None:
             return
         data = connection.data_to_send()
         if data and not transport.is_closing():

@@ -22,7 +22,7 @@ from postroad.directory.file import Enterprise, ManagerEntry
 from postroad.directory.watch import DirectoryWatch, UpdateTimers
 from postroad.errors import ConfigurationError, PostroadError
 from postroad.net.endpoints import endpoint, is_loopback
-from postroad.net.http import server_tls
+from postroad.net.tls import server_tls
 from postroad.remote_read.readers import readers_log_in
 from postroad.server.console_process import console_port
 from postroad.server.protection import check_libraries, read_certificates

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -39,7 +40,9 @@ from postroad.manager.keys import KEY_FILE, StoredKeys, load_keys, open_keys
 from postroad.names import DirectName
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address
+from postroad.net.http import HttpConnection
 from postroad.net.limits import Limits, usable_descriptors
+from postroad.net.listening import Listener
 from postroad.queues.collection import AnswerAddresses
 from postroad.queues.leases import LeaseTimes
 from postroad.queues.owners import Held
@@ -66,7 +69,7 @@ from postroad.server.reload import changed_files, read_again, refuse, report
 from postroad.server.restore import refuse_unfinished
 from postroad.server.tracing import manager_class
 from postroad.soap.addresses import Redirection, Redirections
-from postroad.soap.listener import Listener
+from postroad.soap.listener import SoapApp
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
@@ -80,6 +83,7 @@ if TYPE_CHECKING:  # what a configuration can leave out is imported where it sta
 
 log = logging.getLogger(__name__)
 
+SOAP_GRACE_S = 5.0  # for requests under way once a listener stops
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
 _LEVELS = {
@@ -476,14 +480,18 @@ class Server:
         transport.service = service = SoapService(
             manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher
         )
+        factory = partial(HttpConnection, SoapApp(transport))
+
+        def door(name: str, port: int, tls: ssl.SSLContext | None = None) -> Listener:
+            return Listener(
+                name, manager.limits, factory, host, port, tls=tls, supervisor=manager.supervisor, grace_s=SOAP_GRACE_S
+            )
+
         if config.listen.http is not None:
-            http = Listener(transport, manager.limits, host, config.listen.http, supervisor=manager.supervisor)
-            self._http = await self._listen_http("http", http)
+            self._http = await self._listen_http(door("http", config.listen.http))
         if config.listen.https is not None:
             assert self._prepared.https_tls is not None
-            https = Listener(transport, manager.limits, host, config.listen.https, supervisor=manager.supervisor)
-            https.use_tls(self._prepared.https_tls)
-            self._https = await self._listen_http("https", https)
+            self._https = await self._listen_http(door("https", config.listen.https, self._prepared.https_tls))
         for scheme, listener in (("http", self._http), ("https", self._https)):
             if listener is not None:
                 service.outgoing.ports[scheme] = listener.port
@@ -491,17 +499,19 @@ class Server:
         transport.start()
         manager.soap, self._soap = service, transport
 
-    async def _listen_http(self, name: str, listener: Listener) -> Listener | None:
+    async def _listen_http(self, listener: Listener) -> Listener | None:
         """None if the configuration does not ask for the standard port, and it is not available."""
         try:
             await listener.start()
         except OSError as error:
             if not isinstance(listener.port, StandardPort):
-                self._refuse_listener(f"listen.{name}", f"cannot listen on {listener.address}", error)
-            log.warning("not listening", extra={"listener": name, "port": listener.port, "reason": error.strerror})
+                self._refuse_listener(f"listen.{listener.name}", f"cannot listen on {listener.address}", error)
+            log.warning(
+                "not listening", extra={"listener": listener.name, "port": listener.port, "reason": error.strerror}
+            )
             return None
         self._opened.push_async_callback(listener.stop)
-        log.info("listening", extra={"listener": name, "address": listener.address})
+        log.info("listening", extra={"listener": listener.name, "address": listener.address})
         return listener
 
     async def _start_ping(self, manager: Manager, port: int) -> PingResponder:

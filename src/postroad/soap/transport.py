@@ -13,10 +13,9 @@ import ssl
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote
 
 import aiohttp
-import httptools
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -25,13 +24,14 @@ from postroad.describe.packets import destination_text
 from postroad.errors import StorageError
 from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
+from postroad.net.request import Request
 from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.runtime.deadline_timer import DeadlineTimer
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.runtime.supervision import Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
-from postroad.soap.listener import METHOD_NOT_ALLOWED, Request
+from postroad.soap.listener import METHOD_NOT_ALLOWED
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
@@ -40,7 +40,7 @@ from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
 
-ROOT = b"/msmq/"
+ROOT = "/msmq/"
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request goes into one that is closing
@@ -73,13 +73,9 @@ class Host(Protocol):
     ) -> T: ...
 
 
-def leads_here(request: Request) -> bool:
-    """Whether the path of a URL is ours. The parser of requests takes URLs that the parser of URLs refuses."""
-    try:
-        path = unquote_to_bytes(httptools.parse_url(request.url).path or b"")
-    except httptools.HttpParserError:
-        return False
-    return path[: len(ROOT)].lower() == ROOT
+def leads_here(path: str) -> bool:
+    """Whether a path, which may have escapes, is ours."""
+    return unquote(path, "latin-1")[: len(ROOT)].lower() == ROOT
 
 
 class SoapTransport:
@@ -142,25 +138,18 @@ class SoapTransport:
     # Requests of others
 
     def refusal(self, request: Request) -> int | None:
-        if request.method != b"POST":
+        if request.method != "POST":
             return METHOD_NOT_ALLOWED
-        if request.url[: len(ROOT)].lower() != ROOT and not self._leads_here(request):
+        if request.path[: len(ROOT)].lower() != ROOT and not leads_here(request.path):
+            self._tell(request, f"the path {request.path[:80]!r} does not start with {ROOT}")
             return BAD_REQUEST
-        if request.length > MAX_ENTITY_SIZE:
-            self._tell(request.address, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
+        if request.length is not None and request.length > MAX_ENTITY_SIZE:
+            self._tell(request, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
             return BAD_REQUEST
         return None
 
-    def _leads_here(self, request: Request) -> bool:
-        """A URL may have a host before its path, and escapes in it."""
-        if leads_here(request):
-            return True
-        words = request.url[:80].decode("utf-8", "replace")
-        self._tell(request.address, f"the path {words!r} does not start with {ROOT.decode()}")
-        return False
-
     def incomplete(self, request: Request) -> None:
-        self._tell(request.address, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
+        self._tell(request, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
         """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
@@ -168,7 +157,7 @@ class SoapTransport:
 
         def done(outcome: Outcome, error: StorageError | None) -> None:
             if outcome.status == BAD_REQUEST:
-                self._tell(incoming.address, outcome.fault)
+                self._refused(incoming.address, outcome.fault)
             answer(outcome.status if error is None else SERVER_ERROR)  # then the sender keeps its message
 
         try:
@@ -183,7 +172,10 @@ class SoapTransport:
         finally:
             self.changed()
 
-    def _tell(self, address: str, reason: str | None) -> None:
+    def _tell(self, request: Request, reason: str) -> None:
+        self._refused(plain_address(request.connection.peer), reason)
+
+    def _refused(self, address: str, reason: str | None) -> None:
         """What was wrong with a request: its answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 

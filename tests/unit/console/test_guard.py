@@ -9,39 +9,39 @@ import pytest
 from postroad.console.sessions import HEADERS, Guard, client_address
 from postroad.console.visit import local_path
 
-OWN = {"host": "127.0.0.1:8181"}
+OWN = {b"host": "127.0.0.1:8181"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8181", "[::1]:8181", "localhost", "a.localhost:1", "alpha:8181"])
 def test_our_own_names(host: str) -> None:
-    assert Guard(frozenset({"alpha"})).refusal("GET", {"host": host}) is None
+    assert Guard(frozenset({"alpha"})).refusal("GET", {b"host": host}) is None
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "evil.example:8181", "127.0.0.1.evil.example"])
 def test_a_foreign_name_is_refused_even_to_read(host: str) -> None:
-    assert "Host" in (Guard(frozenset()).refusal("GET", {"host": host}) or "")
+    assert "Host" in (Guard(frozenset()).refusal("GET", {b"host": host}) or "")
 
 
 @pytest.mark.parametrize(
     ("headers", "refused"),
     [
         ({}, False),
-        ({"origin": "http://127.0.0.1:8181", "sec-fetch-site": "same-origin"}, False),
-        ({"origin": "http://evil.example"}, True),
-        ({"origin": "http://127.0.0.1:8182"}, True),
-        ({"origin": "null"}, True),
-        ({"sec-fetch-site": "cross-site"}, True),
-        ({"sec-fetch-site": "same-site"}, True),
+        ({b"origin": "http://127.0.0.1:8181", b"sec-fetch-site": "same-origin"}, False),
+        ({b"origin": "http://evil.example"}, True),
+        ({b"origin": "http://127.0.0.1:8182"}, True),
+        ({b"origin": "null"}, True),
+        ({b"sec-fetch-site": "cross-site"}, True),
+        ({b"sec-fetch-site": "same-site"}, True),
     ],
 )
-def test_only_our_own_pages_may_change_something(headers: dict[str, str], refused: bool) -> None:
+def test_only_our_own_pages_may_change_something(headers: dict[bytes, str], refused: bool) -> None:
     guard = Guard(frozenset())
     assert (guard.refusal("POST", OWN | headers) is not None) is refused
     assert guard.refusal("GET", OWN | headers) is None
 
 
 def test_the_policy_allows_no_inline_script_or_style() -> None:
-    policy = HEADERS["Content-Security-Policy"]
+    policy = HEADERS["content-security-policy"]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

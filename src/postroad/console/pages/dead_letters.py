@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from starlette.responses import Response
-
 from postroad.console.history import DEAD_LETTERS
 from postroad.console.jobs import Job
 from postroad.console.search import Reader, Row, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import PostroadError
+from postroad.net.response import Response
 from postroad.reports.operations import is_short, lifetime_s
 from postroad.reports.trace import class_words
 from postroad.wire.constants import INFINITE
@@ -119,7 +118,7 @@ PATIENCE_S = 0.6  # a page waits so long for a count, and shows its progress if 
 async def show(visit: Visit) -> Response:
     """Each load counts anew; a refresh of the page shows the count that runs."""
     job = visit.session.jobs.get(visit.query.text("job"))
-    is_fragment = bool(visit.request.headers.get("x-fragment"))
+    is_fragment = visit.is_fragment
     reader = await visit.reader()
     if job is None or job.kind != "groups":
         queues = {each.path: each for each in await visit.queues() if each.path in DEAD_LETTERS}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from postroad.console.jobs import MAX_ROWS, Job
 from postroad.console.visit import Form, PageNotFound, Visit
+from postroad.net.response import Response
 
 
 def _job(visit: Visit, form: Form) -> Job:
@@ -18,7 +17,7 @@ def _job(visit: Visit, form: Form) -> Job:
 async def show(visit: Visit) -> Response:
     job = _job(visit, visit.query)
     await visit.access()
-    template = "job_live.html" if visit.request.headers.get("x-fragment") else "job.html"
+    template = "job_live.html" if visit.is_fragment else "job.html"
     return visit.show(template, job=job, most=MAX_ROWS, name=job.queue, rows=job.rows)
 
 

@@ -6,11 +6,10 @@ import re
 import secrets
 from http import HTTPStatus
 
-from starlette.responses import Response
-
 from postroad.console.manager_client import Credentials, LoginNeeded
 from postroad.console.visit import Form, Visit, local_path
 from postroad.errors import InvalidArgument, ManagerUnavailable
+from postroad.net.response import Response
 
 _BASE = re.compile("/~[0-9a-f]{32}")
 

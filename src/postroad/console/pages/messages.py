@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
-
-from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from postroad.console.bodies import HEX_BYTES, MOST_BYTES, VIEWS, shown_body
 from postroad.console.jobs import Job
@@ -23,7 +22,7 @@ from postroad.errors import (
     PostroadError,
     RemoteProtocolError,
 )
-from postroad.net.http import used
+from postroad.net.response import Response
 from postroad.reports.operations import SeekAction
 from postroad.wire import Framer, MessageView
 from postroad.wire.bodies import body_text
@@ -262,13 +261,13 @@ async def export(visit: Visit) -> Response:
     info = await client.queue(name)
     first, last = await client.packets(name, -1)  # errors must come before the head of the answer
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         content, after = first, last
         while after is not None:
             yield content
             content, after = await client.packets(name, after)
 
-    return StreamingResponse(pieces(), media_type=BYTES, headers=_attachment(f"{info.path}.msmq"))
+    return Response(media_type=BYTES, headers=_attachment(f"{info.path}.msmq"), pieces=pieces())
 
 
 async def export_chosen(visit: Visit, name: str, chosen: list[int]) -> Response:
@@ -287,7 +286,7 @@ async def body(visit: Visit) -> Response:
 
 def _attachment(name: str) -> dict[str, str]:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("_")
-    return {"Content-Disposition": f'attachment; filename="{plain}"'}
+    return {"content-disposition": f'attachment; filename="{plain}"'}
 
 
 async def import_packets(visit: Visit) -> Response:
@@ -313,7 +312,7 @@ async def import_packets(visit: Visit) -> Response:
             if framer.error is not None:
                 raise framer.error.shifted(framer.position)
             inserted = size - waiting - framer.buffered
-            used(visit.request.scope, inserted - counted)
+            visit.request.connection.used(inserted - counted)
             counted = inserted
         if framer.buffered:
             raise BadRequest(f"at byte {framer.position}: the last packet is cut off")
@@ -325,7 +324,7 @@ async def import_packets(visit: Visit) -> Response:
     else:
         visit.session.notify(f"Imported {plural(done, 'message')} into {name}.")
     visit.changed()
-    return JSONResponse({"next": visit.url("messages", name=name)})
+    return Response(json.dumps({"next": visit.url("messages", name=name)}).encode(), media_type="application/json")
 
 
 def _check(packet: bytes, start: int) -> None:

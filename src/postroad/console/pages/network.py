@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import Response
-
 from postroad.console.pictures import hop_picture, hop_sentence, joined_hops, sign, site_map
 from postroad.console.visit import Visit
 from postroad.errors import PostroadError
+from postroad.net.response import Response
 from postroad.reports.enterprise import Route
 from postroad.reports.trace import Trace
 
@@ -25,7 +24,7 @@ async def show(visit: Visit) -> Response:
         "outgoing": outgoing[:MOST_QUEUES],
         "more": len(outgoing) - MOST_QUEUES,
     }
-    if visit.request.headers.get("x-fragment"):
+    if visit.is_fragment:
         return visit.show("network_live.html", **live)
     query = visit.query
     to, source, closed = query.text("to"), query.text("from"), query.several("close")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from starlette.responses import Response
-
 from postroad.console.history import DEAD_LETTERS, Item, Rates, is_own, items, rates
 from postroad.console.manager_client import LoginNeeded
 from postroad.console.pictures import Chart, depth_charts
 from postroad.console.visit import Visit
 from postroad.errors import AccessDenied, ManagerUnavailable
+from postroad.net.response import Response
 from postroad.reports.info import ManagerInfo, QueueInfo
 
 LARGEST = 10
@@ -47,7 +46,7 @@ async def show(visit: Visit) -> Response:
         visit.manager = None
     found = [item for card in cards for item in card.attention]
     found.sort(key=lambda item: item.level != "bad")
-    template = "overview_live.html" if visit.request.headers.get("x-fragment") else "overview.html"
+    template = "overview_live.html" if visit.is_fragment else "overview.html"
     return visit.show(template, cards=cards, attention=found)
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from starlette.responses import Response
-
 from postroad.console.pictures import depth_charts
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError, Status
+from postroad.net.response import Response
 from postroad.reports.access_list import read_entries
 from postroad.reports.info import QueueInfo
 from postroad.security.rights import QUEUE_RIGHT_WORDS
@@ -55,7 +54,7 @@ async def show(visit: Visit) -> Response:
     info = await client.queue(name)
     history = visit.watch.history(info.path)
     charts, since = depth_charts(history), history[0].at_s if history else None
-    if visit.request.headers.get("x-fragment"):
+    if visit.is_fragment:
         return visit.show(
             "queue_live.html", queue=info, name=name, charts=charts, since=since, attempts=attempts(info.history)
         )

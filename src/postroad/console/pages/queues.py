@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from starlette.responses import Response
-
 from postroad.console.history import is_own, queue_name
 from postroad.console.pictures import sparkline
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError
+from postroad.net.response import Response
 from postroad.reports.info import QueueInfo
 from postroad.validation.queue_properties import QueueAttributes
 
@@ -52,7 +51,7 @@ async def show(visit: Visit) -> Response:
         "sort": sort,
         "down": down,
     }
-    return visit.show("queues_live.html" if visit.request.headers.get("x-fragment") else "queues.html", **values)
+    return visit.show("queues_live.html" if visit.is_fragment else "queues.html", **values)
 
 
 def _matches(queue: QueueInfo, text: str, kind: str) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from postroad.console.visit import Visit
+from postroad.net.response import Response
 
 EVENTS = 200
 DONE = "done"  # any other outcome says why nothing was changed

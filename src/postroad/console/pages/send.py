@@ -6,13 +6,12 @@ from base64 import b64encode
 from http import HTTPStatus
 from itertools import product
 
-from starlette.responses import Response
-
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, PostroadError
 from postroad.message import ACK_WORDS, Message
+from postroad.net.response import Response
 from postroad.reports.operations import SeekAction
 from postroad.wire.bodies import body_text, encode_body
 from postroad.wire.constants import INFINITE
