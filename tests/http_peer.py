@@ -44,29 +44,37 @@ class Transport(asyncio.Transport):
         pass
 
 
-class Collecting(App):
-    """Takes bodies of up to 1,000 bytes, and answers at once."""
+Taken = list[tuple[Any, ...]]
 
-    def __init__(self) -> None:
-        self.taken: list[tuple[str, str, bytes, tuple[tuple[bytes, bytes], ...], bytes]] = []
+
+class Collecting(App):
+    """Takes bodies of up to 1,000 bytes, and answers at once; with `refuse`, before any body."""
+
+    def __init__(self, *, headers: bool = False, refuse: int | None = None) -> None:
+        self.taken: Taken = []
+        self._headers = headers
+        self._refuse = refuse
 
     def begin(self, request: Request) -> None:
         def collected() -> None:
             if request.complete:
-                self.taken.append((request.method, request.path, request.query, tuple(request.fields), request.take()))
+                head = (request.method, request.path, request.query)
+                body, fields = request.take(), tuple(request.fields)
+                self.taken.append((*head, body, request.headers) if self._headers else (*head, fields, body))
             request.connection.answer(request, Response(b"done"))
 
-        request.collect(1000, collected)
+        if self._refuse is None:
+            request.collect(1000, collected)
+        else:
+            request.connection.answer(request, Response(status=self._refuse))
 
 
-Taken = list[tuple[str, str, bytes, tuple[tuple[bytes, bytes], ...], bytes]]
+def answers(pieces: Iterable[bytes], *, headers: bool = False, refuse: int | None = None) -> tuple[Taken, bytes]:
+    """The complete requests in these bytes, as (method, path, query, fields, body), and what is written. With
+    `headers`, as (method, path, query, body, headers)."""
 
-
-def served(pieces: Iterable[bytes]) -> tuple[Taken, int]:
-    """The complete requests in these bytes, and how many answers left."""
-
-    async def run() -> tuple[Taken, int]:
-        app, limits, transport = Collecting(), Limits(), Transport()
+    async def run() -> tuple[Taken, bytes]:
+        app, limits, transport = Collecting(headers=headers, refuse=refuse), Limits(), Transport()
         admission = limits.admit("10.0.0.7", lambda: None)
         assert admission is not None
         connection = HttpConnection(app, Listener("http", limits, lambda *_: connection, "", 0), admission)
@@ -77,6 +85,12 @@ def served(pieces: Iterable[bytes]) -> tuple[Taken, int]:
             connection.data_received(piece)
         connection.connection_lost(None)
         assert limits.unfinished_input.current == limits.connections.current == 0
-        return app.taken, transport.written.count(b"HTTP/1.1 ") - transport.written.count(b"HTTP/1.1 100 ")
+        return app.taken, transport.written
 
     return asyncio.run(run())
+
+
+def served(pieces: Iterable[bytes]) -> tuple[Taken, int]:
+    """The complete requests in these bytes, and how many answers left."""
+    taken, written = answers(pieces)
+    return taken, written.count(b"HTTP/1.1 ") - written.count(b"HTTP/1.1 100 ")

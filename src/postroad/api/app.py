@@ -14,7 +14,8 @@ from postroad.api import (
     offsets,
     queues,
 )
-from postroad.api.application import Application, Endpoint
+from postroad.api.application import Answer as Reply
+from postroad.api.application import Application, Endpoint, Parameters
 from postroad.api.calls import Call, Operation, json_answer, query_reader
 from postroad.api.gate import Caller, Gate
 from postroad.api.monitoring import MEDIA_TYPE as METRICS
@@ -59,27 +60,27 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         by_path.setdefault(operation.path, {})[operation.method] = operation
     description = document(OPERATIONS)
 
-    async def openapi(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def openapi(request: Request, caller: Caller, _: Parameters) -> Response:
         return json_answer(description)
 
     series = QueueSeries(manager.metrics_queues)
 
-    async def metrics(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def metrics(request: Request, caller: Caller, _: Parameters) -> Response:
         if not (caller.token.everything or caller.token.watches):
             raise AccessDenied("only monitors and administrators may read the metrics")
         return Response(metrics_text(manager, await manager.all_queues(), series), media_type=METRICS)
 
-    async def healthz(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def healthz(request: Request, caller: Caller, _: Parameters) -> Response:
         return await live(manager)
 
-    async def readyz(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def readyz(request: Request, caller: Caller, _: Parameters) -> Response:
         return await ready(manager)
 
-    async def front(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def front(request: Request, caller: Caller, _: Parameters) -> Response:
         console = next((each for each in manager.exposure if each.listener == "console"), None)
         return front_page(None if settings.token is not None else manager.name, console)
 
-    async def reference(request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+    async def reference(request: Request, caller: Caller, _: Parameters) -> Response:
         return reference_page(OPERATIONS)
 
     gate = Gate(
@@ -93,7 +94,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         access=manager.core.access,
         console_key=settings.console_key,
     )
-    pages: dict[str, Endpoint] = {
+    pages = {
         f"{API}/openapi.json": openapi,
         "/metrics": metrics,
         "/healthz": healthz,
@@ -102,7 +103,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         "/": front,
     }
     routes = [Route(f"{API}{path}", _endpoints(by_method, manager, waits)) for path, by_method in by_path.items()]
-    return Application(gate, [*routes, *(Route(path, {"GET": page}) for path, page in pages.items())], waits)
+    return Application(gate, [*routes, *(Route(path, {"GET": Endpoint(page)}) for path, page in pages.items())], waits)
 
 
 def _endpoints(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> dict[str, Endpoint]:
@@ -112,7 +113,7 @@ def _endpoints(by_method: Mapping[str, Operation], manager: Manager, waits: Wait
 def _endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
     read_query, speaks_arrow = query_reader(operation.parameters), operation.speaks(formats.ARROW_MEDIA_TYPE)
 
-    async def endpoint(request: Request, caller: Caller, segments: Mapping[str, str]) -> Response:
+    async def serve(request: Request, caller: Caller, segments: Parameters) -> Response:
         call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
         if operation.audited is not None:
             return await _audited(operation, operation.audited, call)
@@ -123,14 +124,26 @@ def _endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
                 call.authorize()
             return await operation.handler(call)
         except AccessDenied as error:
-            queue = call.queue if "queue" in segments else None
-            asked = f"{operation.method} {operation.path}"
-            manager.audit(
-                ACCESS_REFUSED, who=caller.who, address=caller.address, queue=queue, call=asked, why=str(error)
-            )
+            _refused(operation, call, error)
             raise
 
-    return endpoint
+    def at_once(request: Request, caller: Caller, segments: Parameters, answer: Reply) -> bool:
+        assert operation.at_once is not None
+        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
+        try:
+            call.authorize()
+            return operation.at_once(call, answer)
+        except AccessDenied as error:
+            _refused(operation, call, error)
+            raise
+
+    return Endpoint(serve, None if operation.at_once is None else at_once)
+
+
+def _refused(operation: Operation, call: Call, error: AccessDenied) -> None:
+    queue = call.queue if "queue" in call.segments else None
+    who, asked = call.caller, f"{operation.method} {operation.path}"
+    call.manager.audit(ACCESS_REFUSED, who=who.who, address=who.address, queue=queue, call=asked, why=str(error))
 
 
 async def _audited(operation: Operation, event: str, call: Call) -> Response:

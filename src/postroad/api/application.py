@@ -5,11 +5,13 @@ It knows no calls: app.py has them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from postroad.api.gate import Caller, Gate
-from postroad.api.paths import KNOWN_PATHS
+from postroad.api.paths import KNOWN_PATHS, canonical_path
 from postroad.api.problems import HttpFault, bug, other_methods, problem, unknown_path
 from postroad.api.waits import Waits
 from postroad.errors import PostroadError
@@ -18,8 +20,20 @@ from postroad.net.request import Request
 from postroad.net.response import Response
 from postroad.net.routes import Route, Routes
 
+log = logging.getLogger(__name__)
+
 # The parameters are the parts of the path that its template names, as they were sent.
-Endpoint = Callable[[Request, Caller, Mapping[str, str]], Awaitable[Response]]
+Parameters = Mapping[str, str]
+Answer = Callable[[Response], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`at_once` serves what needs no task, and says whether it does: then `Answer` is called now or later, else nothing
+    was done."""
+
+    serve: Callable[[Request, Caller, Parameters], Awaitable[Response]]
+    at_once: Callable[[Request, Caller, Parameters, Answer], bool] | None = None
 
 
 class Application(TaskApp):
@@ -31,6 +45,31 @@ class Application(TaskApp):
         self.routes = routes
         self.gate = gate
         self._find = lru_cache(KNOWN_PATHS)(Routes(routes).find)
+
+    def begin(self, request: Request) -> None:
+        request.path = canonical_path(request.path)
+        if not self._served_at_once(request):
+            super().begin(request)
+
+    def _served_at_once(self, request: Request) -> bool:
+        """A frequent call has no task: its answer leaves in the callback that has it."""
+        found = self._find(request.method, request.path)
+        if found is None or found.endpoint is None or found.endpoint.at_once is None or not request.complete:
+            return False
+        caller = self.gate.known(request)
+        if caller is None:
+            return False
+        answer = partial(request.connection.answer, request)
+        try:
+            return found.endpoint.at_once(request, caller, found.parameters, answer)
+        except PostroadError as error:
+            answer(problem(error))
+        except HttpFault as fault:
+            answer(problem(fault.error, fault.status, fault.headers))
+        except Exception:
+            log.exception("request failed", extra={"path": request.path})
+            answer(bug())
+        return True
 
     async def respond(self, request: Request) -> Response:
         try:
@@ -52,4 +91,4 @@ class Application(TaskApp):
             return unknown_path(request)
         if found.endpoint is None:
             return other_methods(request, found.methods)
-        return await found.endpoint(request, caller, found.parameters)
+        return await found.endpoint.serve(request, caller, found.parameters)

@@ -80,6 +80,7 @@ class Answer:
 
 
 Handler = Callable[["Call"], Awaitable[Response]]
+AtOnce = Callable[["Call", Callable[[Response], None]], bool]  # see Endpoint in application.py
 
 
 class Needs(Enum):
@@ -108,6 +109,7 @@ class Operation:
     errors: tuple[HTTPStatus, ...]
     audited: str | None  # the action in the audit log; None if it is not logged there
     needs: Action | Needs  # administrators need nothing
+    at_once: AtOnce | None = None
 
     def speaks(self, media_type: str) -> bool:
         """Whether a request or an answer can have this form."""
@@ -127,11 +129,14 @@ class Operations(list[Operation]):
         body: Body | None = None,
         errors: tuple[HTTPStatus, ...] = (),
         audited: str | None = None,
+        at_once: AtOnce | None = None,
     ) -> Callable[[Handler], Handler]:
         method, path = request.split(" ")
 
         def register(handler: Handler) -> Handler:
-            self.append(Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs))
+            self.append(
+                Operation(method, path, handler, summary, answers, parameters, body, errors, audited, needs, at_once)
+            )
             return handler
 
         return register

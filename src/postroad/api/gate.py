@@ -13,7 +13,6 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 
-from postroad.api.paths import canonical_path
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
@@ -95,9 +94,14 @@ class Gate:
         self._proved.clear()
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
 
+    def known(self, request: Request) -> Caller | None:
+        """Who calls, if that is plain; else `admit` has to find it out."""
+        if self._refusal(request.method, request.headers) is not None:
+            return None
+        return self._known(request)
+
     async def admit(self, request: Request) -> Caller | Response:
-        """Who calls, or the refusal. The request gets its canonical path."""
-        request.path = canonical_path(request.path)
+        """Who calls, or the refusal. The request has its canonical path."""
         refusal = self._refusal(request.method, request.headers)
         if refusal is not None:
             return problem(AccessDenied(refusal))
@@ -107,12 +111,34 @@ class Gate:
             return problem(AccessDenied(caller.fault), caller.status, challenge)
         return caller
 
-    async def _caller(self, request: Request) -> Caller | _Refusal:
-        headers, connected = request.headers, request.connection.peer
-        address = self._called_for(headers) or connected
+    def _known(self, request: Request) -> Caller | None:
+        """A caller who proves nothing where nothing has to be proved, or brings the right token."""
         if request.path in OPEN_PATHS:
-            return Caller(ANONYMOUS, address, Token.anonymous)
-        given = headers.get(b"authorization")
+            return Caller(ANONYMOUS, self._address(request), Token.anonymous)
+        given, token = request.headers.get(b"authorization"), self._token
+        if given is None:
+            right = token is None
+        else:
+            right = (
+                token is not None
+                and given[:7].lower() == "bearer "
+                and compare_digest(given[7:].strip().encode("latin-1"), token)
+                and sum(name == b"authorization" for name, _ in request.fields) == 1
+            )
+        if not right:
+            return None
+        who = request.connection.subject or (LOCAL if token is None else TOKEN)
+        return Caller(who, self._address(request), lambda: _ADMINISTRATOR if self._token == token else _NOBODY)
+
+    def _address(self, request: Request) -> str:
+        return self._called_for(request.headers) or request.connection.peer
+
+    async def _caller(self, request: Request) -> Caller | _Refusal:
+        known = self._known(request)
+        if known is not None:
+            return known
+        connected, address = request.connection.peer, self._address(request)
+        given = request.headers.get(b"authorization")
         if given is not None and sum(name == b"authorization" for name, _ in request.fields) > 1:
             return await self._wrong(address, _SENT_TWICE)
         scheme, _, proof = (given or "").partition(" ")
@@ -121,13 +147,11 @@ class Gate:
         if self._token is not None:
             if given is None:
                 return _Refusal(_TOKEN_MISSING)
-            if scheme.lower() != "bearer" or not compare_digest(proof.strip().encode("latin-1"), self._token):
-                return await self._wrong(address, _TOKEN_WRONG)
-        elif given is not None and scheme.lower() != "bearer":  # a token that is not needed does no harm
+            return await self._wrong(address, _TOKEN_WRONG)
+        if scheme.lower() != "bearer":
             return await self._wrong(address, _LOGIN_WRONG)
-        who = request.connection.subject or (LOCAL if self._token is None else TOKEN)
-        token = self._token
-        return Caller(who, address, lambda: _ADMINISTRATOR if self._token == token else _NOBODY)
+        who = request.connection.subject or LOCAL  # a token that is not needed does no harm
+        return Caller(who, address, lambda: _ADMINISTRATOR if self._token is None else _NOBODY)
 
     def _called_for(self, headers: Mapping[bytes, str]) -> str | None:
         """The address that a console calls for; None where none does, or somebody only claims to be one."""

@@ -27,6 +27,7 @@ from postroad.api.json_values import (
     QUEUE,
     SEPARATE,
     SIGNATURE,
+    SMALL_JSON,
     TRANSACTIONAL,
     check_batch,
     json_object,
@@ -34,9 +35,9 @@ from postroad.api.json_values import (
     read_each,
     read_sending,
 )
-from postroad.api.problems import members
+from postroad.api.problems import members, problem
 from postroad.describe.received import ReceivedMessage
-from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError
+from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError, StorageError
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
 from postroad.net.response import Response
@@ -157,6 +158,21 @@ OPERATIONS = Operations()
 # Sending
 
 
+def _send_at_once(call: Call, answer: Callable[[Response], None]) -> bool:
+    """A small request with messages in JSON, and without a transaction."""
+    request = call.request
+    if call.request.query or request.size > SMALL_JSON or not _is_json(call.header(b"content-type")):
+        return False
+    sending = read_sending(request.so_far())
+    if sending.transactional:
+        return False
+
+    def sent(ids: list[str], error: StorageError | None) -> None:
+        answer(json_answer({"ids": ids}, HTTPStatus.CREATED) if error is None else problem(error))
+
+    return call.manager.send_then(call.queue, sending.messages, call.token, sent)
+
+
 @OPERATIONS.add(
     "POST /queues/{queue}/messages",
     "Send one message, several, or the body as it is",
@@ -166,6 +182,7 @@ OPERATIONS = Operations()
     body=Body({JSON: "Sending", "*/*": None}),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.INSUFFICIENT_STORAGE),
     needs=Action.SEND,
+    at_once=_send_at_once,
 )
 async def send(call: Call) -> Response:
     queue, query = call.queue, call.query

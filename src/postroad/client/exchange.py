@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlencode, urlsplit
@@ -311,6 +312,7 @@ def _own_name() -> str:
 
 
 MAX_HEAD = 0x10000  # bytes
+KNOWN_HEADS = 64  # that are kept as they were read: those of small answers are alike for a second
 END = b"\r\n\r\n"
 
 
@@ -334,8 +336,10 @@ class Head:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+@lru_cache(KNOWN_HEADS)
 def read_head(data: bytes) -> Head:
-    """The head of an answer, without the empty line at its end."""
+    """The head of an answer, without the empty line at its end. A caller changes nothing of it: answers that are alike
+    share it."""
     try:
         first, *lines = data.decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")

@@ -346,6 +346,23 @@ class Manager(Reads, Rescue, AccessLists):
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
 
+    def send_then(
+        self,
+        destination: Name,
+        messages: Sequence[Message],
+        token: Token,
+        done: Callable[[list[str], StorageError | None], object],
+    ) -> bool:
+        """Like `send`, for callers without a coroutine: calls `done` at once, or in the callback of the commit. False,
+        and nothing is sent, where something else has to be waited for."""
+        if any(each.encrypt is not None for each in messages):
+            return False
+        self.change_then(
+            lambda: self.core.send(destination, messages, self.clock(), None, token),
+            lambda ids, error: done(self._identifiers(ids), error),
+        )
+        return True
+
     async def send_each(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
     ) -> list[str | PostroadError]:

@@ -116,6 +116,7 @@ class HttpConnection(Connection):
         self._coming: Request | None = None  # its head is here, and its body is not complete
         self._current: Request | None = None  # its answer is on the way
         self._fault: _Fault | None = None  # nothing after it can be read
+        self._resuming = False  # a parser that reads a head of ours
         self._last = False  # no request is taken after those that are here
         self._stopping = False
         self._deaf = False  # to the peer, until something is done with what it has sent
@@ -166,9 +167,12 @@ class HttpConnection(Connection):
             return  # what stands behind the last request is none
         self._size += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._last = True  # no other protocol is spoken here
+            while data:
+                try:
+                    self._parser.feed_data(data)
+                    break
+                except httptools.HttpParserUpgrade as upgrade:
+                    data = self._without_upgrade() + data[upgrade.args[0] :]
         except httptools.HttpParserError:
             if not self._last:
                 self._break(self._fault or _INVALID)
@@ -181,7 +185,20 @@ class HttpConnection(Connection):
             self.admission.hold(self._size - self._used)
         self._go_on()
 
+    def _without_upgrade(self) -> bytes:
+        """[RFC 9110] 7.8: no other protocol is spoken here, so the request counts as if it had not asked for one. The
+        parser has seen no body then: another one reads it, behind a head of ours."""
+        self._parser = httptools.HttpRequestParser(self)
+        request = self._coming
+        if request is None:
+            return b""
+        self._resuming = True
+        length = b"transfer-encoding: chunked" if request.length is None else b"content-length: %d" % request.length
+        return b"POST / HTTP/1.1\r\n%b\r\n\r\n" % length
+
     def on_message_begin(self) -> None:
+        if self._resuming:
+            return
         if self._last:
             raise ValueError("there is a last request")
         if len(self._waiting) + (self._current is not None) > MAX_PIPELINED:
@@ -193,14 +210,20 @@ class HttpConnection(Connection):
         self._fields = []
 
     def on_url(self, url: bytes) -> None:
-        self._target += url
+        if not self._resuming:
+            self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._resuming:
+            return
         if len(self._fields) >= MAX_HEADERS:
             raise ValueError("too many headers")
         self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self._resuming:
+            self._resuming = False
+            return
         self._in_head = False
         parser, fields, target = self._parser, self._fields, self._target
         known, headers = self._known
@@ -211,10 +234,18 @@ class HttpConnection(Connection):
             target, headers = _from_absolute(target, headers)
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
-            self._fault = (HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "must be HTTP/1.1")
+            self._fault = (HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "the version must be 1.1")
             raise ValueError(self._fault[1])
         method = parser.get_method()
-        length = int(headers.get(b"content-length", 0)) if b"transfer-encoding" not in headers else None
+        length: int | None = int(headers.get(b"content-length", 0))
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None:
+            length = None
+            if version == "1.0":  # [RFC 9112] 6.1: its sender knows no chunks, so somebody on the way has added it
+                raise ValueError("chunks in HTTP/1.0")
+            if coding.lower() != "chunked":
+                self._fault = (HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding: must be chunked")
+                raise ValueError(self._fault[1])
         self._coming = request = Request(
             self,
             _METHODS.get(method) or method.decode("latin-1"),
@@ -243,8 +274,11 @@ class HttpConnection(Connection):
     def on_message_complete(self) -> None:
         self._begun = False
         self._size = self._used = 0
-        request, self._coming = self._coming, None
+        request = self._coming
         assert request is not None
+        if self._parser.should_upgrade() and request.has_body:
+            return  # it comes
+        self._coming = None
         self._last = not request.keep_alive
         if not request.answered:
             self.admission.busy()
@@ -306,11 +340,8 @@ class HttpConnection(Connection):
                 self.app.begin(self._current)
         finally:
             self._going = False
-        if self._current is None and not self._waiting and not self.transport.is_closing():
-            if self._fault is not None:
-                self._refuse(self._fault)
-            elif self._last:
-                self.transport.close()
+        if self._fault is not None and self._current is None and not self._waiting and not self.transport.is_closing():
+            self._refuse(self._fault)
         self._listen()
 
     def answer(self, request: Request, response: Response) -> None:
@@ -363,9 +394,7 @@ class HttpConnection(Connection):
 
     def _closes(self, request: Request) -> bool:
         """A client that waits for leave to send a body may send it or not: what comes next is not to be trusted."""
-        if request.expects and not request.complete:
-            return True
-        return not request.keep_alive or self._stopping or (self._last and not self._waiting)
+        return not request.keep_alive or self._stopping or (request.expects and not request.complete)
 
     def _answered(self, request: Request, closes: bool) -> None:
         request.answered = True

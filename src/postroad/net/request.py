@@ -72,6 +72,12 @@ class Request:
 
     # For the application
 
+    def so_far(self) -> bytes:
+        """What has come of the body and was not taken yet, which can be taken again."""
+        if len(self._pieces) != 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0]
+
     def take(self) -> bytes:
         """What has come of the body and was not taken yet."""
         pieces, self._pieces = self._pieces, []

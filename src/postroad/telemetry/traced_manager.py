@@ -4,7 +4,7 @@ It replaces the plain manager if `[tracing]` is on, so a manager without tracing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 from uuid import UUID
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from postroad.errors import PostroadError
+from postroad.errors import PostroadError, StorageError
 from postroad.manager import Manager
 from postroad.manager.reads import Name
 from postroad.message import Message
@@ -113,6 +113,15 @@ class TracedManager(Manager):
     ) -> list[str]:
         with self._tracing.sending(str(destination), messages, self.clock()) as sending:
             return sending.sent(await super().send(destination, sending.messages, transaction, token))
+
+    def send_then(
+        self,
+        destination: Name,
+        messages: Sequence[Message],
+        token: Token,
+        done: Callable[[list[str], StorageError | None], object],
+    ) -> bool:
+        return False  # a span ends with its message, so `send` makes them all
 
     async def send_transactional(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
