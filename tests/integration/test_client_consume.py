@@ -319,7 +319,7 @@ def run_async(kind: str, work: Callable[[aio.Queue], Coroutine[Any, Any, None]])
             queue = await manager.create_queue(QUEUE)
             await queue.send(ALL)
             await work(queue)
-            await manager.leaving.wait()
+            await manager.cleanups.wait()
             assert not await manager.locks()
             return [str(message.text) async for message in queue.messages()]
 
@@ -359,7 +359,7 @@ def test_async_exceptions_and_cancellation_give_it_back(kind: str) -> None:
 
         with pytest.raises(ValueError, match="mine"):
             await fail()
-        await queue.manager.leaving.wait()
+        await queue.manager.cleanups.wait()
 
         async def loop() -> None:
             async for message in queue.consume():

@@ -1,4 +1,4 @@
-"""Arrow streams in pieces, as `Queue.arrow` gives them, made into record batches. Needs pyarrow and numpy."""
+"""Turns the pieces of an Arrow stream, as `Queue.arrow` returns them, into record batches. Needs pyarrow and numpy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 
 def batches(pieces: Iterable[bytes]) -> Iterator[Any]:
-    """The `pyarrow.RecordBatch`es of a stream, each as soon as its last byte has come. Raises RemoteProtocolError for
-    what no queue manager sends: nothing that a false one sends can end the process or fill its memory."""
+    """Yields the `pyarrow.RecordBatch`es of a stream, each as soon as its last byte has arrived.
+
+    Raises RemoteProtocolError for a stream that no queue manager would send. A malicious server can neither crash the
+    process nor fill its memory.
+    """
     from postroad.columns.ipc import read_batches
 
     found = read_batches(pieces)
-    next(found)  # the schema
+    next(found)  # an empty batch that only has the schema
     yield from found

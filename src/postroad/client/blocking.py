@@ -1,6 +1,6 @@
-"""Coroutines for callers without an event loop: one loop in a thread of its own, usable from any number of threads.
+"""Runs coroutines for callers without an event loop, on a loop in its own thread. Any number of threads can use it.
 
-Which verbs there are is not known here.
+This module does not know the verbs of the client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ T = TypeVar("T")
 
 
 class _Call(Generic[T]):
-    """One coroutine on its way through the loop. `start` and `cancel` run there, in this order; anybody may wait for
-    `ended`."""
+    """One coroutine on the loop. `start` and `cancel` run there, in this order. Any thread can wait for `ended`."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self.ended: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -41,7 +40,7 @@ class _Call(Generic[T]):
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self.ended.set_exception(OperationCancelled("the queue manager was closed meanwhile"))
+            self.ended.set_exception(OperationCancelled("the queue manager was closed in the meantime"))
         elif (fault := task.exception()) is not None:
             self.ended.set_exception(fault)
         else:
@@ -49,17 +48,19 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """An event loop that runs from now on, until `stop`. The thread is a daemon: it keeps no program from ending."""
+    """An event loop that runs until `stop`. Its thread is a daemon, so it does not keep a program from ending."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._lock = RLock()  # nothing is handed to a loop that has stopped; again, where a collection hands over
+        # no call may reach a stopped loop; reentrant, because a garbage collection may hand over a call meanwhile
+        self._lock = RLock()
         self._stopped = False
         self._thread = Thread(target=self._run, name="postroad-loop", daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Waits for the coroutine's end. An interrupt (Ctrl-C) cancels it, and is raised once it has ended."""
+        """Runs a coroutine to its end. An interrupt (Ctrl-C) cancels the coroutine, and is raised after it has
+        ended."""
         call = _Call(coroutine)
         try:
             self._hand_over(call.start)
@@ -70,8 +71,10 @@ class LoopThread:
             raise
 
     def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs what ends an iteration, without waiting: Python may collect a forgotten one on any thread, that of this
-        loop or of another one too, and a loop that waits would serve no one else."""
+        """Runs the end of an iteration without waiting for it.
+
+        Python may collect an abandoned iterator on any thread, even on that of an event loop, which must not block.
+        """
         call = _Call(coroutine)
         try:
             self._hand_over(call.start)
@@ -88,7 +91,7 @@ class LoopThread:
     def _hand_over(self, function: Callable[[], None]) -> None:
         with self._lock:
             if self._stopped:
-                raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+                raise InvalidHandle("this queue manager is closed: open it or connect to it again")
             self._loop.call_soon_threadsafe(function)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A queue manager in this process, on the event loop of its caller: a thin adapter over postroad.manager."""
+"""A queue manager in this process, on the caller's event loop: a thin adapter over postroad.manager."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ log = logging.getLogger(__name__)
 
 
 async def open_embedded(path: str | Path, name: str | None = None) -> EmbeddedBackend:
-    """Opens the data directory, which is made if need be, or ":memory:", and starts a manager on it.
+    """Opens a data directory, or ":memory:", and starts a manager on it. Creates the directory if necessary.
 
-    The name is kept: who gives none gets the last one, and at first the first part of the host's.
+    The directory remembers the name. Without `name`, the manager keeps the last one; a new one gets the first part of
+    the host's name.
     """
     store = await asyncio.to_thread(open_store, path)
     try:
@@ -74,7 +75,7 @@ def _check_name(name: str) -> None:
 
 
 class EmbeddedBackend:
-    """The verbs of `Backend`, on a manager that is started and belongs to it."""
+    """Implements `Backend` with a manager that is running and belongs to this object."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -155,25 +156,26 @@ class EmbeddedBackend:
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
         parsed = as_name(name)
         ids = await self.manager.send(parsed, messages, transaction)
-        self._tell_of_waiting(parsed)
+        self._warn_of_waiting(parsed)
         return ids
 
     async def send_transactional(self, name: str, messages: Sequence[Message]) -> list[str]:
         parsed = as_name(name)
         ids = await self.manager.send_transactional(parsed, messages)
-        self._tell_of_waiting(parsed)
+        self._warn_of_waiting(parsed)
         return ids
 
-    def _tell_of_waiting(self, name: FormatName | PathName) -> None:
-        """A manager in a program has no transport: it warns a program that sends to another machine, once per queue."""
+    def _warn_of_waiting(self, name: FormatName | PathName) -> None:
+        """Warns once per queue that messages for another machine stay here, because an embedded manager has no
+        transport."""
         for element in name.elements if isinstance(name, MultipleElementName) else (name,):
             queue = self.manager.core.queues.find(element)
             if queue is not None and queue.is_outgoing and queue.name not in self._reported:
                 self._reported.add(queue.name)
                 log.warning(
-                    "messages to %s wait here, because a queue manager that a program opened sends nothing to other "
-                    "machines: `postroad serve` on its data directory does, and express messages are gone by then; or "
-                    "connect to a manager that runs",
+                    "messages to %s wait here, because a queue manager inside a program sends nothing to other "
+                    "machines: run `postroad serve` on its data directory (express messages are lost by then), or "
+                    "connect to a running manager",
                     queue.name,
                 )
 
@@ -202,7 +204,7 @@ class EmbeddedBackend:
                 return await self.lookup(name, lookup_id, SeekAction.CURRENT, True, transaction)
 
     def _put_back(self, name: FormatName | PathName, messages: list[ReceivedMessage]) -> None:
-        """The reader left while the messages were on their way out, which cannot be stopped: in they come again."""
+        """Puts messages back whose reader was cancelled while they were being received, which cannot be stopped."""
         task = asyncio.ensure_future(self.manager.insert(name, [message.packet for message in messages]))
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
@@ -309,7 +311,7 @@ class EmbeddedBackend:
     async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
         try:
             return await self.manager.read_cursor(handle, cursor, call, timeout)
-        except MessageNotFound:  # the specification's name for a time-out of this one call
+        except MessageNotFound:  # the specification's error for a time-out of this call
             raise NoMessage(self.manager.core.descriptor(handle).queue_name) from None
 
     # Transactions

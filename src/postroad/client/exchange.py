@@ -1,6 +1,6 @@
-"""An HTTP API as its clients see it: its address, what proves who calls, and what its answers and failures mean.
+"""An HTTP API as its clients see it: its address, the client's credentials, and what answers and errors mean.
 
-No I/O: client/aio/transport.py and client/sync/transport.py send the requests.
+This does no I/O: client/aio/transport.py and client/sync/transport.py send the requests.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from postroad.runtime.version import __version__
 API = "/api/v1"
 JSON = "application/json"
 CONNECT_S = 10.0
-ANSWER_S = 60.0  # for an answer that does not wait for a message: a commit on a busy disk takes far less
-KEEP_ALIVE_S = 30.0  # less than the server's, so no request goes into a connection that the server is closing
+ANSWER_S = 60.0  # to wait for an answer that does not wait for a message; a commit on a busy disk takes far less
+KEEP_ALIVE_S = 30.0  # less than the server's, so that no request uses a connection that the server is closing
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
 _PASSWORD = re.compile(r"//[^/]*@")
-_UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})  # OpenSSL's numbers: self-signed, or from an unknown authority
-_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # what a plain answer looks like to OpenSSL
+# OpenSSL's codes for a certificate that is self-signed or from an unknown authority
+_UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})  # OpenSSL's reasons for an answer without TLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WholeReply:
-    """A whole answer, an error too. The names of its headers are in lower case."""
+    """A whole answer, which may report an error. The names of its headers are in lower case."""
 
     status: int
     media_type: str
@@ -55,10 +56,11 @@ class WholeReply:
 
 
 class Address:
-    """The API at `url`, which may end in the API's own path, as the URLs of its pages do.
+    """The address of an API and the credentials for it. `url` may end in the API's own path, like the URLs of its
+    pages.
 
-    `certificate` and `key` are PEM files that prove to the manager who calls; the key may be in the certificate's file.
-    `user` logs in with `password`; without either, with those in the URL.
+    `certificate` and `key` are PEM files that identify the client. The key may be in the certificate's file. `user`
+    logs in with `password`. Without a user and a token, the user and password in the URL are used.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Address:
             raise InvalidArgument("token: must be one line of printable characters")
         self.host = parts.hostname
         self.port = port or (443 if parts.scheme == "https" else 80)
-        self.url = _shown(url.rstrip("/").removesuffix(API).rstrip("/"))  # as errors show it
+        self.url = _shown(url.rstrip("/").removesuffix(API).rstrip("/"))  # for error texts
         self.origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._prefix = f"{parts.path.rstrip('/').removesuffix(API).rstrip('/')}{API}"
         self.tls: ssl.SSLContext | None = None
@@ -97,7 +99,8 @@ class Address:
             "Accept": f"{RECORDS_TYPE}, {JSON};q=0.5",
             "Postroad-Client": _own_name(),
         }
-        self._starts: dict[tuple[tuple[str, str], ...], bytes] = {}  # headers of requests, a few kinds
+        # cached heads of requests, of which there are few kinds
+        self._starts: dict[tuple[tuple[str, str], ...], bytes] = {}
         if user is not None:
             _check_login(user, password, token)
         elif parts.username is not None:
@@ -108,7 +111,7 @@ class Address:
             self.headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """A whole request, as it is on the wire."""
+        """A whole request as bytes."""
         key = tuple(headers.items())
         start = self._starts.get(key)
         if start is None:
@@ -119,14 +122,14 @@ class Address:
         return b"".join((f"{method} {target} HTTP/1.1\r\n".encode(), start, size, b"\r\n", body or b""))
 
     def target(self, path: str, query: Mapping[str, object] | None) -> str:
-        """What a request for this path of the API asks for. A value of None is left out."""
+        """The target of a request for a path of the API. Values of None are omitted."""
         if query is None:
             return self._prefix + path
         given = {name: value for name, value in query.items() if value is not None}
         return f"{self._prefix}{path}{'?' if given else ''}{urlencode(given)}"
 
     def parsed(self, answer: bytes, member: str | None = None) -> Any:
-        """The JSON of an answer, or one member of it; None where the answer is empty."""
+        """The JSON of an answer, or one member of it. None if the answer is empty."""
         try:
             value: Any = json.loads(answer) if answer else None
             return value if member is None else value[member]
@@ -146,7 +149,7 @@ class Address:
         return self.rebuilt(problem)
 
     def rebuilt(self, problem: Mapping[str, Any]) -> PostroadError:
-        """The error that a problem describes."""
+        """The error that a problem document describes."""
         try:
             code = int(str(problem.get("hresult", "0")), 16)
         except ValueError:
@@ -154,10 +157,10 @@ class Address:
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
         return rebuild_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
-    # Why there was no answer
+    # Why there is no answer
 
     def not_connected(self, fault: OSError) -> ManagerUnavailable:
-        """No connection was made, so nothing was asked."""
+        """The error for a connection that failed. The manager has received nothing."""
         return ManagerUnavailable(self.url, self._connect_reason(fault))
 
     def _connect_reason(self, fault: OSError) -> str:
@@ -174,7 +177,7 @@ class Address:
             if isinstance(fault, ssl.SSLError):
                 return self._tls_reason(fault)
         if fault.errno and not isinstance(fault, socket.gaierror):
-            return os.strerror(fault.errno)  # the event loop's own words say less
+            return os.strerror(fault.errno)  # the event loop's own text says less
         return fault.strerror or str(fault)
 
     def _tls_reason(self, fault: OSError) -> str:
@@ -185,7 +188,7 @@ class Address:
         return f"TLS fails: {reason}"
 
     def not_answered(self, fault: Exception) -> ManagerUnavailable:
-        """The request was sent, or a part of it."""
+        """The error for a request that was sent, at least in part, and got no whole answer."""
         if isinstance(fault, TimeoutError):
             return ManagerUnavailable(self.url, "no answer in time, and it is not known whether the call was done")
         reason = "the connection broke, and it is not known whether the call was done"
@@ -212,23 +215,23 @@ class Reply(Protocol):
 
 
 class Transport(Protocol):
-    """Connections to one API. One that stays silent for longer than a request may take is given up."""
+    """Connections to one API. A connection that is silent for longer than a request may take is closed."""
 
     async def close(self) -> None: ...
 
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:
-        """One request; ManagerUnavailable if there is no answer, or no whole one."""
+        """Sends one request. Raises ManagerUnavailable if there is no answer, or only a part of one."""
 
     def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AbstractAsyncContextManager[Reply]:
-        """The same for an answer that is read in pieces."""
+        """Sends one request and gives an answer that is read in pieces."""
 
 
 class Exchange:
-    """Requests to one API, on as many connections as there are requests at a time."""
+    """Requests to one API, over as many connections as there are concurrent requests."""
 
     def __init__(self, address: Address, transport: Transport) -> None:
         self._address = address
@@ -247,7 +250,7 @@ class Exchange:
         member: str | None = None,
         wait: float | None = 0.0,
     ) -> Any:
-        """The answer to a request that brings a JSON value, if any: all of it, or one member of it."""
+        """Sends a JSON value, if given. Returns the JSON of the answer, or one member of it."""
         body = None if value is None else json.dumps(value).encode()
         answer = await self.request(method, path, query, body=body, wait=wait)
         return self._address.parsed(answer.content, member)
@@ -262,9 +265,9 @@ class Exchange:
         media_type: str = JSON,
         wait: float | None = 0.0,
     ) -> Answer:
-        """The answer. Raises the error that the manager reports.
+        """Sends a request and returns its answer. Raises the error that the manager reports.
 
-        `wait` is how long the manager may wait for a message, in seconds; None is without end.
+        `wait` is how many seconds the manager may wait for a message. None is no limit.
         """
         headers = {} if body is None else {"Content-Type": media_type}
         reply = await self._transport.ask(method, self._address.target(path, query), headers, body, wait)
@@ -273,7 +276,7 @@ class Exchange:
         return Answer(reply.status, reply.content, reply.headers)
 
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
-        """The answer to a GET in pieces, as they come; an answer that breaks off raises ManagerUnavailable."""
+        """The answer to a GET, in pieces as they arrive. Raises ManagerUnavailable if the answer breaks off."""
         target = self._address.target(path, query)
         async with self._transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
             if reply.status >= 300:
@@ -292,27 +295,27 @@ def _check_login(user: str, password: str | None, token: str | None) -> None:
 
 
 def _shown(url: str) -> str:
-    """Without a password."""
+    """The URL without its password."""
     return _PASSWORD.sub("//...@", url)
 
 
 def _own_name() -> str:
-    """Who we are, for an operator who asks which client holds a message: `ann@host (pid 123)`."""
+    """The name of this client for operators who ask who holds a message, such as `ann@host (pid 123)`."""
     import getpass
 
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name
+    except (OSError, KeyError):  # the user id has no name
         user = str(os.getuid())
     name = f"{user}@{socket.gethostname()} (pid {os.getpid()})"
     return name.encode("ascii", "replace").decode()
 
 
-# The heads of HTTP answers, and how their bodies end ([RFC 9112]). No I/O: sync/transport.py reads the bytes.
+# The heads of HTTP answers, and how their bodies end, [RFC 9112]. No I/O: sync/transport.py reads the bytes.
 
 
 MAX_HEAD = 0x10000  # bytes
-KNOWN_HEADS = 64  # that are kept as they were read: those of small answers are alike for a second
+KNOWN_HEADS = 64  # heads that are kept as they were read: small answers of the same second have equal ones
 END = b"\r\n\r\n"
 
 
@@ -322,8 +325,10 @@ class BadAnswer(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The names of headers are in lower case. `length` is None for a body that says by itself where it ends: in chunks,
-    or with the connection."""
+    """The head of an answer. The names of headers are in lower case.
+
+    `length` is None for a body that marks its own end: by its last chunk, or by the end of the connection.
+    """
 
     status: int
     headers: dict[str, str]
@@ -338,8 +343,8 @@ class Head:
 
 @lru_cache(KNOWN_HEADS)
 def read_head(data: bytes) -> Head:
-    """The head of an answer, without the empty line at its end. A caller changes nothing of it: answers that are alike
-    share it."""
+    """Reads the head of an answer, without the empty line at its end. Equal answers share the result: do not change
+    it."""
     try:
         first, *lines = data.decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
@@ -365,7 +370,7 @@ def read_head(data: bytes) -> Head:
 
 
 def chunk_size(line: bytes) -> int:
-    """Of a line such as `1f4;extension`."""
+    """The size in a line such as `1f4;extension`."""
     try:
         return _size(line.decode("latin-1").partition(";")[0].strip(), 16)
     except ValueError:
@@ -373,20 +378,22 @@ def chunk_size(line: bytes) -> int:
 
 
 def _size(text: str, base: int) -> int:
-    if not text.isalnum():  # `int` also takes signs and underscores
+    if not text.isalnum():  # `int` would also accept signs and underscores
         raise ValueError
     return int(text, base)
 
 
-# The certificate that a client proves itself with: files that its caller names, or the environment.
+# The certificate that identifies a client, from files named by the caller or by the environment.
 
 
 CERTIFICATE, KEY = "POSTROAD_CLIENT_CERT", "POSTROAD_CLIENT_KEY"
 
 
 def client_context(certificate: str | Path | None = None, key: str | Path | None = None) -> ssl.SSLContext | None:
-    """TLS with the client's certificate, from PEM files; the key may stand in the certificate's file. None where
-    neither the caller nor the environment names one. InvalidArgument if it cannot be used."""
+    """TLS settings with the client's certificate, from PEM files. The key may be in the certificate's file.
+
+    None if neither the caller nor the environment names a certificate. Raises InvalidArgument if it cannot be used.
+    """
     name = "client_certificate"
     if certificate is None:
         name, certificate, key = CERTIFICATE, os.environ.get(CERTIFICATE), os.environ.get(KEY)
@@ -405,16 +412,16 @@ def client_context(certificate: str | Path | None = None, key: str | Path | None
 
 
 def pinned_context(certificate: str) -> ssl.SSLContext:
-    """TLS with the one server that has this certificate (PEM), whatever its issuer and the names in it."""
+    """TLS settings that accept only the server with this certificate (PEM), whatever its issuer and names."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # its issuer need not be known
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # its issuer may be unknown
     context.load_verify_locations(cadata=certificate)
     return context
 
 
 def default_context() -> ssl.SSLContext:
-    """TLS without a client's certificate: the server's must be one that the system trusts."""
+    """TLS settings without a client certificate. The system must trust the server's certificate."""
     return ssl.create_default_context()
 
 

@@ -1,4 +1,4 @@
-"""A queue manager in another process or on another machine, by its HTTP API (docs/reference/http-api.md)."""
+"""A queue manager in another process or on another machine, through its HTTP API (docs/reference/http-api.md)."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ if TYPE_CHECKING:
     from postroad.validation.queue_properties import QueueAttributes
 
 ARROW = "application/vnd.apache.arrow.stream"
-WAIT_S = 60.0  # one request waits this long and is then sent again: a broken connection is noticed
+WAIT_S = 60.0  # the longest wait of one request; it is then repeated, so that a broken connection is noticed
 
 
 class HttpBackend:
-    """The verbs of `Backend`, each one request. It waits for nothing but the transport."""
+    """Implements `Backend` with one request for each verb. It waits for nothing but the transport."""
 
     def __init__(self, address: Address, transport: Transport, joined: Callable[[Post], JoinedSends]) -> None:
         self._address = address
         self._exchange = Exchange(address, transport)
         self._keeper = LeaseKeeper(address)
         self._joined = joined(self._post)
-        self._opened: dict[int, str] = {}  # handles, and the queues that they are of
+        self._opened: dict[int, str] = {}  # the handles that are open, with their queues
 
     async def close(self) -> None:
         self._keeper.close()
@@ -104,7 +104,7 @@ class HttpBackend:
     async def trace(self, message_id: str) -> Trace:
         from postroad.reports.trace import Trace, read_message_id
 
-        read_message_id(message_id)  # what is none might be taken for another path of the API
+        read_message_id(message_id)  # raises for anything else, which could be taken for another path of the API
         return await self._get(Trace, f"/trace/{quote(message_id, safe='')}")
 
     async def _get(self, kind: type[InfoT], path: str, query: Mapping[str, object] | None = None) -> InfoT:
@@ -173,7 +173,7 @@ class HttpBackend:
         return list(await self._exchange.json("POST", path, sending, member="ids"))
 
     async def _post(self, name: str, messages: Sequence[bytes]) -> list[Outcome]:
-        """Messages that succeed or fail by themselves."""
+        """Sends messages that succeed or fail independently."""
         alone = len(messages) == 1
         body = messages[0] if alone else encode_messages(messages)
         query = None if alone else {"separate": "true"}
@@ -211,7 +211,7 @@ class HttpBackend:
     async def _wait(
         self, name: str, call: str, query: Mapping[str, object], timeout: float | None, body: bytes | None = None
     ) -> Answer:
-        """Asks again and again until there is a message or the time is over. The body goes with the first request."""
+        """Repeats a request until there is a message or the time is over. `body` goes with the first request only."""
         check_timeout(timeout)
         path = queue_path(name, call)
         left = timeout
@@ -252,13 +252,13 @@ class HttpBackend:
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         try:
             await self._exchange.json("POST", queue_path(name, "settle"), self._settlement(name, lookup_ids, delete))
-        finally:  # a lease whose settlement failed runs out
+        finally:  # if the settlement fails, the lease runs out
             self._keeper.drop_messages(name, lookup_ids)
 
     def _settlement(self, name: str, lookup_ids: Sequence[int], delete: bool) -> dict[str, object]:
         settlement: dict[str, object] = {"lookup_ids": list(lookup_ids), "delete": delete}
         leases = self._keeper.leases_of(name, lookup_ids)
-        if leases is not None:  # what was locked elsewhere is settled by its number alone
+        if leases is not None:  # without leases, messages that another client locked are settled by number
             settlement["leases"] = [str(lease) for lease in leases]
         return settlement
 
@@ -312,7 +312,7 @@ class HttpBackend:
         return await self._list(HoldInfo, queue_path(name, "holds"), "holds")
 
     async def commit_hold(self, name: str, holder: str, end: int) -> int:
-        # However long it takes: a step that is done stays done, so a broken connection loses nothing.
+        # There is no time limit. A step that is done stays done, so a broken connection loses nothing.
         path = f"{hold_path(name, holder)}/commit"
         return int(await self._exchange.json("POST", path, {"to": end}, member="removed", wait=None))
 
@@ -370,7 +370,7 @@ class HttpBackend:
         await self._exchange.json("DELETE", f"/handles/{handle}/cursors/{cursor}")
 
     async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
-        # In one request however long it waits: the end of a wait moves the cursor.
+        # This must be one request, however long it waits, because the end of a wait moves the cursor.
         check_timeout(timeout)
         path = f"/handles/{handle}/cursors/{cursor}/{word(call)}"
         answer = await self._exchange.request("POST", path, {"timeout": timeout}, wait=timeout)

@@ -1,6 +1,6 @@
-"""Keeps what a client of the HTTP API has locked: renews its leases on a thread of its own while the process lives.
+"""Renews the leases of what a client of the HTTP API has locked, as long as its process lives.
 
-A thread, because the caller's event loop or thread may be busy for as long as its work takes.
+It uses a thread of its own, because the caller's event loop or thread may be busy for a long time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from postroad.client.sync.transport import Transport
 
 log = logging.getLogger(__name__)
 
-STEPS = 3  # renewals within the time of a lease: two may fail
-LINGER = 2  # steps for which the thread stays when nothing is held: the next message usually comes soon
+STEPS = 3  # renewals during the time of a lease; two of them may fail
+LINGER = 2  # idle steps before the thread ends, because the next message usually comes soon
 MAX_RENEWAL = 10_000  # leases in one request
 
 
@@ -32,41 +32,41 @@ class LeaseKeeper:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._messages: dict[tuple[str, int], UUID] = {}  # the leases of locked messages, by queue and lookup id
-        self._left: Counter[UUID] = Counter()  # locked messages of each lease
-        self._held: dict[UUID, float] = {}  # and the seconds of each
+        self._locked_messages: Counter[UUID] = Counter()  # how many messages each lease still locks
+        self._held: dict[UUID, float] = {}  # how long each lease lasts, in seconds
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._step_s = 0.0  # between two renewals
 
     def hold(self, lease: UUID, lease_s: float) -> None:
-        """Renews it from now on."""
+        """Renews a lease from now on."""
         with self._changed:
             self._hold(lease, lease_s)
 
     def hold_messages(self, lease: UUID, lease_s: float, queue: str, lookup_ids: Collection[int]) -> None:
-        """Renews the lease until `drop_messages` has had all of them."""
+        """Renews a lease until `drop_messages` has been called for all its messages."""
         with self._changed:
             self._messages.update(((queue, lookup_id), lease) for lookup_id in lookup_ids)
-            self._left[lease] = len(lookup_ids)
+            self._locked_messages[lease] = len(lookup_ids)
             self._hold(lease, lease_s)
 
     def leases_of(self, queue: str, lookup_ids: Sequence[int]) -> set[UUID] | None:
-        """None if this client has not locked all of the messages."""
+        """The leases of messages. None if this client has not locked all of them."""
         with self._changed:
             leases = {self._messages.get((queue, lookup_id)) for lookup_id in lookup_ids}
         found = {lease for lease in leases if lease is not None}
         return found if len(found) == len(leases) else None
 
     def drop_messages(self, queue: str, lookup_ids: Sequence[int]) -> None:
-        """They are settled; messages that are not held may be among them."""
+        """Stops renewing for messages that were settled. Messages that are not held are ignored."""
         with self._changed:
             for lookup_id in lookup_ids:
                 lease = self._messages.pop((queue, lookup_id), None)
                 if lease is None:
                     continue
-                self._left[lease] -= 1
-                if not self._left[lease]:
-                    del self._left[lease]
+                self._locked_messages[lease] -= 1
+                if not self._locked_messages[lease]:
+                    del self._locked_messages[lease]
                     self._held.pop(lease, None)
 
     def _hold(self, lease: UUID, lease_s: float) -> None:
@@ -81,12 +81,12 @@ class LeaseKeeper:
             self._changed.notify()
 
     def drop(self, lease: UUID) -> None:
-        """Renews it no longer; one that is not held, or not any more, may be dropped as well."""
+        """Stops renewing a lease, if it is held."""
         with self._changed:
             self._held.pop(lease, None)
 
     def close(self) -> None:
-        """What is held runs out."""
+        """Stops renewing everything, so that all leases run out."""
         with self._changed:
             self._held.clear()
             self._step_s = 0.0
@@ -120,6 +120,6 @@ class LeaseKeeper:
                 for lease in run(exchange.json("POST", "/leases/renew", renewal, member="gone")):
                     self.drop(UUID(lease))
         except Exception as fault:  # the next step tries again, and a client that settles too late gets an error
-            log.warning("leases not renewed", extra={"leases": len(held), "reason": str(fault) or repr(fault)})
+            log.warning("leases could not be renewed", extra={"leases": len(held), "reason": str(fault) or repr(fault)})
         finally:
             run(exchange.close())

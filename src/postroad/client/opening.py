@@ -1,4 +1,4 @@
-"""Where a program gets a queue manager from: a data directory of its own, an HTTP API, or remote read."""
+"""Opens a queue manager for a program: in a data directory of its own, by HTTP, or by remote read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def open(path: str | Path, *, name: str | None = None) -> QueueManager:
-    """The queue manager in a data directory, which is made if need be; one process at a time can have it open.
+    """Opens the queue manager in a data directory, which is created if necessary. Only one process can have it open.
 
-    `":memory:"` keeps nothing, for tests. The name is the computer name in queue paths; it is kept in the directory,
-    and without one it is the host's. StorageError if the directory cannot be used.
+    `":memory:"` keeps nothing and is for tests. `name` is the computer name in queue paths. The directory remembers it;
+    the first default is the host's name. Raises StorageError if the directory cannot be used.
     """
     from postroad.client.aio import opening
 
@@ -33,13 +33,13 @@ def connect(
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> QueueManager:
-    """The queue manager behind an HTTP API, as in `http://host:8180`. The first call connects, and raises
-    ManagerUnavailable if there is no answer.
+    """Connects to the queue manager behind an HTTP API, such as `http://host:8180`.
 
-    `token` calls as an administrator, `user` and `password` as a user of the manager's configuration.
+    The connection is made by the first call, which raises ManagerUnavailable if there is no answer. `token` calls as an
+    administrator, `user` and `password` as a user of the manager's configuration.
 
-    An API with `client_ca` wants a certificate: `client_certificate` and `client_key` are PEM files; without them, the
-    environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
+    An API with `client_ca` requires a certificate. `client_certificate` and `client_key` are PEM files. Without them,
+    the environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
     """
     from postroad.client.exchange import Address
     from postroad.client.http_backend import HttpBackend
@@ -60,9 +60,10 @@ def remote(
 ) -> QueueManager:
     r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
 
-    `port` is qmcomm's; with `endpoint_mapper`, as a rule 135, the server's endpoint mapper is asked for it instead.
-    With a `user` every call is authenticated and sealed. The first call connects, and raises RpcUnavailable if
-    there is no answer. Verbs that the protocol does not have, such as sending, raise LocalProtocolError.
+    `port` is the port of qmcomm. With `endpoint_mapper`, usually 135, the server's endpoint mapper is asked for it
+    instead. With a `user`, every call is authenticated and sealed. The connection is made by the first call, which
+    raises RpcUnavailable if there is no answer. Verbs that the protocol does not have, such as sending, raise
+    LocalProtocolError.
     """
     from postroad.client.aio import opening
 
@@ -71,7 +72,7 @@ def remote(
 
 
 def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
-    """A thread with an event loop, and the manager on it."""
+    """Starts a thread with an event loop, and the manager on it."""
     from postroad.client.blocking import LoopThread
 
     thread = LoopThread()

@@ -1,4 +1,4 @@
-"""What goes into requests to the HTTP API, and what comes out of its answers: paths, JSON and values."""
+"""The content of requests to the HTTP API and of its answers: paths, JSON and values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 
 
-# The plain values that clients give: names, messages in their short forms, attributes of queues, words for places.
+# The plain values that clients give: names, short forms of messages, attributes of queues, words for places.
 #
-# Both faces use these; nothing here waits or speaks to a queue manager.
+# The asynchronous and the blocking client use these. Nothing here waits or speaks to a queue manager.
 
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     Sendable: TypeAlias = Message | bytes | str | dict[str, Any]
     Place: TypeAlias = Literal["current", "next", "previous", "first", "last"]
 
-PAGE_MESSAGES = 100  # messages that the first step of an iteration brings
+PAGE_MESSAGES = 100  # messages in the first step of an iteration
 MAX_PAGE_MESSAGES = 5000
-PAGE_BYTES = 4 << 20  # about what a later step brings
-MOVE_MESSAGES = 1000  # messages that one commit of a move takes
-MAX_SUBMISSION = 10_000  # rows of one submission
-KNOWN_NAMES = 1024  # names that are kept as they were read, for the next call
+PAGE_BYTES = 4 << 20  # in a later step, about
+MOVE_MESSAGES = 1000  # messages in one commit of a move
+MAX_SUBMISSION = 10_000  # rows in one submission
+KNOWN_NAMES = 1024  # parsed names to remember
 
 _PLACES = {action.name.lower(): action for action in SeekAction}
 
 
-# A program uses a few names over and over, and reading one costs more than sending a small message.
+# Programs use a few names again and again, and parsing a name costs more than sending a small message.
 @lru_cache(KNOWN_NAMES)
 def as_name(text: str) -> FormatName | PathName:
     from postroad.names import parse_name
@@ -58,9 +58,11 @@ def as_name(text: str) -> FormatName | PathName:
 
 
 def as_messages(given: Sendable | Iterable[Sendable]) -> tuple[list[Message], bool]:
-    """The messages, and whether it was one alone. Bytes and text are the body of a message without properties, and a
-    dict is sent as JSON."""
-    from postroad.message import Message  # and with it everything about packets, which only some calls need
+    """The messages, and whether a single message was given.
+
+    Bytes and text become the body of a message without properties. A dict becomes JSON.
+    """
+    from postroad.message import Message  # imported here, because it imports everything about packets
 
     def message(each: object) -> Message:
         if isinstance(each, Message):
@@ -92,7 +94,7 @@ def as_action(place: Place) -> SeekAction:
 
 
 def as_lookup_id(given: int | str) -> int:
-    """A number, or its digits as text."""
+    """A lookup id, given as a number or as text."""
     if isinstance(given, int):
         return given
     if not given.isdecimal() or not given.isascii():
@@ -105,12 +107,12 @@ def as_lookup_ids(messages: Iterable[ReceivedMessage | int | str]) -> list[int]:
 
 
 def next_page(page: Sequence[ReceivedMessage]) -> int:
-    """How many messages the next step of an iteration asks for: many small ones, or few large ones."""
+    """How many messages the next step of an iteration should ask for: many small ones, or few large ones."""
     mean = sum(len(message.packet) for message in page) // len(page)
     return max(1, min(MAX_PAGE_MESSAGES, PAGE_BYTES // max(1, mean)))
 
 
-INCOMPLETE = "the answer lacks members: it is not from a queue manager, or from another version of one"
+INCOMPLETE = "the answer lacks members: it is not from a queue manager, or it is from another version"
 
 _PLAIN = re.compile(r"private\$\\[A-Za-z0-9_-]+", re.ASCII | re.IGNORECASE)  # a private queue of the manager itself
 
@@ -120,15 +122,15 @@ InfoT = TypeVar("InfoT", bound="DataclassInstance")
 
 @lru_cache(KNOWN_NAMES)
 def queue_path(name: str, call: str = "") -> str:
-    as_name(name)  # what is no name might be taken for another path of the API
-    # The server reads a path without escapes faster.
+    as_name(name)  # raises for anything else, which could be taken for another path of the API
+    # The server reads a path faster if it has no escapes.
     path = name.replace("\\", "/") if _PLAIN.fullmatch(name) else quote(name, safe="")
     return f"/queues/{path}{'/' if call else ''}{call}"
 
 
 @lru_cache(KNOWN_NAMES)
 def names_one(name: str) -> bool:
-    """Whether it is one destination, not a list of several."""
+    """Whether the name is one destination, and not a list of several."""
     from postroad.names import DistributionListName, MultipleElementName
 
     return not isinstance(as_name(name), MultipleElementName | DistributionListName)
@@ -153,7 +155,7 @@ def check_timeout(timeout: float | None) -> None:
         )
 
 
-# Messages, and with them everything about packets, are imported when the first one comes or goes.
+# Messages, and everything about packets, are imported with the first message that is sent or received.
 
 
 def read_messages(answer: bytes) -> list[ReceivedMessage]:
@@ -170,7 +172,7 @@ def read_one(answer: bytes) -> ReceivedMessage:
 
 
 def read_lease(identifier: object, lease_s: object) -> tuple[UUID, float]:
-    """What keeps messages locked or a transaction open, and the seconds within which it must be renewed."""
+    """The lease that keeps messages locked or a transaction open, and the seconds within which it must be renewed."""
     try:
         return UUID(str(identifier)), float(str(lease_s))
     except ValueError:
@@ -178,7 +180,7 @@ def read_lease(identifier: object, lease_s: object) -> tuple[UUID, float]:
 
 
 def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
-    """What a manager says of itself, of a queue or of a session; what another version says besides is left out."""
+    """The information about a manager, a queue or a session. Members from another version are ignored."""
     try:
         return from_json(kind, values)
     except TypeError:
@@ -186,7 +188,7 @@ def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
 
 
 def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
-    """Messages as the API takes them, without what is as it is by default. Like neighbours share the work."""
+    """Messages as JSON for the API, without values that are the default. Adjacent similar messages share the work."""
     from postroad.message import properties_of
 
     made = []
@@ -206,7 +208,7 @@ def message_json(message: Message) -> dict[str, object]:
 
 
 def _own_json(message: Message) -> dict[str, object]:
-    """What each message has for itself."""
+    """The part of the JSON that differs for each message."""
     body = message.body
     values: dict[str, object] = {"body": body} if isinstance(body, str) else {"body_base64": _base64(body)}
     if message.encrypt is not None:
@@ -271,21 +273,21 @@ _AS_JSON: Mapping[str, Callable[[object], object]] = {
 }
 
 
-# Sends that go together: while one request to a queue is under way, single messages for it gather for the next one.
+# Joined sends: while a request to a queue is under way, single messages for it are collected for the next request.
 #
-# How callers wait is the business of aio/joined.py and sync/joined.py.
+# aio/runtime.py and sync/runtime.py decide how callers wait.
 
 
-MAX_JOINED = 1000  # messages of one request
-MAX_JOINED_BYTES = 4 << 20  # and bytes, but for a message that is larger by itself
+MAX_JOINED = 1000  # messages in one request
+MAX_JOINED_BYTES = 4 << 20  # bytes in one request, unless a single message is larger
 
-# Posts messages, each as JSON, to a queue: the id or the error of each.
+# Posts messages, each as JSON, to a queue. Returns the id or the error of each.
 Outcome = str | Exception
 Post = Callable[[str, Sequence[bytes]], Coroutine[Any, Any, list[Outcome]]]
 
 
 class JoinedSends(Protocol):
-    """Sends single messages. Those of one caller keep their order, and each caller gets its own id or error."""
+    """Sends single messages. The messages of one caller keep their order. Each caller gets its own id or error."""
 
     async def send(self, name: str, message: bytes) -> str: ...
 
@@ -300,13 +302,13 @@ Sent = TypeVar("Sent", bound=Sized)
 
 @dataclass(slots=True)
 class Lane(Generic[Sent]):
-    """The sends to one queue: `busy` while a request is under way, and who waits for the next one, the first first."""
+    """The sends to one queue: `busy` while a request is under way, and `waiting` messages in their order."""
 
     busy: bool = False
     waiting: deque[Sent] = field(default_factory=deque)
 
     def next_batch(self) -> list[Sent]:
-        """As many as one request takes."""
+        """Takes as many messages as one request can have."""
         batch: list[Sent] = []
         size = 0
         while self.waiting and len(batch) < MAX_JOINED:

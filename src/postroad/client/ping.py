@@ -1,4 +1,4 @@
-"""`ping`: asks a computer by UDP whether a queue manager there would take a session. Needs no manager here."""
+"""`ping`: asks a computer by UDP whether a queue manager there would accept a session. Needs no manager here."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from postroad.errors import InvalidArgument, PostroadError
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
 
-DEFAULT_TIMEOUT_S = 3.0  # three requests: a datagram may be lost
-_DATAGRAM = 2048  # more than a ping, so a longer one is recognized
+DEFAULT_TIMEOUT_S = 3.0  # three tries, because a datagram may be lost
+_DATAGRAM = 2048  # more than a ping has, so that a longer datagram is recognized
 
 ACCEPTS, REFUSES, GARBAGE, NOTHING = "accepts", "refuses", "garbage", "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class PingAnswer:
-    """`answer` is accepts, refuses, garbage (something came, and no ping) or nothing; `manager` is the GUID of who
-    answered, after `seconds`; `sentence` says it all in words."""
+    """The result of a ping. `answer` is accepts, refuses, garbage (the answer is not a ping) or nothing.
+
+    `manager` is the GUID of the manager that answered, and `seconds` how long that took. `sentence` says everything in
+    words.
+    """
 
     host: str
     address: str
@@ -37,7 +40,8 @@ class PingAnswer:
 
 
 def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_S) -> PingAnswer:
-    """Asks once a second until there is an answer or `timeout` seconds are over. PostroadError for an unknown host."""
+    """Asks once a second until there is an answer or `timeout` seconds are over. Raises PostroadError for an unknown
+    host."""
     if not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout: {timeout:g} seconds is not a time to wait for an answer")
     try:
@@ -50,7 +54,8 @@ def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_
     silence = f"no answer from {place} within {timeout:g} s"
     with socket.socket(family, socket.SOCK_DGRAM) as connection:
         try:
-            connection.connect(found)  # only its datagrams arrive, and the error that nothing listens there
+            # so that only datagrams from there arrive, and the error that no process listens there
+            connection.connect(found)
             result = _ask(connection, pinger, time.monotonic() + timeout)
         except ConnectionRefusedError:
             result, silence = None, f"nothing listens for pings at {place}"
@@ -67,7 +72,7 @@ def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_
 
 
 def _ask(connection: socket.socket, pinger: Pinger, end: float) -> PingResult | None:
-    """One request after the other, a second each."""
+    """Sends one request after the other, and waits a second for each answer."""
     while (now := time.monotonic()) < end:
         connection.send(pinger.request(now))
         result = _wait(connection, pinger, end)
@@ -77,7 +82,7 @@ def _ask(connection: socket.socket, pinger: Pinger, end: float) -> PingResult | 
 
 
 def _wait(connection: socket.socket, pinger: Pinger, end: float) -> PingResult | None:
-    """The answer to the request that waits; None once its time is over."""
+    """Waits for the answer to the current request. None when its time is over."""
     while (now := time.monotonic()) < end and pinger.on_timer(now) is None:
         assert pinger.deadline is not None
         connection.settimeout(max(0.001, min(pinger.deadline, end) - now))

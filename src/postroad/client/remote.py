@@ -1,5 +1,7 @@
-"""The queues of any MSMQ server as a backend: the reading verbs, by MS-MQQP. What the protocol has no words for is
-refused with LocalProtocolError."""
+"""The queues of any MSMQ server as a backend: the verbs that read, by MS-MQQP.
+
+Verbs that the protocol does not have raise LocalProtocolError.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,14 @@ from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
 
 LAYOUTS = (Format.NDR, Format.NDR64)
-# What a person can do about a first contact that failed.
+# What a person can do if the first contact fails.
 WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {ports.RPC_HANDSHAKE}"
 NO_USERS = (
-    "it takes the users that [[user]] in its configuration names, and no others: set this one there, or give none"
+    "a Postroad server accepts only users that [[user]] in its configuration names: add this one there, or give no user"
 )
-SEARCH_AGAIN_S = 0.5  # a message by its correlation id
-PIPELINE = 16  # receives that are under way together
-# (what to look for, whether it is taken) -> the action, and the lookup id that goes with it if it is not the caller's
+SEARCH_AGAIN_S = 0.5  # between two searches for a correlation id
+PIPELINE = 16  # receives that run at the same time
+# (what to look for, whether to take it) -> the action, and the lookup id to use instead of the caller's, if any
 _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
     (SeekAction.CURRENT, False): (Action.LOOKUP_PEEK_CURRENT, None),
     (SeekAction.NEXT, False): (Action.LOOKUP_PEEK_NEXT, None),
@@ -70,7 +72,7 @@ _SHARE = {ShareMode.DENY_NONE: DesiredShare.DENY_NONE, ShareMode.DENY_RECEIVE: D
 
 
 def _cannot(what: str) -> Any:
-    """A verb that the protocol does not have: calling it raises LocalProtocolError."""
+    """Makes a verb that the protocol does not have. Calling it raises LocalProtocolError."""
 
     def refuse(self: RemoteBackend, *arguments: object, **options: object) -> NoReturn:
         raise LocalProtocolError(f"remote readers read and purge; MS-MQQP cannot {what}")
@@ -79,7 +81,8 @@ def _cannot(what: str) -> Any:
 
 
 class RemoteBackend:
-    """The reading verbs of `Backend`. Queues stay open between two reads, until `close` or the connection's end."""
+    """Implements the reading verbs of `Backend`. Queues stay open between reads, until `close` or the end of the
+    connection."""
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class RemoteBackend:
         self._opening = asyncio.Lock()
         self._handles: dict[int, RemoteOpenQueueEntry] = {}
         self._locked: dict[tuple[FormatName, int], Received] = {}
-        self._names: dict[str, FormatName] = {}  # a reader names the same queue in every call
+        self._names: dict[str, FormatName] = {}  # parsed names, because a reader uses the same name in every call
 
     async def _connect(self, interface: Interface, port: int | None) -> RpcClient:
         security = None
@@ -131,7 +134,7 @@ class RemoteBackend:
     # Queues that stay open
 
     def _name(self, name: str) -> FormatName:
-        """A path without a computer is one on this host."""
+        """The format name for a name. A path without a computer is a path on this host."""
         found = self._names.get(name)
         if found is None:
             found = self._names[name] = self._parsed(name)
@@ -149,7 +152,7 @@ class RemoteBackend:
 
     @asynccontextmanager
     async def _open(self, name: FormatName, access: DesiredAccess) -> AsyncIterator[RemoteOpenQueueEntry]:
-        """The queue, open; forgotten if it turns out that it is not any more."""
+        """Opens a queue, or uses it if it is open. Forgets it if it turns out to be closed."""
         async with self._opening:
             opened = self._opened.get((name, access))
             if opened is None or opened.closed or not self.client.connected:
@@ -164,7 +167,7 @@ class RemoteBackend:
             raise NoMessage(str(name)) from None
 
     async def purge_queue(self, name: str) -> int:
-        """The protocol does not tell how many messages went: 0."""
+        """Purges a queue. Returns 0, because the protocol does not tell how many messages there were."""
         async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
             await self.client.purge(opened)
         return 0
@@ -196,8 +199,10 @@ class RemoteBackend:
         return [self._hold(parsed, each).message for each in taken]
 
     async def _receive_together(self, opened: RemoteOpenQueueEntry, count: int, taken: list[Received]) -> int:
-        """Several receives that do not wait, in one round trip; how many found a message. Those go to `taken`, in the
-        queue's order and whatever happens, so none stays locked."""
+        """Makes several receives that do not wait, in one round trip. Returns how many found a message.
+
+        Whatever happens, the received messages are added to `taken`, in the queue's order, so that none stays locked.
+        """
         reads = [asyncio.ensure_future(self.client.receive(opened)) for _ in range(count)]
         try:
             await asyncio.wait(reads)
@@ -218,7 +223,8 @@ class RemoteBackend:
     def _hold(self, name: FormatName, received: Received) -> Received:
         message = received.message
         if not message.lookup_id and received.entry is not None:
-            message.lookup_id = -received.entry.request_id  # an old server does not say: any number of its own will do
+            # an old server gives no lookup id, so use any number that is unique here
+            message.lookup_id = -received.entry.request_id
         self._locked[name, message.lookup_id] = received
         return received
 
@@ -228,7 +234,7 @@ class RemoteBackend:
                 try:
                     await self.client.end(received.entry, Ack.RR_NACK)
                 except PostroadError:
-                    return  # the connection is gone, and with it the locks
+                    return  # the connection is gone, and its locks with it
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
         parsed = self._name(name)
@@ -281,7 +287,8 @@ class RemoteBackend:
         return found
 
     async def _following(self, opened: RemoteOpenQueueEntry, position: int) -> tuple[int, ReceivedMessage]:
-        """The message behind a lookup id, also where the message of that id is gone: then by a walk from the first."""
+        """The message after a lookup id. If the message with that id is gone, this walks there from the first
+        message."""
         try:
             message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, position)).message
         except MessageNotFound:
@@ -310,7 +317,7 @@ class RemoteBackend:
     async def receive_correlated(
         self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
     ) -> ReceivedMessage:
-        """The protocol cannot search: this looks through the whole queue again and again."""
+        """Looks through the whole queue again and again, because the protocol cannot search."""
         _refuse_transaction(transaction)
         parsed, loop = self._name(name), asyncio.get_running_loop()
         deadline = math.inf if timeout is None else loop.time() + _milliseconds(timeout) / 1000
@@ -326,7 +333,7 @@ class RemoteBackend:
             await asyncio.sleep(min(SEARCH_AGAIN_S, max(0.0, deadline - loop.time())))
 
     async def receive_if(self, name: str, lookup_id: int, wanted: Callable[[ReceivedMessage], bool]) -> bool:
-        """Takes the message with this lookup id if it is the one that is wanted, else leaves it in its place."""
+        """Takes the message with this lookup id if `wanted` accepts it. Otherwise it stays in its place."""
         async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
             received = await self.client.lookup(opened, Action.LOOKUP_RECEIVE_CURRENT, lookup_id)
             taken = wanted(received.message)
@@ -366,10 +373,10 @@ class RemoteBackend:
                 await self.client.end(received.entry, Ack.RR_ACK)
                 return received.message
             return await self.client.peek(opened, wait_ms, cursor, following=call is ReadCall.PEEK_NEXT)
-        except (NoMessage, MessageNotFound):  # the latter is the specification's name for a time-out of this one call
+        except (NoMessage, MessageNotFound):  # the latter is the specification's error for a time-out of this call
             raise NoMessage(opened.name) from None
 
-    # What MS-MQQP has no words for
+    # What MS-MQQP cannot do
 
     arrow = _cannot("give messages as Arrow")
     info = _cannot("say what the manager is")

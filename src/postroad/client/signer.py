@@ -1,4 +1,4 @@
-"""An application's own key and certificate: they sign its messages here, and no queue manager sees the key."""
+"""Signs messages with an application's own key and certificate. No queue manager sees the key."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from postroad.security.signatures import PROFILES, VERSIONS, hash_input, signatu
 from postroad.wire.view import MessageView
 
 _PEM = b"-----BEGIN "
-_PKCS12 = bytes.fromhex("06092a864886f70d0107")  # PKCS #7 content: no certificate and no key begins with it
+_PKCS12 = bytes.fromhex("06092a864886f70d0107")  # the start of PKCS #7 content, with which no certificate or key begins
 
 
 class Signer:
-    """Signs messages: `Message(..., sign=signer)`. `certificate` is DER.
+    """Signs messages: `Message(..., sign=signer)`. `certificate` is in DER.
 
-    Without a `version`, it signs by 2.0, and a message to several destinations by 3.0. Without a `sender_id`, a message
-    carries the SID that its manager has registered for the certificate, if any.
+    By default, it makes signatures of version 2.0, and of version 3.0 for a message to several destinations. Without a
+    `sender_id`, a message has the SID that its manager has registered for the certificate, if any.
     """
 
     __slots__ = ("_key", "certificate", "hash", "sender_id", "version")
@@ -83,7 +83,8 @@ class Signer:
         version: str | None = None,
         sender_id: str | None = None,
     ) -> Signer:
-        """From files in PEM or DER. `password` is that of the key's file. CannotSign where that is not possible."""
+        """Loads a certificate and a key from files in PEM or DER. `password` is for the key. Raises CannotSign on
+        failure."""
         found = _certificate(_read(certificate), certificate)
         return cls(
             found.public_bytes(Encoding.DER),
@@ -94,9 +95,9 @@ class Signer:
         )
 
     def signature(self, packets: Sequence[bytes], profile: str, registered: str | None) -> Signature:
-        """The signature of one message, whose packets are one for each destination."""
+        """The signature of one message. It has one packet for each destination."""
         if profile not in PROFILES:
-            raise CannotSign(f"the queue manager uses the signature profile {profile}, which is not known here")
+            raise CannotSign(f"the queue manager uses the signature profile {profile}, which is unknown here")
         chosen = PROFILES[profile]
         views = [MessageView(packet) for packet in packets]
         version = self.version or ("2.0" if len(views) == 1 else "3.0")
@@ -121,7 +122,7 @@ def _read(file: str | Path) -> bytes:
 
 
 def _found(data: bytes) -> str:
-    """What the file has instead, as far as its content shows it."""
+    """What the file has instead, as far as its content shows."""
     if b"PRIVATE KEY-----" in data:
         return ", got a private key"
     if b"-----BEGIN CERTIFICATE-----" in data:
@@ -143,15 +144,15 @@ def _private_key(data: bytes, file: str | Path, password: str | bytes | None) ->
     load = load_pem_private_key if _PEM in data else load_der_private_key
     try:
         key = load(data, secret)
-    except TypeError:  # the library's word for a password too many or too few
+    except TypeError:  # the library's exception for a missing or an unneeded password
         if secret is None:
             raise CannotSign(
                 f"{file}: the key is encrypted: give its password (commands take it from POSTROAD_KEY_PASSWORD)"
             ) from None
-        key = _private_key(data, file, None)  # a password that is not needed does no harm
+        key = _private_key(data, file, None)  # ignore a password that is not needed
     except (ValueError, UnsupportedAlgorithm):
         if secret is not None:
-            raise CannotSign(f"{file}: the password is wrong, or this is no private key") from None
+            raise CannotSign(f"{file}: the password is wrong, or this is not a private key") from None
         raise CannotSign(f"{file}: must be an RSA private key in PEM or DER{_found(data)}") from None
     if not isinstance(key, RSAPrivateKey):
         raise CannotSign(f"{file}: must be an RSA key, got another kind: make one with `openssl req -newkey rsa:2048`")

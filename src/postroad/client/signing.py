@@ -1,4 +1,4 @@
-"""Signed sends: composes the packet that the manager will make, and has the message's own signer sign that."""
+"""Sends signed messages: composes the packet that the manager will make, and lets the message's signer sign that."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from postroad.message import Composer, Message, MessageSigner, multi_queue_heade
 from postroad.names import FormatName, PathName
 from postroad.reports.operations import Resolution
 
-MAX_KNOWN = 1024  # answers that one connection keeps
+MAX_KNOWN = 1024  # answers that one connection remembers
 
 
 class Question(NamedTuple):
-    """What a manager is asked about a message: its destination, the paths in it, and the signer's certificate."""
+    """What to ask a manager about a message: its destination, the paths in it, and the signer's certificate."""
 
     destination: str
     names: tuple[str, ...]
@@ -24,13 +24,13 @@ class Question(NamedTuple):
 
 
 class Signing:
-    """Signs the messages of one connection. What the manager has answered is kept until the connection ends."""
+    """Signs the messages of one connection. It remembers the manager's answers until the connection ends."""
 
     def __init__(self) -> None:
         self._known: dict[Question, Resolution] = {}
 
     def unknown(self, destination: str, messages: Iterable[Message]) -> Iterator[Question]:
-        """What the manager has still to answer before these messages can be signed."""
+        """What the manager must answer before these messages can be signed."""
         asked = {_question(destination, each, each.sign) for each in messages if each.sign is not None}
         return iter(asked - self._known.keys())
 
@@ -40,9 +40,12 @@ class Signing:
         self._known[question] = answer
 
     def sign(self, destination: str, messages: Sequence[Message], transactional: bool) -> tuple[str, list[Message]]:
-        """The destination as the manager has resolved it, and the messages with their signatures. Names stay as they
-        were signed, whatever the manager would make of the paths by then."""
-        signed: dict[int, Message] = {}  # a message that is sent many times is signed once
+        """The destination as the manager has resolved it, and the messages with their signatures.
+
+        The messages keep the resolved names that were signed, even if the manager would now resolve their paths
+        differently.
+        """
+        signed: dict[int, Message] = {}  # a message that is sent several times is signed once
         composers: dict[Question, list[Composer]] = {}
         for each in messages:
             if each.sign is None or id(each) in signed:

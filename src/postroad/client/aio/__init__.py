@@ -1,1 +1,1 @@
-"""The asynchronous face of the client. client/sync is written from it: see scripts/unasync.py."""
+"""The asynchronous client. scripts/unasync.py writes client/sync from it."""

@@ -1,7 +1,7 @@
-"""What a queue manager can do for a client, on plain values: the one seam between the faces and what serves them.
+"""What a queue manager can do for a client, on plain values. This is the only interface between clients and managers.
 
-client/embedded.py serves it in this process, client/http_backend.py over HTTP, client/remote.py by remote read.
-Convenience belongs to the callers.
+client/embedded.py implements it in this process, client/http_backend.py over HTTP, and client/remote.py by remote read.
+Conveniences are left to the callers.
 """
 
 from __future__ import annotations
@@ -32,16 +32,19 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """What changes something returns once that is durable. Failures are the exceptions of `postroad.errors`, the same
-    ones for every backend. A `timeout` is in seconds, 0 does not wait and None waits forever; reads that found nothing
-    in time raise NoMessage. A read that is cancelled loses no message."""
+    """The verbs of a queue manager.
+
+    A verb that changes something returns once the change is durable. Every backend fails with the same exceptions of
+    `postroad.errors`. A `timeout` is in seconds: 0 does not wait, and None waits forever. A read that finds nothing in
+    time raises NoMessage. A read that is cancelled loses no message.
+    """
 
     async def close(self) -> None: ...
 
     async def info(self) -> ManagerInfo: ...
 
     async def route(self, destination: str, source: str | None) -> Route:
-        """Between queue managers by name; a source of None is the manager itself."""
+        """The route between two queue managers, given by name. A source of None is this manager."""
 
     async def route_table(self, source: str | None) -> Table: ...
 
@@ -77,7 +80,7 @@ class Backend(Protocol):
     async def set_acl(self, name: str, sddl: str | None) -> str: ...
 
     async def edit_acl(self, name: str, edit: str, who: str, rights: Sequence[str]) -> str:
-        """`edit` is grant, deny or revoke."""
+        """Changes the access list. `edit` is grant, deny or revoke."""
 
     async def pause_queue(self, name: str) -> QueueInfo: ...
 
@@ -86,7 +89,7 @@ class Backend(Protocol):
     # Sending
 
     async def resolve(self, destination: str, names: Sequence[str], certificate: bytes) -> Resolution:
-        """The names of a destination and of other queues as packets have them. Nothing is sent."""
+        """Resolves a destination and other queues to the names that packets will have. Sends nothing."""
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]: ...
 
@@ -105,29 +108,33 @@ class Backend(Protocol):
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]: ...
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        """Up to `limit` messages behind the lookup id `after` (-1: from the first on), at once; they stay."""
+        """Up to `limit` messages after the lookup id `after` (-1 for all), without waiting. They stay in the queue."""
 
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage: ...
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        """The messages stay locked until `settle` while this process lives; the same holds for transactions."""
+        """Locks messages until `settle`, but no longer than this process lives. The same limit holds for
+        transactions."""
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None: ...
 
     async def fetch(
         self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
     ) -> list[ReceivedMessage]:
-        """Settles locked messages, which go, and then locks more. NoMessage: they are settled, and no more came. After
-        ManagerUnavailable it can be tried again with the same messages."""
+        """Settles locked messages by deleting them, and then locks more.
+
+        If it raises NoMessage, the messages were settled, and no others came. After ManagerUnavailable it can be called
+        again with the same messages.
+        """
 
     # Ranges by order of arrival
 
     async def mark(self, name: str, start: int, limit: int | None) -> Mark: ...
 
     def arrow(self, name: str, selection: Selection) -> AsyncIterator[bytes]:
-        """One Arrow stream, in pieces of any size; nothing is read before the caller takes it."""
+        """One Arrow stream, in pieces of any size. It is read only as the caller takes the pieces."""
 
     async def hold(self, name: str, holder: str, start: int, end: int | None) -> HoldInfo: ...
 
@@ -149,7 +156,7 @@ class Backend(Protocol):
         messages: Sequence[Message] | bytes,
         transactional: bool | None,
     ) -> Submission:
-        """Messages, or the bytes of an Arrow stream with one in each row."""
+        """Sends messages, given as such or as the bytes of an Arrow stream with one message in each row."""
 
     async def commit_submission(self, name: str, sender: str, epoch: int) -> None: ...
 
@@ -190,6 +197,6 @@ class Backend(Protocol):
     async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]: ...
 
     async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
-        """Moves up to `limit` messages from behind `after` on, in one commit; the lookup ids they had."""
+        """Moves up to `limit` messages after `after` in one commit. Returns the lookup ids that they had."""
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]: ...

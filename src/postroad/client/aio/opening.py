@@ -1,4 +1,4 @@
-"""Where an asynchronous program gets a queue manager from: a data directory, an HTTP API, or remote read."""
+"""Opens a queue manager for an asynchronous program: from a data directory, by HTTP, or by remote read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroad.net import ports
 
 
 class Opening:
-    """A queue manager that is yet to be opened: `async with` it, or `await` it and close it yourself."""
+    """A queue manager that is not open yet. Use `async with`, or `await` it and close it yourself."""
 
     def __init__(self, backend: Callable[[], Coroutine[Any, Any, Backend]]) -> None:
         self.backend = backend
@@ -34,7 +34,7 @@ class Opening:
 
 
 def open(path: str | Path, *, name: str | None = None) -> Opening:
-    """As `postroad.open`."""
+    """Opens a data directory, like `postroad.open`."""
 
     async def backend() -> Backend:
         from postroad.client.embedded import open_embedded
@@ -53,7 +53,7 @@ def connect(
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
 ) -> Opening:
-    """As `postroad.connect`."""
+    """Connects to an HTTP API, like `postroad.connect`."""
 
     async def backend() -> Backend:
         from postroad.client.aio.runtime import JoinedSends
@@ -75,7 +75,7 @@ def remote(
     user: str | None = None,
     password: str | None = None,
 ) -> Opening:
-    """As `postroad.remote`."""
+    """Reads the queues of any MSMQ server, like `postroad.remote`."""
 
     async def backend() -> Backend:
         from postroad.client.remote import RemoteBackend

@@ -1,4 +1,4 @@
-"""A queue as a program sees it: send, receive, peek, and everything else one does with one queue."""
+"""A queue as a program sees it: send, receive, peek, and everything else that one does with one queue."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from postroad.validation.queue_properties import QueueAttributes
 
 
-# A local transaction as its owner sees it: open, then committed or aborted, once.
+# A local transaction as its owner sees it. It is open, and then committed or aborted, once.
 
 
 class Transaction:
-    """Sends and receives that happen together, in any queues of one manager. Made by `QueueManager.transaction`, which
-    also ends it, or by `QueueManager.begin`. It stays open however long the work takes; the manager aborts it once this
-    process is gone or silent for too long, and then a commit raises LeaseEnded."""
+    """Sends and receives that happen together, in any queues of one manager.
+
+    `QueueManager.transaction` makes one and ends it; `QueueManager.begin` makes one that the caller ends. A transaction
+    stays open however long the work takes. The manager aborts it if this process is gone or silent for too long. A
+    commit then raises LeaseEnded.
+    """
 
     __slots__ = ("_manager", "ended", "identifier")
 
@@ -49,21 +52,23 @@ class Transaction:
         return str(self.identifier)
 
     async def commit(self) -> None:
-        """Everything done in it becomes true, durably. TransactionSequence if it has ended already."""
+        """Makes everything that was done in the transaction durable. Raises TransactionSequence if it has already
+        ended."""
         self.ended = True
         await self._manager.backend.commit(self.identifier)
 
     async def abort(self) -> None:
-        """What was sent never was; what was received is back in its place."""
+        """Undoes everything: sent messages are dropped, and received messages return to their places."""
         self.ended = True
         await self._manager.backend.abort(self.identifier)
 
 
-# An open queue and its cursors: a reader that keeps others out, or that walks through a queue at its own pace.
+# An open queue and its cursors, for readers that keep others out or read a queue at their own pace.
 
 
 class OpenQueue:
-    """Made by `Queue.open`; a context manager that closes itself. With `exclusive=True` this is the only reader."""
+    """A queue that `Queue.open` has opened. As a context manager it closes itself. With `exclusive=True` it is the only
+    reader."""
 
     __slots__ = ("_manager", "closed", "handle", "name")
 
@@ -88,7 +93,7 @@ class OpenQueue:
             return await cursor.receive(timeout)
 
     async def peek(self, timeout: float | None = None) -> ReceivedMessage:
-        """The first message, which stays."""
+        """Returns the first message and leaves it in the queue."""
         async with self.cursor() as cursor:
             return await cursor.peek(timeout)
 
@@ -96,7 +101,7 @@ class OpenQueue:
     async def cursor(self) -> AsyncIterator[Cursor]:
         """A cursor before the first message."""
         if self.closed:
-            raise InvalidHandle(f"the queue {self.name} was closed: open it again")
+            raise InvalidHandle(f"the queue {self.name} is closed: open it again")
         cursor = Cursor(self._manager, self.handle, await self._manager.backend.open_cursor(self.handle))
         try:
             yield cursor
@@ -105,15 +110,18 @@ class OpenQueue:
                 await self._manager.backend.close_cursor(self.handle, cursor.number)
 
     async def close(self) -> None:
-        """Reads that wait on it end with OperationCancelled. A second call does nothing."""
+        """Closes the handle. Reads that wait on it end with OperationCancelled. A second call does nothing."""
         if not self.closed and not self._manager.closed:
             self.closed = True
             await self._manager.backend.close_queue(self.handle)
 
 
 class Cursor:
-    """A place in a queue, before the first message at first. Reads that found nothing in time raise NoMessage;
-    MessageAlreadyReceived says that another reader took the message at this place."""
+    """A position in a queue, which starts before the first message.
+
+    A read that finds nothing in time raises NoMessage. MessageAlreadyReceived means that another reader took the
+    message at this position.
+    """
 
     __slots__ = ("_handle", "_manager", "number")
 
@@ -123,22 +131,23 @@ class Cursor:
         self.number = number
 
     async def peek(self, timeout: float | None = None) -> ReceivedMessage:
-        """The message at the cursor."""
+        """Returns the message at the cursor."""
         return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.PEEK, timeout)
 
     async def peek_next(self, timeout: float | None = None) -> ReceivedMessage:
-        """The message behind the cursor, which moves there. IllegalCursorAction before the first `peek`."""
+        """Moves the cursor to the next message and returns it. Raises IllegalCursorAction before the first `peek`."""
         return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.PEEK_NEXT, timeout)
 
     async def receive(self, timeout: float | None = None) -> ReceivedMessage:
-        """Takes the message at the cursor; the next read is about the one behind it."""
+        """Takes the message at the cursor. The next read concerns the message after it."""
         return await self._manager.backend.read_cursor(self._handle, self.number, ReadCall.RECEIVE, timeout)
 
 
 class Queue:
-    """A name on one manager; it costs nothing, and says nothing of whether the queue exists.
+    """A queue of one manager, by name. Making one costs nothing and does not check that the queue exists.
 
-    A `timeout` is in seconds: 0 does not wait, None waits forever. Reads that found nothing in time raise NoMessage.
+    A `timeout` is in seconds: 0 does not wait, and None waits forever. A read that finds nothing in time raises
+    NoMessage.
     """
 
     __slots__ = ("manager", "name")
@@ -156,7 +165,7 @@ class Queue:
 
     # Sending
 
-    @overload  # text is a sequence of texts as well: it counts as one message
+    @overload  # text is also a sequence of texts, but counts as one message
     async def send(  # type: ignore[overload-overlap]
         self, messages: Sendable, tx: Transaction | None = None, *, transactional: bool = False
     ) -> str: ...
@@ -173,13 +182,14 @@ class Queue:
         *,
         transactional: bool = False,
     ) -> str | list[str]:
-        r"""Sends one message and gives its id, `{guid}\ordinal`; or several, all or none, and gives their ids.
+        r"""Sends one message and returns its id, `{guid}\ordinal`. Or sends several, all or none, and returns their
+        ids.
 
-        Bytes and text are messages without properties, and a dict is sent as JSON. A transactional queue takes messages
-        within a transaction only: `tx`, or one of its own with `transactional=True`; any other queue, only without.
+        Bytes and text are messages without properties, and a dict is sent as JSON. To a transactional queue, send in a
+        transaction: give `tx`, or let `transactional=True` make one. To any other queue, send without one.
         """
         if transactional and tx is not None:
-            raise InvalidArgument("transactional: the messages go in the transaction that was given")
+            raise InvalidArgument("transactional: must not be set together with a transaction")
         values, alone = as_messages(messages)
         name = self.name
         if any(each.sign is not None for each in values):
@@ -191,8 +201,10 @@ class Queue:
         return ids[0] if alone else ids
 
     async def _signed(self, messages: list[Message], transactional: bool) -> tuple[str, list[Message]]:
-        """The messages with their signatures, and the name to send them to. It asks the manager for what is not known
-        yet on this connection."""
+        """The messages with their signatures, and the name to send them to.
+
+        Asks the manager for whatever this connection does not know yet.
+        """
         signing = self.manager.signing
         for question in signing.unknown(self.name, messages):
             signing.learn(question, await self._backend.resolve(*question))
@@ -201,13 +213,13 @@ class Queue:
     # Receiving
 
     async def receive(self, timeout: float | None = None, tx: Transaction | None = None) -> ReceivedMessage:
-        """Takes the first message. In a transaction it is gone once that commits, and back if it aborts."""
+        """Takes the first message. In a transaction, it is gone after the commit and back after an abort."""
         return (await self.receive_many(1, timeout, tx))[0]
 
     async def receive_many(
         self, count: int, timeout: float | None = None, tx: Transaction | None = None
     ) -> list[ReceivedMessage]:
-        """Takes up to `count` messages that are there; waits only for the first."""
+        """Takes up to `count` messages that are there. Waits only for the first one."""
         return await self._backend.receive(self.name, count, timeout, None if tx is None else tx.identifier)
 
     async def receive_by_id(
@@ -216,49 +228,53 @@ class Queue:
         place: Place = "current",
         tx: Transaction | None = None,
     ) -> ReceivedMessage:
-        """Takes the message with this lookup id, or the one that stands `next` or `previous` to it."""
+        """Takes the message with this lookup id, or the one that is `next` or `previous` to it."""
         transaction = None if tx is None else tx.identifier
         return await self._backend.lookup(self.name, as_lookup_id(lookup_id), as_action(place), True, transaction)
 
     async def receive_by_correlation_id(
         self, correlation_id: str, timeout: float | None = None, tx: Transaction | None = None
     ) -> ReceivedMessage:
-        """Takes the first message that has this correlation id, such as the reply to a message that `send` gave this id
-        for. It leaves the others in their places, and looks through all of them: keep the queue short."""
+        """Takes the first message with this correlation id, such as the reply to a message whose id `send` returned.
+
+        Other messages stay in their places. The manager looks through all of them, so keep the queue short.
+        """
         transaction = None if tx is None else tx.identifier
         return await self._backend.receive_correlated(self.name, str(correlation_id), timeout, transaction)
 
     @asynccontextmanager
     async def receiving(self, timeout: float | None = None) -> AsyncIterator[ReceivedMessage]:
-        """The first message, for the length of a block, however long that takes: no other reader gets it. It is gone
-        when the block ends, and back in its place if the block raises, this process dies or the manager restarts.
+        """Locks the first message for a block, however long it takes, so that no other reader gets it.
 
-        LeaseEnded at the end of the block: the message went back meanwhile, and another reader may receive it too.
+        The message is gone when the block ends. It returns to its place if the block raises, this process dies or the
+        manager restarts. Raises LeaseEnded at the end of the block if the message has already returned; another reader
+        may then receive it too.
         """
         async with self.receiving_many(1, timeout) as messages:
             yield messages[0]
 
     @asynccontextmanager
     async def receiving_many(self, count: int, timeout: float | None = None) -> AsyncIterator[list[ReceivedMessage]]:
-        """Up to `count` messages, which go or return together."""
+        """Locks up to `count` messages for a block. They go or return together."""
         messages = await self.lock(count, timeout)
         try:
             yield messages
         except BaseException:
-            with suppress(PostroadError):  # what went wrong first is what the caller has to hear
+            with suppress(PostroadError):  # the caller should see the first exception, that of the block
                 await self.settle(messages, delete=False)
             raise
         await self.settle(messages, delete=True)
 
     def consume(self, prefetch: int = 100, *, timeout: float | None = None) -> Consumer:
-        """Every message as it comes, as in `async for message in queue.consume()`; up to `prefetch` are fetched ahead,
-        and no other reader gets these.
+        """Iterates over messages as they come, as in `async for message in queue.consume()`.
 
-        Asking for the next message acknowledges the one before, and so does the end of the loop by `break`; an
-        exception in its body gives that message back. What was fetched and not handed over goes back in any case. It
-        goes on after a restart of the manager: what was not acknowledged comes again, so a message can come twice.
-        With `timeout` the loop ends when no message came for so many seconds. `async with queue.consume() as messages`
-        does the same for iterators that are kept in a variable.
+        Up to `prefetch` messages are fetched ahead, and no other reader gets these. Asking for the next message
+        acknowledges the one before, and so does leaving the loop by `break`. An exception in the loop's body gives the
+        message in hand back. What was fetched but not handed over always goes back.
+
+        The iterator goes on after a restart of the manager. Messages that were not acknowledged come again, so a
+        message can come twice. With `timeout`, the loop ends when no message has come for that many seconds. If you
+        keep the iterator in a variable, use `async with queue.consume() as messages`, which does the same.
         """
         return Consumer(self.manager, self.name, prefetch, timeout)
 
@@ -268,31 +284,37 @@ class Queue:
         return await self._backend.lock(self.name, count, timeout)
 
     async def settle(self, messages: Iterable[ReceivedMessage | int | str], *, delete: bool) -> None:
-        """The second phase: locked messages go, or return to their places."""
+        """The second phase of a receive: locked messages are deleted, or return to their places."""
         await self._backend.settle(self.name, as_lookup_ids(messages), delete)
 
     async def release_locks(self, messages: Iterable[ReceivedMessage | int | str] | None = None) -> list[int]:
-        """Puts messages back that clients have locked, all of them or these, as an operator; their lookup ids. A client
-        that still works hears of it with LeaseEnded."""
+        """Puts messages back that clients have locked: these, or all of them. Returns their lookup ids.
+
+        This is for operators. A client that is still working gets LeaseEnded.
+        """
         return await self._backend.release_locks(self.name, None if messages is None else as_lookup_ids(messages))
 
     # Looking
 
     async def peek(self, timeout: float | None = None) -> ReceivedMessage:
-        """The first message, which stays."""
+        """Returns the first message and leaves it in the queue."""
         return (await self.peek_many(1, timeout))[0]
 
     async def peek_many(self, count: int, timeout: float | None = None) -> list[ReceivedMessage]:
-        """Up to `count` messages from the first on, which stay; waits only for the first."""
+        """Returns up to `count` messages from the first one on, and leaves them in the queue. Waits only for the first
+        one."""
         return await self._backend.peek(self.name, count, timeout)
 
     async def peek_by_id(self, lookup_id: int | str, place: Place = "current") -> ReceivedMessage:
-        """The message with this lookup id, or the one that stands `next` or `previous` to it."""
+        """Returns the message with this lookup id, or the one that is `next` or `previous` to it."""
         return await self._backend.lookup(self.name, as_lookup_id(lookup_id), as_action(place), False, None)
 
     async def messages(self, after: int = -1, until: int | None = None) -> AsyncIterator[ReceivedMessage]:
-        """Every message from the first on, or from behind the lookup id `after`, up to and with `until`, without taking
-        or waiting. Those that come or go meanwhile may or may not be seen; none is seen twice."""
+        """Iterates over all messages, or over those after the lookup id `after` up to and including `until`.
+
+        It takes nothing and does not wait. Messages that arrive or leave in the meantime may or may not be seen, but
+        none is seen twice.
+        """
         limit = PAGE_MESSAGES
         while page := await self._backend.page(self.name, after, limit):
             limit = next_page(page)
@@ -305,8 +327,11 @@ class Queue:
     # Pipelines: ranges by order of arrival, and sending once
 
     async def mark(self, start: int = 0, limit: int | None = None) -> Mark:
-        """How far the queue can be read: below `arrival` nothing can appear any more. With `limit`, no further than
-        behind that many messages from `start` on. An arrival number is the lower 56 bits of a lookup id."""
+        """How far the queue can be read: no message can appear below the arrival number `arrival` any more.
+
+        With `limit`, the mark is at most that many messages after `start`. An arrival number is the lower 56 bits of a
+        lookup id.
+        """
         return await self._backend.mark(self.name, start, limit)
 
     def arrow(
@@ -321,28 +346,35 @@ class Queue:
         message_class: int | None = None,
         label: str | None = None,
     ) -> AsyncIterator[bytes]:
-        """Messages with `start` <= arrival < `end`, in that order, as the pieces of one Arrow stream. `hold` is whose
-        messages are shown besides those that anybody can have."""
+        """The messages with `start` <= arrival < `end`, in that order, as the pieces of one Arrow stream.
+
+        Besides the messages that any reader can have, the stream includes those that the name `hold` holds.
+        """
         chosen = None if columns is None else tuple(columns)
         selection = Selection(start, end, hold, limit, chosen, priority, message_class, label)
         return self._backend.arrow(self.name, selection)
 
     async def hold(self, name: str, start: int, end: int | None = None) -> HoldInfo:
-        """Keeps messages with `start` <= arrival < `end` from every other reader, from purges and from expiry, restarts
-        included, until `commit_hold` or `release`; without an end, up to the mark. Again, and wider, under the same
-        name; SharingViolation where another name holds some of them."""
+        """Holds messages with `start` <= arrival < `end` under a name.
+
+        No other reader, purge or expiry takes held messages until `commit_hold` or `release`, even after a restart.
+        Without an end, the range ends at the mark. The same name can hold a wider range later. Raises SharingViolation
+        if another name holds some of the messages.
+        """
         return await self._backend.hold(self.name, name, start, end)
 
     async def holds(self) -> list[HoldInfo]:
         return await self._backend.holds(self.name)
 
     async def commit_hold(self, name: str, end: int) -> int:
-        """Receives what `name` holds below the arrival number `end`; how many messages went. What is gone is gone: a
-        second call does nothing."""
+        """Receives what `name` holds below the arrival number `end`. Returns how many messages that were.
+
+        It can be repeated: a second call does nothing.
+        """
         return await self._backend.commit_hold(self.name, name, end)
 
     async def release(self, name: str) -> None:
-        """Gives what `name` holds back to every reader."""
+        """Gives what `name` holds back to all readers."""
         await self._backend.release(self.name, name)
 
     async def submit(
@@ -355,9 +387,11 @@ class Queue:
         *,
         transactional: bool | None = None,
     ) -> Submission:
-        """Sends messages that are the rows from `row` on of a partition of an epoch, but for those that the sender
-        `name` has sent already: to try again is safe. Whether they go in a transaction is the queue's to say, if it is
-        a local one and nobody else does."""
+        """Sends messages as the rows from `row` on of a partition and epoch, except those that `name` has already sent.
+
+        So it is safe to repeat the call. If `transactional` is None, a local queue decides whether the messages go in a
+        transaction.
+        """
         values, _ = as_messages(messages)
         if any(each.sign is not None for each in values):
             raise InvalidArgument("sign: a submission cannot be signed; use send")
@@ -366,29 +400,31 @@ class Queue:
     async def submit_arrow(
         self, stream: bytes, name: str, epoch: int, partition: int, row: int = 0, *, transactional: bool | None = None
     ) -> Submission:
-        """The same for an Arrow stream with a message in each row."""
+        """Sends an Arrow stream with a message in each row, like `submit`."""
         return await self._backend.submit(self.name, name, epoch, partition, row, stream, transactional)
 
     async def commit_submission(self, name: str, epoch: int) -> None:
-        """All of the epoch, and of those before it, is sent: what comes of them again is dropped."""
+        """Completes an epoch and all before it: a later row in them is dropped."""
         await self._backend.commit_submission(self.name, name, epoch)
 
     async def forget_submission(self, name: str) -> None:
-        """The sender does not come back: nothing is remembered of it."""
+        """Forgets everything about this sender, which must not come back."""
         await self._backend.forget_submission(self.name, name)
 
     # Handles
 
     async def open(self, *, access: Literal["receive", "peek"] = "receive", exclusive: bool = False) -> OpenQueue:
-        """A handle on the queue, for cursors; `exclusive` keeps every other reader out until it is closed.
-        SharingViolation if others stand in the way."""
+        """Opens the queue, for cursors. With `exclusive`, no other reader can use it until it is closed.
+
+        Raises SharingViolation if other readers are in the way.
+        """
         share = ShareMode.DENY_RECEIVE if exclusive else ShareMode.DENY_NONE
         opened = QueueAccess.RECEIVE if access == "receive" else QueueAccess.PEEK
         return OpenQueue(self.manager, self.name, await self._backend.open_queue(self.name, opened, share))
 
     @asynccontextmanager
     async def cursor(self) -> AsyncIterator[Cursor]:
-        """A cursor before the first message, on a handle of its own."""
+        """A cursor before the first message, with a handle of its own."""
         async with await self.open() as handle, handle.cursor() as cursor:
             yield cursor
 
@@ -398,47 +434,54 @@ class Queue:
         return await self._backend.queue(self.name)
 
     async def change(self, **attributes: Unpack[QueueAttributes]) -> QueueInfo:
-        """Changes attributes, as in `change(quota_kb=1024, journal=True)`. The kind cannot change."""
+        """Changes attributes, as in `change(quota_kb=1024, journal=True)`. The kind of a queue cannot change."""
         return await self._backend.set_queue(self.name, attributes)
 
     async def acl(self) -> str:
-        """The access list: who may do what with the queue, in SDDL."""
+        """The access list in SDDL: who may do what with the queue."""
         return await self._backend.acl(self.name)
 
     async def set_acl(self, sddl: str | None) -> str:
-        """Replaces the access list, and gives the new one. The owner stays if `sddl` names none, and without `D:`
-        everybody may do everything. None restores the default."""
+        """Replaces the access list and returns the new one.
+
+        If `sddl` names no owner, the owner stays. Without `D:`, everybody may do everything. None restores the default.
+        """
         return await self._backend.set_acl(self.name, sddl)
 
     async def grant(self, who: str, *rights: str) -> str:
-        """Allows `who` more, as in `grant("ann", "peek", "receive")`; gives the new list. `who` is a user, a SID,
-        everyone or anonymous."""
+        """Allows `who` more, as in `grant("ann", "peek", "receive")`. Returns the new access list.
+
+        `who` is a user, a SID, everyone or anonymous.
+        """
         return await self._backend.edit_acl(self.name, "grant", who, rights)
 
     async def deny(self, who: str, *rights: str) -> str:
-        """Forbids these rights, whatever other entries allow."""
+        """Denies rights to `who`, whatever other entries allow. Returns the new access list."""
         return await self._backend.edit_acl(self.name, "deny", who, rights)
 
     async def revoke(self, who: str, *rights: str) -> str:
-        """Removes these rights from all entries of `who`, those that allow and those that deny."""
+        """Removes rights from all entries of `who`, both those that allow and those that deny. Returns the new access
+        list."""
         return await self._backend.edit_acl(self.name, "revoke", who, rights)
 
     async def purge(self) -> int:
-        """Throws every message away; how many there were. Locked ones go when their reader is done."""
+        """Removes all messages and returns how many there were. Locked ones are removed when their readers release
+        them."""
         return await self._backend.purge_queue(self.name)
 
     async def delete(self) -> None:
-        """The queue goes, with every message in it, its journal and its subqueues."""
+        """Deletes the queue with all its messages, its journal and its subqueues."""
         await self._backend.delete_queue(self.name)
 
     async def pause(self) -> QueueInfo:
-        """An outgoing queue sends nothing until it is resumed."""
+        """Stops an outgoing queue from sending until `resume`."""
         return await self._backend.pause_queue(self.name)
 
     async def resume(self) -> QueueInfo:
-        """An outgoing queue sends again."""
+        """Lets an outgoing queue send again."""
         return await self._backend.resume_queue(self.name)
 
     async def insert(self, packets: Iterable[bytes]) -> list[int]:
-        """Puts packets into a local queue byte for byte, as `ReceivedMessage.packet` gave them; their lookup ids."""
+        """Puts packets into a local queue byte for byte, as `ReceivedMessage.packet` has them. Returns their lookup
+        ids."""
         return await self._backend.insert(self.name, list(packets))

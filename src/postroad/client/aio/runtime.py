@@ -1,4 +1,4 @@
-"""What the code of both faces needs of its surroundings, for asynchronous programs."""
+"""The parts of the client that differ between asynchronous and blocking programs, for asynchronous ones."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 from postroad.client.payloads import Lane, Outcome, Post
 
-__all__ = ["Leaving", "caller", "sleep"]
+__all__ = ["Cleanups", "caller", "sleep"]
 
 
 def caller() -> int:
-    """Who runs: a number of the task."""
+    """Identifies the current task."""
     return id(asyncio.current_task())
 
 
-class Leaving:
-    """Ends what was left without a word, such as an iterator that a loop has dropped, and can be waited for."""
+class Cleanups:
+    """Runs the ends of things that nobody closed, such as an iterator that a loop has dropped. `wait` waits for
+    them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -29,7 +30,7 @@ class Leaving:
         try:
             task = asyncio.get_running_loop().create_task(end())
         except RuntimeError:
-            return  # the loop is over: what is locked goes back with its lease
+            return  # the event loop has ended; locks return when their leases end
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -47,7 +48,7 @@ class _Waiting:
 
 
 class JoinedSends:
-    """The first sends for itself; a task sends what has gathered meanwhile."""
+    """Joins sends: the first caller sends its own message, and a task sends those that arrive in the meantime."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -77,7 +78,7 @@ class JoinedSends:
     async def _send_rest(self, name: str, lane: Lane[_Waiting]) -> None:
         try:
             while batch := lane.next_batch():
-                batch = [each for each in batch if not each.ended.done()]  # the others have left before it was sent
+                batch = [each for each in batch if not each.ended.done()]  # the callers of the others have gone
                 if batch:
                     _end(batch, await self._outcomes(name, batch))
         finally:
@@ -99,7 +100,7 @@ class JoinedSends:
 def _end(batch: list[_Waiting], outcomes: list[Outcome]) -> None:
     for each, outcome in zip(batch, outcomes, strict=True):
         if each.ended.done():
-            continue  # the caller has left
+            continue  # the caller has gone
         if isinstance(outcome, Exception):
             each.ended.set_exception(outcome)
         else:

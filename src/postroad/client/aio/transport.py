@@ -1,6 +1,6 @@
 """HTTP requests on the caller's event loop: keep-alive connections, TLS and time-outs.
 
-aiohttp reads streamed answers. For a small request it needs more time than our own connections do.
+aiohttp reads streamed answers. Small requests use our own connections, which need less time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from postroad.client.exchange import (
 )
 from postroad.errors import InvalidHandle
 
-STREAM_BUFFER = 1 << 20  # bytes of a streamed answer that are read ahead
+STREAM_BUFFER = 1 << 20  # of a streamed answer, to read ahead
 
 
 class Reply:
@@ -49,17 +49,17 @@ class Reply:
 
 
 class Transport:
-    """Connections to one API. It belongs to the event loop of its first request."""
+    """Connections to one API. They belong to the event loop of the first request."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._used: set[Connection] = set()
-        self._idle: list[tuple[float, Connection]] = []  # since when, the latest last
+        self._idle: list[tuple[float, Connection]] = []  # idle connections and since when, the latest last
         self._session: aiohttp.ClientSession | None = None  # for streamed answers
         self._closed = False
 
     async def close(self) -> None:
-        """Requests that wait for their answers end with ManagerUnavailable."""
+        """Closes all connections. Requests that wait for answers end with ManagerUnavailable."""
         self._closed = True
         for connection in (*self._used, *(each for _, each in self._idle)):
             connection.close()
@@ -72,7 +72,7 @@ class Transport:
     ) -> WholeReply:
         self._check_open()
         connection = self._take() or await self._connect()
-        if self._closed:  # meanwhile
+        if self._closed:  # `close` was called in the meantime
             connection.close()
             self._check_open()
         self._used.add(connection)
@@ -84,7 +84,7 @@ class Transport:
             reusable = head.keep_alive and not connection.ended
         except OSError as fault:
             raise self._address.not_answered(fault) from fault
-        finally:  # a caller that leaves ends its request
+        finally:  # a caller that is cancelled ends its request
             self._used.discard(connection)
             if reusable:
                 self._idle.append((monotonic(), connection))
@@ -93,7 +93,7 @@ class Transport:
         return WholeReply(head.status, head.media_type, head.headers, content)
 
     def _take(self) -> Connection | None:
-        """One that the server has not closed meanwhile; None if there is none."""
+        """Takes an idle connection that the server has not closed. None if there is none."""
         while self._idle:
             since, connection = self._idle.pop()
             if not connection.ended and monotonic() - since < KEEP_ALIVE_S:
@@ -149,7 +149,7 @@ class Transport:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+            raise InvalidHandle("this queue manager is closed: open it or connect to it again")
 
     def _started(self) -> aiohttp.ClientSession:
         self._check_open()
@@ -167,19 +167,23 @@ EARLY_END = "the connection ended before the answer did"
 
 
 class Connection(asyncio.Protocol):
-    """For one request at a time. It cannot be used again once `ended`, or after `ask` has raised."""
+    """A connection for one request at a time. It cannot be used again after it has `ended`, or after `ask` has
+    raised."""
 
     def __init__(self) -> None:
         self.ended = False
         self._transport: asyncio.Transport
-        self._reply: asyncio.Future[tuple[Head, bytes]] | None = None  # what the caller of `ask` waits for
-        self._buffer = bytearray()  # read, and not used yet
+        self._reply: asyncio.Future[tuple[Head, bytes]] | None = None  # the caller of `ask` waits for it
+        self._buffer = bytearray()  # received, but not parsed yet
         self._head: Head | None = None
         self._chunks: list[bytes] = []
         self._heard = 0.0  # when the server was last heard
 
     async def ask(self, request: bytes, timeout: float | None) -> tuple[Head, bytes]:
-        """OSError if there is no whole answer; TimeoutError if the server is silent for longer than `timeout`."""
+        """Sends a request and returns its answer.
+
+        Raises OSError if the answer is incomplete, and TimeoutError if the server is silent for longer than `timeout`.
+        """
         if self.ended:
             raise BadAnswer(EARLY_END)
         loop = asyncio.get_running_loop()
@@ -198,7 +202,7 @@ class Connection(asyncio.Protocol):
                 alarm.cancel()
 
     def _look(self, reply: asyncio.Future[tuple[Head, bytes]], timeout: float) -> None:
-        """Runs as long as the reply is awaited."""
+        """Checks for silence of the server as long as an answer is awaited."""
         if reply.done():
             return
         loop = asyncio.get_running_loop()
@@ -212,7 +216,7 @@ class Connection(asyncio.Protocol):
         self.ended = True
         self._transport.abort()
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -221,7 +225,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reply = self._reply
         if reply is None or reply.done():
-            self.close()  # behind an answer, a server says only that it closes the connection
+            self.close()  # data after an answer can only mean that the server closes the connection
             return
         self._buffer += data
         self._heard = asyncio.get_running_loop().time()
@@ -250,7 +254,7 @@ class Connection(asyncio.Protocol):
     # The answer
 
     def _content(self) -> bytes | None:
-        """The body of the answer; None as long as a part of it is missing."""
+        """The body of the answer. None while a part of it is missing."""
         while self._head is None:
             end = self._buffer.find(END)
             if max(end, len(self._buffer) if end < 0 else 0) > MAX_HEAD:
@@ -274,7 +278,7 @@ class Connection(asyncio.Protocol):
         while (end := self._buffer.find(b"\r\n")) >= 0:
             size = chunk_size(bytes(self._buffer[:end]))
             if not size:
-                last = self._buffer.find(END, end)  # behind the trailers
+                last = self._buffer.find(END, end)  # after the trailers
                 if last < 0:
                     break
                 del self._buffer[: last + len(END)]

@@ -1,1 +1,1 @@
-"""The blocking face of the client, written from client/aio by scripts/unasync.py."""
+"""The blocking client. scripts/unasync.py writes most of it from client/aio."""

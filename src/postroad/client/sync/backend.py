@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """What runs the coroutines of a backend. `client.blocking.LoopThread` runs those that need an event loop."""
+    """Runs the coroutines of a backend. `client.blocking.LoopThread` runs those that need an event loop."""
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
     def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs what ends an iteration; it need not wait."""
+        """Runs the end of an iteration. It need not wait for it."""
 
     def stop(self) -> None: ...
 
 
 class CallerThread:
-    """Runs coroutines that never wait for an event loop, because what they wait for blocks the caller's thread."""
+    """Runs coroutines that never wait for an event loop, because they block the caller's thread instead."""
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
@@ -41,16 +41,16 @@ class CallerThread:
         self.run(coroutine)
 
     def stop(self) -> None:
-        """Nothing runs between two calls."""
+        """Does nothing: nothing runs between two calls."""
 
 
 def iterate(runner: Runner, items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of an asynchronous generator, each when it is asked for."""
+    """The items of an asynchronous generator, each fetched on demand."""
 
     async def following() -> list[T]:
         try:
             return [await anext(items)]
-        except StopAsyncIteration:  # which no coroutine may raise
+        except StopAsyncIteration:  # a coroutine may not raise StopIteration
             return []
 
     try:
@@ -61,9 +61,9 @@ def iterate(runner: Runner, items: AsyncGenerator[T, None]) -> Iterator[T]:
 
 
 class Backend:
-    """The verbs of `client.aio.backend.Backend`, each of which waits for its answer.
+    """The verbs of `client.aio.backend.Backend`. Each waits for its answer.
 
-    With `at_exit`, a backend that was not closed is closed when the program ends, so its connections end cleanly.
+    With `at_exit`, a backend that is still open is closed when the program ends, so that its connections end cleanly.
     """
 
     def __init__(self, runner: Runner, backend: AsyncBackend, *, at_exit: bool = False) -> None:
@@ -82,7 +82,7 @@ class Backend:
         def call(*arguments: Any, **options: Any) -> Any:
             return self._runner.run(coroutine_function(*arguments, **options))
 
-        setattr(self, verb, call)  # the next call finds it at once
+        setattr(self, verb, call)  # the next call finds the verb without `__getattr__`
         return call
 
     def close(self) -> None:

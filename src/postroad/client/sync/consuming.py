@@ -1,5 +1,5 @@
 # Written by scripts/unasync.py from client/aio/consuming.py: edit that one.
-"""The messages of a queue one after another: fetched ahead, acknowledged in batches, and again after a restart."""
+"""Iterates over the messages of a queue: fetches ahead, acknowledges in batches, and goes on after a restart."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_PREFETCH = 10_000
-ACKNOWLEDGE_S = 0.05  # a message that is done with is acknowledged after that long, or with the next fetch
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # before the manager is tried again
+ACKNOWLEDGE_S = 0.05  # a finished message is acknowledged after this time, or with the next fetch
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # before the next try to reach the manager
 
 _GONE = (LeaseEnded, TransactionSequence)
 _AWAY = (ManagerUnavailable, OperationCancelled)
-# `break` and `return` take the iterator of their loop off the stack, with an instruction that cannot fail.
+# `break` and `return` pop the iterator of their loop off the stack, with an instruction that cannot raise.
 _POPS = {opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap}
 
 
 class Consumer:
-    """Made by `Queue.consume`: an iterator, and a context manager that knows whether its block raised."""
+    """An iterator that `Queue.consume` makes. As a context manager it also knows whether its block raised."""
 
     def __init__(self, manager: QueueManager, name: str, prefetch: int, timeout: float | None) -> None:
-        self._closed = True  # until it can be used
+        self._closed = True  # until it is usable
         if not 1 <= prefetch <= MAX_PREFETCH:
             raise InvalidArgument(f"prefetch: must be between 1 and {MAX_PREFETCH}, got {prefetch}")
         self._manager = manager
         self._name = name
         self._prefetch = prefetch
         self._timeout = timeout
-        self._ahead: deque[ReceivedMessage] = deque()  # fetched, and not handed over yet
-        self._in_hand: int | None = None  # what the caller works at
-        self._done: list[int] = []  # what the caller is done with, and the manager does not know of
-        self._done_at = 0.0  # when the first of these came
+        self._ahead: deque[ReceivedMessage] = deque()  # fetched, but not handed over yet
+        self._in_hand: int | None = None  # the message that the caller is working on
+        self._done: list[int] = []  # messages that the caller has finished, and that the manager does not know of
+        self._done_at = 0.0  # when the first of these was finished
         self._reached = False  # the manager has answered before
         self._doubtful = False  # a request broke off: the manager may have acknowledged `_done`, or have restarted
         self._owner: int | None = None
@@ -76,7 +76,7 @@ class Consumer:
         return message
 
     def _check_owner(self) -> None:
-        """Asking for the next message acknowledges the one in hand, so that must be the caller's own."""
+        """Refuses other callers: a request for the next message acknowledges the one in hand, which is the owner's."""
         if self._owner is None:
             self._owner = caller()
         elif self._owner != caller():
@@ -92,7 +92,8 @@ class Consumer:
     # The manager
 
     def _fetch(self) -> bool:
-        """Acknowledges what is done with and fetches more, however long the manager is away; False if none came."""
+        """Acknowledges finished messages and fetches more. Keeps trying while the manager is away. False if none
+        came."""
         pause_s = FIRST_PAUSE_S
         while True:
             try:
@@ -107,7 +108,7 @@ class Consumer:
             except _AWAY as fault:
                 if not self._reached or self._manager.closed:
                     raise
-                self._be_away(fault, pause_s)
+                self._note_absence(fault, pause_s)
                 sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
@@ -115,10 +116,10 @@ class Consumer:
                 self._ahead.extend(messages)
                 return True
 
-    def _be_away(self, fault: PostroadError, pause_s: float) -> None:
+    def _note_absence(self, fault: PostroadError, pause_s: float) -> None:
         if not self._doubtful:
             facts = {"queue": self._name, "reason": str(fault), "again_s": pause_s}
-            log.warning("consumer waits for the queue manager", extra=facts)
+            log.warning("the consumer is waiting for the queue manager", extra=facts)
         self._doubtful = True
 
     def _acknowledge(self) -> None:
@@ -131,25 +132,25 @@ class Consumer:
         except _AWAY as fault:
             if self._manager.closed:
                 raise
-            self._be_away(fault, FIRST_PAUSE_S)
+            self._note_absence(fault, FIRST_PAUSE_S)
             self._done = []
-        # The manager may have restarted: then what was fetched is not ours any more, and comes again.
+        # If the manager has restarted, the fetched messages are no longer ours and will come again.
         self._settle([message.lookup_id for message in self._ahead], delete=False)
         self._ahead.clear()
 
     def _acknowledge_each(self, fault: PostroadError) -> None:
-        """Some of the messages are not ours any more. Which ones?"""
+        """Acknowledges messages one by one, because some of them are no longer ours."""
         done, self._done = self._done, []
-        if self._doubtful:  # the request that broke off has acknowledged them, or a restart has put them back
+        if self._doubtful:  # the broken request has acknowledged them, or a restart has put them back
             return
         lost = 0
         for lookup_id in done:
             lost += not self._settle([lookup_id], delete=True)
         facts = {"queue": self._name, "messages": lost, "reason": str(fault)}
-        log.warning("messages went back before they were acknowledged, and come again", extra=facts)
+        log.warning("messages returned to their queue before they were acknowledged, and will come again", extra=facts)
 
     def _settle(self, lookup_ids: list[int], *, delete: bool) -> bool:
-        """Whether it was done. What was not comes again."""
+        """Settles messages and returns whether that succeeded. If not, they will come again."""
         try:
             if lookup_ids:
                 self._manager.backend.settle(self._name, lookup_ids, delete)
@@ -160,7 +161,7 @@ class Consumer:
     # The end
 
     def close(self) -> None:
-        """Acknowledges what was handed over, and gives back what was only fetched. A second call does nothing."""
+        """Acknowledges what was handed over and gives back what was only fetched. A second call does nothing."""
         self._close(done=True)
 
     def _close(self, *, done: bool) -> None:
@@ -190,7 +191,7 @@ class Consumer:
             self._close(done=kind is None)
         except PostroadError:
             if kind is None:
-                raise  # else what went wrong first is what the caller has to hear
+                raise  # otherwise the caller should see the first exception, that of the block
 
     def __del__(self) -> None:
         if not self._closed and not sys.is_finalizing():
@@ -201,15 +202,18 @@ class Consumer:
                 try:
                     self._close(done=done)
                 except PostroadError as fault:
-                    log.warning("messages not acknowledged: they come again", extra={"queue": name, "reason": fault})
+                    log.warning(
+                        "messages could not be acknowledged, and will come again",
+                        extra={"queue": name, "reason": fault},
+                    )
 
-            manager.leaving.run(end)
+            manager.cleanups.run(end)
 
 
 def _leaves_its_loop(frame: FrameType) -> bool:
     """Whether the code that drops an iterator leaves its loop by `break` or `return`, and not by an exception.
 
-    Python does not say it, but the instruction does. Where it is another one, such as the end of a function that had
-    the iterator in a variable, the answer is no: the message in hand comes again rather than being lost.
+    Python does not tell, but the current instruction does. For any other instruction, such as the end of a function
+    that had the iterator in a variable, this returns False: the message in hand comes again rather than being lost.
     """
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _POPS

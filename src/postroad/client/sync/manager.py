@@ -1,5 +1,5 @@
 # Written by scripts/unasync.py from client/aio/manager.py: edit that one.
-"""A queue manager as a program sees it, embedded or remote: queues by name, transactions over them, rescue."""
+"""A queue manager as a program sees it, embedded or remote: queues by name, transactions over them, and rescue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from postroad.client.payloads import MOVE_MESSAGES, as_lookup_ids
 from postroad.client.sync.queue import Queue, Transaction
-from postroad.client.sync.runtime import Leaving
+from postroad.client.sync.runtime import Cleanups
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
 
 if TYPE_CHECKING:
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
 
 
 class QueueManager:
-    """Made by `open` or `connect`. A context manager that closes itself; once closed, every verb raises InvalidHandle.
+    """A queue manager, made by `open` or `connect`. As a context manager it closes itself.
 
-    Whatever changes something returns once that is durable. Calls made at the same time share a commit.
+    Once it is closed, every verb raises InvalidHandle. A verb that changes something returns once the change is
+    durable. Calls made at the same time share a commit.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend: Backend | None = backend
         self._signing: Signing | None = None
-        self.leaving = Leaving()  # consumers that their loops have dropped
+        self.cleanups = Cleanups()  # ends consumers that their loops have dropped
 
     def __enter__(self) -> Self:
         return self
@@ -58,24 +59,26 @@ class QueueManager:
 
     @property
     def backend(self) -> Backend:
-        """The same verbs on plain values; for tools that need no convenience."""
+        """The same verbs on plain values, for tools that need no conveniences."""
         if self._backend is None:
-            raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+            raise InvalidHandle("this queue manager is closed: open it or connect to it again")
         return self._backend
 
     @property
     def signing(self) -> Signing:
-        """What signs the messages that this connection sends."""
+        """Signs the messages that this connection sends."""
         if self._signing is None:
-            from postroad.client.signing import Signing  # and with it everything about packets
+            from postroad.client.signing import Signing  # imported here, because it imports everything about packets
 
             self._signing = Signing()
         return self._signing
 
     def close(self) -> None:
-        """Reads that wait end with OperationCancelled, open transactions of an embedded manager are aborted. A second
-        call does nothing."""
-        self.leaving.wait()
+        """Closes the connection. Waiting reads end with OperationCancelled.
+
+        For an embedded manager, open transactions are aborted. A second call does nothing.
+        """
+        self.cleanups.wait()
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.close()
@@ -84,18 +87,19 @@ class QueueManager:
         return self.backend.info()
 
     def route(self, destination: str, source: str | None = None) -> Route:
-        """The way from one queue manager of the directory to another, by name, and why; from this one if none is given.
+        """The route from one queue manager of the directory to another, by name, with the reasons. The default source
+        is this manager.
 
-        ManagerNotFound for a name that is unknown, NoRoute if no way leads there.
+        Raises ManagerNotFound for an unknown name, and NoRoute if there is no route.
         """
         return self.backend.route(destination, source)
 
     def route_table(self, source: str | None = None) -> Table:
-        """The routing table of a queue manager of the directory; without rows unless it is a site gate."""
+        """The routing table of a queue manager in the directory. It has rows only for a site gate."""
         return self.backend.route_table(source)
 
     def sessions(self) -> list[SessionInfo]:
-        """The sessions with other queue managers, in the order they were made."""
+        """The sessions with other queue managers, in the order in which they were opened."""
         return self.backend.sessions()
 
     def readers(self) -> list[ReaderInfo]:
@@ -103,12 +107,14 @@ class QueueManager:
         return self.backend.readers()
 
     def exposure(self) -> list[ListenerInfo]:
-        """The listeners: who reaches each, who may do what there, and whether it is encrypted. An embedded queue
-        manager has none."""
+        """The listeners: who can reach each one, who may do what there, and whether it is encrypted.
+
+        An embedded queue manager has none.
+        """
         return self.backend.exposure()
 
     def keys(self) -> KeysInfo:
-        """The public keys that other managers encrypt messages with. An embedded queue manager has none."""
+        """The public keys that other managers use to encrypt messages. An embedded queue manager has none."""
         return self.backend.keys()
 
     def rotate_keys(self) -> KeysInfo:
@@ -116,7 +122,8 @@ class QueueManager:
         return self.backend.rotate_keys()
 
     def locks(self, name: Name | None = None) -> list[LockInfo]:
-        """Messages that clients have locked or taken in transactions, of one queue or of all, with their owners."""
+        """The messages that clients have locked or received in open transactions, with their owners, in one queue or in
+        all."""
         return self.backend.locks(None if name is None else str(name))
 
     def transactions(self) -> list[TransactionInfo]:
@@ -124,30 +131,28 @@ class QueueManager:
         return self.backend.transactions()
 
     def abort_transaction(self, identifier: UUID | str) -> None:
-        """Aborts the transaction of any client, as an operator; its owner gets LeaseEnded."""
+        """Aborts the transaction of any client. This is for operators; the owner gets LeaseEnded."""
         try:
             parsed = identifier if isinstance(identifier, UUID) else UUID(identifier)
         except ValueError:
-            raise InvalidArgument(
-                f"identifier: {identifier!r} is not the id of a transaction, which is a GUID"
-            ) from None
+            raise InvalidArgument(f"identifier: must be the GUID of a transaction, got {identifier!r}") from None
         self.backend.abort_transaction(parsed)
 
     def trace(self, message_id: MessageId | str) -> Trace:
-        r"""Where a message went, as far as this queue manager knows: `{guid}\ordinal`, as `send` gives it.
+        r"""Where a message went, as far as this queue manager knows. The id is `{guid}\ordinal`, as `send` returns it.
 
-        A message that nothing is known of has no findings.
+        The trace of an unknown message has no findings.
         """
         return self.backend.trace(str(message_id))
 
     # Queues
 
     def queue(self, name: Name) -> Queue:
-        """The queue of this name: a local path, or any format name. Whether it exists is not checked."""
+        """The queue with this name: a local path or any format name. Does not check whether the queue exists."""
         return Queue(self, str(name))
 
     def queues(self) -> list[QueueInfo]:
-        """Every queue: journals, subqueues, outgoing queues and the manager's own among them."""
+        """Every queue, including journals, subqueues, outgoing queues and the manager's own queues."""
         return self.backend.queues()
 
     def create_queue(
@@ -157,10 +162,10 @@ class QueueManager:
         exist_ok: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
-        r"""A new queue, as in `create_queue(r"private$\orders")`. Quotas of None are no limit. A message that aborted
-        transactions put back `abort_limit` times moves to the subqueue `;poison`.
+        r"""Creates a queue, as in `create_queue(r"private$\orders")`.
 
-        QueueExists if it is there already; with `exist_ok`, only if it is not of the kind that was asked for.
+        A quota of None is no limit. When aborted transactions have put a message back `abort_limit` times, it moves to
+        the subqueue `;poison`. Raises QueueExists if the queue exists; with `exist_ok`, only if it is of another kind.
         """
         try:
             self.backend.create_queue(str(path), attributes)
@@ -174,12 +179,12 @@ class QueueManager:
         return self.queue(path)
 
     def delete_queue(self, name: Name) -> None:
-        """The queue goes, with every message in it, its journal and its subqueues."""
+        """Deletes a queue with all its messages, its journal and its subqueues."""
         self.backend.delete_queue(str(name))
 
     # Messages
 
-    @overload  # text is a sequence of texts as well: it counts as one message
+    @overload  # text is also a sequence of texts, but counts as one message
     def send(  # type: ignore[overload-overlap]
         self, name: Name, messages: Sendable, tx: Transaction | None = None, *, transactional: bool = False
     ) -> str: ...
@@ -197,7 +202,7 @@ class QueueManager:
         *,
         transactional: bool = False,
     ) -> str | list[str]:
-        """`Queue.send` to any name; a list of several format names sends a copy to each."""
+        """Sends to a queue with any name, like `Queue.send`. For a list of format names, each queue gets a copy."""
         return self.queue(name).send(messages, tx, transactional=transactional)
 
     def move(
@@ -206,8 +211,10 @@ class QueueManager:
         target: Name,
         messages: Iterable[ReceivedMessage | int | str] | None = None,
     ) -> list[int]:
-        """Moves these messages, all at once, or everything that is in the queue, a thousand at a time; the lookup ids
-        they had. Nothing is acknowledged, and their new places are at the end of the target."""
+        """Moves messages to the end of another queue: the given ones in one step, or all, a thousand at a time.
+
+        Returns the lookup ids that they had. No acknowledgments are sent.
+        """
         if messages is not None:
             return self.backend.move(str(name), str(target), as_lookup_ids(messages))
         moved: list[int] = []
@@ -216,7 +223,7 @@ class QueueManager:
             moved += page
             after = page[-1]
             if len(page) < MOVE_MESSAGES:
-                break  # what arrives from now on was not in the queue
+                break  # the last message now; later arrivals are not moved
         return moved
 
     # Transactions
@@ -232,13 +239,14 @@ class QueueManager:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commits when the block ends, aborts when it raises; does neither if the block ended it by itself."""
+        """A transaction that commits when the block ends and aborts when it raises, unless the block has already ended
+        it."""
         tx = self.begin()
         try:
             yield tx
         except BaseException:
             if not tx.ended:
-                with suppress(PostroadError):  # what went wrong first is what the caller has to hear
+                with suppress(PostroadError):  # the caller should see the first exception, that of the block
                     tx.abort()
             raise
         if not tx.ended:

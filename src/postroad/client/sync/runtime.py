@@ -1,4 +1,5 @@
-"""What the code of both faces needs of its surroundings, for programs without an event loop."""
+"""The parts of the client that differ between asynchronous and blocking programs, for programs without an event
+loop."""
 
 from __future__ import annotations
 
@@ -12,21 +13,23 @@ from time import sleep
 from postroad.client.payloads import Lane, Outcome, Post
 from postroad.errors import OperationCancelled
 
-__all__ = ["Leaving", "caller", "sleep"]
+__all__ = ["Cleanups", "caller", "sleep"]
 
 
-class Leaving:
-    """Ends what was left without a word, such as an iterator that a loop has dropped, and can be waited for."""
+class Cleanups:
+    """Runs the ends of things that nobody closed, such as an iterator that a loop has dropped. `wait` waits for
+    them."""
 
     def __init__(self) -> None:
         self._threads: list[Thread] = []
 
     def run(self, end: Callable[[], None]) -> None:
-        """At once; on another thread where Python has dropped it on that of an event loop, which must not wait."""
+        """Runs `end` at once. If Python calls this on the thread of an event loop, which must not block, uses another
+        thread."""
         if not _on_a_loop():
             end()
             return
-        thread = Thread(target=end, name="postroad-leaving")
+        thread = Thread(target=end, name="postroad-cleanup")
         self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
         thread.start()
@@ -37,7 +40,7 @@ class Leaving:
 
 
 def _on_a_loop() -> bool:
-    asyncio = sys.modules.get("asyncio")  # importing it takes time that a short program may not have
+    asyncio = sys.modules.get("asyncio")  # do not import it: that takes time that a short program may not have
     if asyncio is None:
         return False
     try:
@@ -47,14 +50,14 @@ def _on_a_loop() -> bool:
     return True
 
 
-# Joined sends of threads. Its coroutines never wait for an event loop, so `CallerThread` runs them.
+# Joined sends of threads. Their coroutines never wait for an event loop, so `CallerThread` runs them.
 
 
 INTERRUPTED = "the thread that sent the message was interrupted, and it is not known whether it was sent"
 
 
 class _Waiting:
-    """A thread that waits: for its outcome, or for its turn to send what has gathered."""
+    """A thread that waits for its outcome, or for its turn to send a batch."""
 
     __slots__ = ("batch", "message", "outcome", "ready")
 
@@ -66,7 +69,7 @@ class _Waiting:
 
 
 class JoinedSends:
-    """No thread of its own: of those that wait, the first sends for all."""
+    """Joins sends without a thread of its own: one of the waiting threads sends for all."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -96,7 +99,7 @@ class JoinedSends:
     async def _wait(self, name: str, waiting: _Waiting) -> Outcome:
         try:
             waiting.ready.wait()
-        except BaseException:  # an interrupt
+        except BaseException:  # such as an interrupt
             self._leave(name, waiting)
             raise
         if waiting.batch is not None:
@@ -117,7 +120,7 @@ class JoinedSends:
                 each.ready.set()
 
     def _hand_over(self, name: str) -> None:
-        """The request is over: the first of those that wait sends next."""
+        """Ends a request: the first waiting thread sends the next batch."""
         with self._lock:
             lane = self._lanes[name]
             batch = lane.next_batch()
@@ -128,7 +131,7 @@ class JoinedSends:
             batch[0].ready.set()
 
     def _leave(self, name: str, waiting: _Waiting) -> None:
-        """A thread goes without its outcome. If it was its turn to send, that passes on."""
+        """Removes a thread that gives up waiting. If it was its turn to send, another thread takes over."""
         with self._lock:
             lane = self._lanes[name]
             if waiting in lane.waiting:
@@ -136,6 +139,6 @@ class JoinedSends:
                 return
             batch = waiting.batch
             if batch is None:
-                return  # its message is on its way
+                return  # its message is being sent
             lane.waiting.extendleft(reversed(batch[1:]))
         self._hand_over(name)

@@ -1,7 +1,7 @@
 """HTTP requests that block their thread, on plain sockets: keep-alive connections, TLS and time-outs.
 
-Its coroutines never wait for an event loop, so `CallerThread` runs them. aiohttp, which client/aio uses, alone takes
-longer to import than a whole command may take, and the standard library's client spends most of a call on headers.
+Its coroutines never wait for an event loop, so `CallerThread` runs them. aiohttp, which client/aio uses, takes longer
+to import than a whole command may take. The standard library's client spends most of a call on headers.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from postroad.client.exchange import (
 )
 from postroad.errors import InvalidHandle, OperationCancelled
 
-READ = 1 << 16  # bytes that are read at a time
-PIECE = 1 << 18  # of a streamed answer, at the most
+READ = 1 << 16  # to read at a time
+PIECE = 1 << 18  # of a streamed answer, at most
 _LATE = (BrokenPipeError, ConnectionResetError)
 
 
@@ -40,7 +40,7 @@ class Connection:
 
     def __init__(self, stream: socket.socket) -> None:
         self._socket = stream
-        self._rest = b""  # read, and not used yet
+        self._rest = b""  # received, but not used yet
         self._poll = _watch(stream)
         self._timeout: float | None = CONNECT_S
 
@@ -50,7 +50,7 @@ class Connection:
             self._timeout = timeout
         try:
             self._socket.sendall(request)
-        except _LATE as fault:  # a server that refuses a large request need not read it to its end
+        except _LATE as fault:  # a server that refuses a large request need not read all of it
             try:
                 return Reply(self, self._head())
             except OSError:
@@ -88,7 +88,8 @@ class Connection:
         return b"".join(parts)
 
     def some(self, most: int | None) -> bytes:
-        """What is there, up to `most` bytes; None is for all up to the end of the connection, empty at the end."""
+        """The bytes that are there, up to `most`. If `most` is None, all up to the end of the connection. Empty at the
+        end."""
         if self._rest:
             data = self._rest if most is None else self._rest[:most]
             self._rest = self._rest[len(data) :]
@@ -104,7 +105,7 @@ class Connection:
         return line
 
     def has_ended(self) -> bool:
-        """A server that sends something between two answers has nothing to say but that it closes the connection."""
+        """Whether the server has closed the connection. Anything that it sends between two answers means that, too."""
         return self._poll()
 
     def shut_down(self) -> None:
@@ -128,7 +129,7 @@ class Reply:
 
     @property
     def complete(self) -> bool:
-        """Whether it was read to its end, and the connection can serve another request."""
+        """Whether the answer was read to its end, so that the connection can serve another request."""
         return self._ended and self._head.keep_alive
 
     async def read(self) -> bytes:
@@ -154,7 +155,7 @@ class Reply:
                     size -= len(piece)
                     yield piece
                 connection.line()
-            while connection.line():  # trailers
+            while connection.line():  # skip the trailers
                 pass
         elif left is None:
             while piece := connection.some(None):
@@ -168,16 +169,16 @@ class Reply:
 
 
 class Transport:
-    """Connections to one API, for any number of threads; each request has one to itself."""
+    """Connections to one API, for any number of threads. Each request uses a connection of its own."""
 
     def __init__(self, address: Address, answer_s: float = ANSWER_S) -> None:
         self._address = address
         self._answer_s = answer_s
         self._pool = _Pool()
-        finalize(self, self._pool.close)  # one that was not closed is closed with the program
+        finalize(self, self._pool.close)  # close it with the program if nobody else does
 
     async def close(self) -> None:
-        """Requests that wait for their answers end with OperationCancelled."""
+        """Closes all connections. Requests that wait for answers end with OperationCancelled."""
         self._pool.close()
 
     async def ask(
@@ -213,7 +214,7 @@ class Transport:
         self._pool.drop(connection)
         if isinstance(fault, OSError):
             if self._pool.closed:
-                raise OperationCancelled("the queue manager was closed meanwhile") from None
+                raise OperationCancelled("the queue manager was closed in the meantime") from None
             raise self._address.not_answered(fault) from fault
 
     def _done(self, connection: Connection, reply: Reply) -> None:
@@ -242,7 +243,7 @@ class Transport:
 
 
 class _Pool:
-    """The open connections: those in use, and those that wait for the next request, the latest last."""
+    """The open connections: those in use, and the idle ones, the latest last."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -251,7 +252,7 @@ class _Pool:
         self.closed = False
 
     def take(self) -> Connection | None:
-        """One that the server has not closed meanwhile; None if there is none."""
+        """Takes an idle connection that the server has not closed. None if there is none."""
         with self._lock:
             self._check()
             while self._idle:
@@ -288,16 +289,16 @@ class _Pool:
             for _, connection in self._idle:
                 connection.close()
             self._idle.clear()
-            for connection in self._used:  # its own thread closes it: that one may be reading
+            for connection in self._used:  # its own thread closes it, because that may be reading
                 connection.shut_down()
 
     def _check(self) -> None:
         if self.closed:
-            raise InvalidHandle("this queue manager was closed: open it, or connect to it, again")
+            raise InvalidHandle("this queue manager is closed: open it or connect to it again")
 
 
 def _watch(stream: socket.socket) -> Callable[[], bool]:
-    """Says whether there is something to read, at once."""
+    """Returns at once whether there is something to read."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(stream, select.POLLIN)
