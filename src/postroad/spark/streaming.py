@@ -391,8 +391,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "restarted"
         )
         return MessagesGone(
-            f"{queue}: {came} messages arrived between {position.arrival} and {mark.arrival}, and {lost} of them are "
-            f"lost: {why}; {GO_ON}"
+            f"{queue}: {lost} of {came} messages between {position.arrival} and {mark.arrival} are lost: {why}; {GO_ON}"
         )
 
     def _idle(
