@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from postroad.cli.output import FAINT, FAULT, PLAIN, block_writer, shown
+from postroad.cli.output import FAINT, FAULT, PLAIN, block_writer, printable
 
 LINES = [[("1  ", FAINT), ("[bold]:smile:[/bold]", FAULT)], [("   field ", FAINT), ("value", PLAIN), ("  ", PLAIN)]]
 
@@ -23,7 +23,7 @@ LINES = [[("1  ", FAINT), ("[bold]:smile:[/bold]", FAULT)], [("   field ", FAINT
     ],
 )
 def test_what_is_not_printable_is_escaped(text: str, harmless: str) -> None:
-    assert shown(text) == harmless
+    assert printable(text) == harmless
 
 
 def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The `postroad` command: one module for each group of commands, listed in cli/commands.py.
+"""The `postroad` command. Each group of commands is a module; cli/commands.py lists them.
 
-A command's module is imported when the command runs, and imports what it needs inside its functions: `postroad --help`
-and every small command start at once.
+A command's module is imported when the command runs, and its functions import what they need. So `postroad --help` and
+every small command start at once.
 """
 
 from __future__ import annotations
@@ -53,26 +53,28 @@ def _postroad(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives back its exit code. Expected faults are one line on stderr, never a traceback."""
+    """Runs one command and returns its exit code. Expected errors are one line on stderr, never a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a label may hold what this terminal's encoding does not
+        # a label may contain characters that this terminal's encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(arguments, prog_name="postroad", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as fault:
-        report(fault.format_message().replace(": Value error, ", ": "))  # the name of an exception says nothing
+        report(fault.format_message().replace(": Value error, ", ": "))  # the name of the exception would say nothing
         return fault.exit_code
     except typer.Abort:
         return ExitCode.FAILED
-    except (ConfigurationError, IllegalName, InvalidArgument, InvalidMessage) as fault:  # no manager could do this
+    # no manager could do what was asked
+    except (ConfigurationError, IllegalName, InvalidArgument, InvalidMessage) as fault:
         report(str(fault))
         return ExitCode.USAGE
     except PostroadError as fault:
         report(str(fault))
         return ExitCode.FAILED
     except OSError as fault:
-        if not isinstance(fault, BrokenPipeError):  # the reader of our output may have stopped
+        if not isinstance(fault, BrokenPipeError):  # whoever read our output may have stopped
             report(f"the output cannot be written: {fault.strerror}")
-        sys.stdout = None  # or Python tries once more at its end
+        sys.stdout = None  # otherwise Python tries to write once more at its end
         return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE

@@ -93,7 +93,7 @@ def _print(context: Context, sddl: str, *, in_words: bool = True) -> None:
 
 
 def _users(context: Context) -> dict[str, str]:
-    """The names of the manager's users by their SIDs, as far as the caller may know them."""
+    """The names of the manager's users by their SIDs, as far as the caller may see them."""
     with context.calls() as api, suppress(AccessDenied):
         return {each["sid"]: each["name"] for each in api.json("GET", "/users", member="users")}
     return {}

@@ -1,4 +1,4 @@
-"""`postroad keys`, `lock`, `transaction` and `log-level`: what an operator looks after besides queues."""
+"""`postroad keys`, `lock`, `transaction` and `log-level`: what operators manage besides queues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rotate(context: Context) -> None:
 
 
 def _print(keys: KeysInfo) -> None:
-    """The keys to publish stand alone in the first line, ready to be copied."""
+    """Prints the public keys alone on the first line, so that they are easy to copy."""
     print_line(keys.public_keys or "this manager has no keys")
     if not keys.keys:
         return
@@ -65,7 +65,7 @@ def _print(keys: KeysInfo) -> None:
 # `postroad lock` and `postroad transaction`: what clients hold, who they are, and how an operator releases it.
 
 
-SHOWN_NUMBERS = 5  # lookup ids of one lock in a table; --json has all
+SHOWN_NUMBERS = 5  # lookup ids of a lock to show in a table; --json shows all
 
 lock_app = typer.Typer(help="List and release messages that clients have locked.")
 transactions = typer.Typer(help="List and abort the open transactions of clients.")
@@ -173,9 +173,9 @@ def _numbers(lookup_ids: tuple[int, ...]) -> str:
 
 
 def report_locked(queue: Queue, what_became: str) -> dict[str, int]:
-    """Reports on stderr how many messages of a queue a command skipped, if any; returns the same for its JSON.
+    """Reports on stderr how many messages of a queue a command skipped, if any. Returns these counts for its JSON.
 
-    The line starts with `what_became` of them, as in "not moved".
+    The line starts with what happened to them, such as "not moved".
     """
     info = queue.info()
     name = shlex.quote(queue.name)

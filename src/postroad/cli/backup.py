@@ -1,4 +1,5 @@
-"""`postroad backup` and `restore`: everything that a manager holds as one file, and a data directory from it."""
+"""`postroad backup` and `restore`: writes everything that a manager holds to one file, and makes a data directory from
+it."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def backup(
         os.fsync(stream.fileno())
         contents = check_backup(temporary, str(file))
         if file.exists() and not force:
-            fail(f"{file}: exists by now; --force replaces it", ExitCode.FAILED)
+            fail(f"{file}: exists already; --force replaces it", ExitCode.FAILED)
         temporary.replace(file)
         _sync_directory(file)
     _report_damaged(contents)
@@ -104,7 +105,7 @@ def _report_damaged(contents: Contents) -> None:
 
 @contextmanager
 def _new_file(file: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A private file beside the wanted one; removed unless it got its name."""
+    """A private file beside the wanted one. It is deleted unless it was renamed to that one."""
     temporary = file.with_name(f".{file.name}.{uuid4().hex[:8]}.new")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -120,7 +121,7 @@ def _new_file(file: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 def _sync_directory(file: Path) -> None:
-    """The new name is durable too. Windows cannot open a directory, and needs none of this."""
+    """Makes the new name durable. Windows cannot open a directory and does not need this."""
     if os.name == "nt":
         return
     descriptor = os.open(file.parent, os.O_RDONLY)

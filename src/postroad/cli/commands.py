@@ -1,6 +1,6 @@
-"""The commands by name: which module has each, and what `postroad --help` says of it.
+"""The commands by name: the module of each, and its sentence in `postroad --help`.
 
-A command's module is imported when that command runs, so listing them all imports none.
+A command's module is imported when the command runs, so the list imports none of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from postroad.cli.context import OptionalValues, with_context
 from postroad.cli.output import ExitCode
 from postroad.cli.queue_options import with_attributes
 
-MARKUP: Final = None  # plain text: Rich and Markdown take twice the time of everything else that a help does
+MARKUP: Final = None  # plain text, because Rich and Markdown take twice the time of everything else that a help does
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A function of a module of this package, or a Typer with commands of its own; `help` is its first paragraph."""
+    """Where a command is: a function in a module of this package, or a Typer with commands of its own.
+
+    `help` is the first paragraph of its help.
+    """
 
     module: str
     attribute: str
@@ -100,9 +103,9 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows the names of its commands, and builds the one that is run."""
+    """A group that knows the names of its commands, but builds only the command that runs."""
 
-    listed: ClassVar[Mapping[str, str]]  # what the help says of each
+    listed: ClassVar[Mapping[str, str]]  # the first sentence of each command's help
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -110,11 +113,11 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=sentence, rich_markup_mode=MARKUP))
 
     def build(self, name: str) -> TyperCommand | TyperGroup:
-        """The command itself."""
+        """Builds a command."""
         raise NotImplementedError
 
     def get_params(self, ctx: Any) -> Any:
-        return _spared(super().get_params, ctx)
+        return _with_light_coercion(super().get_params, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if not args and self.no_args_is_help:
@@ -123,7 +126,7 @@ class LazyGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Typer would cut each sentence to fit one line."""
+        """Writes whole sentences. Typer would cut each to fit one line."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, " ".join(text.partition("\n\n")[0].split())) for name, text in self.listed.items()]
@@ -150,7 +153,7 @@ def load(name: str) -> TyperCommand | TyperGroup:
 
 
 def _group(name: str, app: typer.Typer) -> LazyGroup:
-    """The group of a Typer; building all of its commands to run one takes too long."""
+    """The group of a Typer. It does not build all of its commands to run one, because that takes too long."""
     functions = {each.name or getattr(each.callback, "__name__", ""): each.callback for each in app.registered_commands}
     groups = {each.name or "": each.typer_instance for each in app.registered_groups}
     helps = {each: getdoc(function) or "" for each, function in functions.items()}
@@ -176,7 +179,7 @@ def _command(name: str, function: Callable[..., None]) -> TyperCommand:
     holder.command(name)(with_context(with_attributes(function)))
     command = typer.main.get_command(holder)
     assert isinstance(command, TyperCommand)
-    command.get_params = partial(_spared, command.get_params)  # type: ignore[method-assign]
+    command.get_params = partial(_with_light_coercion, command.get_params)  # type: ignore[method-assign]
     optional: OptionalValues | None = getattr(function, "optional_values", None)
     if optional is not None:
         valued = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
@@ -186,7 +189,7 @@ def _command(name: str, function: Callable[..., None]) -> TyperCommand:
 
 
 class _Coercion:
-    """Converts the value of one parameter as Typer does, but without pydantic where there is nothing to convert.
+    """Converts the value of one parameter like Typer, but avoids pydantic where there is nothing to convert.
 
     Typer imports pydantic for the first value of any parameter, even for a text that stays a text. That takes longer
     than everything else that a small command does.
@@ -205,11 +208,11 @@ class _Coercion:
         return self._typers().coerce(value, param=param, ctx=ctx)
 
 
-def _spared(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
-    """The parameters of a command, --help among them, each with its _Coercion."""
+def _with_light_coercion(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    """The parameters of a command, including --help, each with its _Coercion."""
     parameters = get_params(ctx)
     for parameter in parameters:
-        # Typer 0.29 has this method. With another version commands may start more slowly.
+        # Typer 0.29 has this method. With a version without it, commands may start more slowly.
         typers = getattr(parameter, "get_runtime_param", None)
         if typers is not None and not isinstance(typers, partial):
             parameter.get_runtime_param = partial(_Coercion, parameter, typers)

@@ -1,7 +1,7 @@
-"""What `--api`, `--token`, `--user` and `--json` say, and the environment where they are absent.
+"""The values of `--api`, `--token`, `--user` and `--json`, or of the environment where they are absent.
 
-A command has one parameter `context: Context`, and cli/commands.py gives it the four options. They stand behind the
-command or before it, as in `postroad --json queue list`; an option behind the command wins.
+A command has one parameter `context: Context`, and cli/commands.py adds the four options to it. They can be given
+before the command, as in `postroad --json queue list`, or after it. An option after the command wins.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ DEFAULT_API = "http://127.0.0.1:8180"
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the value of a parameter comes from the command line, and not from the environment or its default."""
+    """Whether a parameter's value comes from the command line, and not from the environment or its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _or_before(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """The value behind the command, else the one before it; that one also knows the environment."""
+    """The value after the command, or else the one before it, which may come from the environment."""
     assert parameter.name is not None
     return value if context.obj is None or is_given(context, parameter.name) else context.obj[parameter.name]
 
@@ -78,7 +78,7 @@ AsJson = Annotated[bool, typer.Option("--json", callback=_or_before, help="Print
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The queue manager that a command works on, and how it prints what it did."""
+    """The queue manager that a command works on, and how the command prints its results."""
 
     api: str
     token: str | None
@@ -86,7 +86,7 @@ class Context:
     as_json: bool
 
     def connect(self) -> QueueManager:
-        """The first call connects."""
+        """A queue manager. The connection is made by the first call."""
         import postroad
 
         with self._explained():
@@ -94,8 +94,11 @@ class Context:
 
     @contextmanager
     def calls(self) -> Iterator[Any]:
-        """The calls of the HTTP API that the Python client has no verbs for: `json(method, path, value)` and
-        `stream(path, query, accept)` of client.exchange.Exchange, for callers without an event loop."""
+        """Gives access to API calls that have no verb in the Python client.
+
+        The object has `json(method, path, value)` and `stream(path, query, accept)` of client.exchange.Exchange, for
+        callers without an event loop.
+        """
         from postroad.client.exchange import Address, Exchange
         from postroad.client.sync.backend import Backend, CallerThread
         from postroad.client.sync.transport import Transport
@@ -125,21 +128,21 @@ class Context:
             fail(f"--api: {sentence[5:]}" if sentence.startswith("url: ") else sentence, ExitCode.USAGE)
 
     def only_token(self) -> str | None:
-        """The token, for what cannot log in as a user."""
+        """The token, for commands that cannot log in as a user."""
         token, user = chosen(self.token, self.user)
         if user is not None:
             fail("--user: this command needs an administrator: use --token", ExitCode.USAGE)
         return read_token(token)
 
     def print(self, value: object, text: str) -> None:
-        """The value as JSON, or the text."""
+        """Prints the value as JSON, or the text."""
         if self.as_json:
             print_json(value)
         else:
             print_line(text)
 
     def print_info(self, info: DataclassInstance, print_for_people: Callable[[], None]) -> None:
-        """Everything about one thing."""
+        """Prints everything about one object."""
         if self.as_json:
             print_json(info)
         else:
@@ -148,7 +151,8 @@ class Context:
     def print_list(
         self, infos: Sequence[DataclassInstance], print_for_people: Callable[[], None], none: str = ""
     ) -> None:
-        """One JSON object for each, or a table; the sentence `none`, if any, instead of an empty table."""
+        """Prints one JSON object for each row, or a table. Instead of an empty table, prints the sentence `none`, if
+        given."""
         if self.as_json:
             for each in infos:
                 print_json(each)
@@ -159,7 +163,7 @@ class Context:
 
 
 def chosen(token: str | None, user: str | None) -> tuple[str | None, str | None]:
-    """The token or the user: an option wins over the environment."""
+    """The token or the user. An option wins over the environment."""
     if token is None or user is None:
         return token, user
     token_given = token != os.environ.get("POSTROAD_TOKEN")
@@ -169,7 +173,10 @@ def chosen(token: str | None, user: str | None) -> tuple[str | None, str | None]
 
 
 def read_password(user: str) -> str:
-    """POSTROAD_PASSWORD, else what a person types. There is no option: other users of a computer see those."""
+    """The password, from POSTROAD_PASSWORD or a prompt.
+
+    There is no option for it, because other users of a computer can see command lines.
+    """
     password = os.environ.get("POSTROAD_PASSWORD")
     if password is not None:
         return password
@@ -180,14 +187,14 @@ def read_password(user: str) -> str:
 
 @cache
 def _typed_password(user: str) -> str:
-    """Asked for once, however many connections a command opens."""
+    """Prompts for the password. A command prompts once, however many connections it opens."""
     from getpass import getpass
 
     return getpass(f"password of {user}: ")
 
 
 def read_token(given: str | None) -> str | None:
-    """The token that was given, else the content of the file that POSTROAD_TOKEN_FILE names."""
+    """The given token, or else the content of the file that POSTROAD_TOKEN_FILE names."""
     file = os.environ.get("POSTROAD_TOKEN_FILE")
     if given is not None or not file:
         return given
@@ -196,12 +203,12 @@ def read_token(given: str | None) -> str | None:
     except (OSError, UnicodeDecodeError) as fault:
         fail(f"POSTROAD_TOKEN_FILE: {file}: {getattr(fault, 'strerror', None) or 'must be text'}", ExitCode.USAGE)
     if len(lines) != 1:
-        fail(f"POSTROAD_TOKEN_FILE: {file} must contain one line with the token, and nothing else", ExitCode.USAGE)
+        fail(f"POSTROAD_TOKEN_FILE: {file} must contain exactly one line, the token", ExitCode.USAGE)
     return lines[0]
 
 
 def with_context(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with --json, --api, --token and --user instead of its parameter `context`, if it has one."""
+    """The command with --json, --api, --token and --user in place of its parameter `context`, if it has one."""
     if signature(command).parameters.get("context") is None:
         return command
     options = [
@@ -213,13 +220,13 @@ def with_context(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "context", options, lambda given: Context(**given))
 
 
-# Commands whose options are made from a table: Typer reads them from a function's signature.
+# Commands with options from a table. Typer reads options from a function's signature.
 
 
 def with_options(
     command: Callable[..., None], name: str, options: Sequence[Parameter], gather: Callable[[dict[str, Any]], object]
 ) -> Callable[..., None]:
-    """The command with these options instead of the parameter `name`, which gets what `gather` makes of their values.
+    """The command with these options in place of the parameter `name`, which gets what `gather` makes of their values.
 
     The options come last.
     """
@@ -234,11 +241,11 @@ def with_options(
     parameters = [*kept, *options]
     run.__signature__ = found.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
-    del run.__wrapped__  # its annotations are not those of the options
+    del run.__wrapped__  # its annotations do not include the options
     return run
 
 
-# Arguments and options that several commands share; those of all commands are in cli/context.py.
+# Arguments and options that several commands share. Those of all commands are above.
 
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -253,21 +260,22 @@ QueueName = Annotated[
 
 
 class OptionalValues:
-    """Options of a command that stand alone or with a value, which is empty where they stand alone.
+    """Options of a command that can be given with or without a value. Without one, the value is empty.
 
-    Each has a test that says whether the word behind it is its value: `--encrypt aes128`, but `--encrypt QUEUE`.
+    For each option, a function tells whether the next word is its value: `--encrypt aes128`, but `--encrypt QUEUE`.
     """
 
     def __init__(self, **takes: Callable[[str], bool]) -> None:
         self._takes = {f"--{name}": test for name, test in takes.items()}
 
     def __call__(self, command: Function) -> Function:
-        """A decorator of the command's function."""
+        """Decorates the command's function."""
         command.optional_values = self  # type: ignore[attr-defined]
         return command
 
     def spelled_out(self, words: Sequence[str], valued: Collection[str]) -> list[str]:
-        """The words of a command line with `--option=value` for these options. `valued` are all with a value."""
+        """The words of a command line with `--option=value` for these options. `valued` are all options that take a
+        value."""
         rest = list(words)
         found: list[str] = []
         while rest:
@@ -285,7 +293,7 @@ class OptionalValues:
 
 
 def predicate(expression: str | None) -> Callable[[Mapping[str, object]], bool] | None:
-    """The test of a message that `--where` asks for; a mistake in it is one of usage."""
+    """The filter for messages that `--where` describes. A mistake in it is a usage error."""
     from postroad.describe.where import parse_where
     from postroad.errors import IllegalExpression
 

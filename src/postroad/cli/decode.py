@@ -1,4 +1,4 @@
-"""`postroad decode`: what is inside captured bytes, for people or as JSON lines."""
+"""`postroad decode`: shows what is inside captured bytes, for people or as JSON lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from postroad.cli.output import (
     count_text,
     fail,
     hex_lines,
-    shown,
+    printable,
 )
 from postroad.describe import (
     Section,
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     from postroad.describe.packets import Verifier
 
 
-# Packets as text for people: a title, the headers field by field, the body.
+# Packets as text for people: a title, the headers field by field, and the body.
 
 
-MAX_BODY_LINES = 12  # enough to recognise a message; --json has all of it
+MAX_BODY_LINES = 12  # enough to recognise a message; --json shows all of it
 BODY_WIDTH = 96
 _INDENT = "   "
 _NAME_WIDTH = 32  # the longest field name and two spaces
 
 
 class TextPrinter:
-    """One block for each item; packets, damaged ones too, are numbered from 1."""
+    """Prints a block for each item. Packets, including damaged ones, are numbered from 1."""
 
     def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
         self._write = block_writer(output)
@@ -92,7 +92,7 @@ def _block(item: Item, number: int) -> Iterator[Line]:
     else:
         size = f"{item.size} bytes skipped" if item.size else "skipped"
         yield [("-  ", FAINT), (size, FAULT), *_facts(item.origin, 0)]
-        yield [(f"{_INDENT}{shown(item.reason)}", FAULT)]
+        yield [(f"{_INDENT}{printable(item.reason)}", FAULT)]
 
 
 def _facts(origin: Origin, size: int) -> Iterator[Span]:
@@ -128,7 +128,7 @@ def _section(section: Section) -> Iterator[Line]:
 
 
 def _field(name: str, text: str) -> Line:
-    return [(f"{_INDENT}  {name:<{_NAME_WIDTH}}", FAINT), (shown(text), PLAIN)]
+    return [(f"{_INDENT}  {name:<{_NAME_WIDTH}}", FAINT), (printable(text), PLAIN)]
 
 
 def _ordering(ack: OrderAck | FinalAck) -> Iterator[tuple[str, str]]:
@@ -154,10 +154,10 @@ def _body(view: MessageView) -> Iterator[Line]:
 
 
 def _text_lines(text: str) -> tuple[list[str], str]:
-    """The first lines, and how much there is if that was not all."""
+    """The first lines, and how much is left out."""
     head = text[: MAX_BODY_LINES * BODY_WIDTH]
     lines = [
-        shown(line[start : start + BODY_WIDTH])
+        printable(line[start : start + BODY_WIDTH])
         for line in head.replace("\r\n", "\n").split("\n")
         for start in range(0, max(len(line), 1), BODY_WIDTH)
     ]
@@ -166,16 +166,19 @@ def _text_lines(text: str) -> tuple[list[str], str]:
 
 
 def _hex_lines(body: bytes) -> tuple[list[str], str]:
-    """The same in hex."""
+    """The first bytes in hex, and how many are left out."""
     lines = hex_lines(body[: MAX_BODY_LINES * HEX_WIDTH])
     return lines, f"{len(body)} bytes" if len(body) > len(lines) * HEX_WIDTH else ""
 
 
-# Packets as JSON lines: one object for each packet, damaged packet or place without one.
+# Packets as JSON lines: an object for each packet, damaged packet or place without a packet.
 
 
 class JsonPrinter:
-    """An object has `packet` (its kind) or `error`, never both; packets, damaged ones too, are numbered from 1."""
+    """Prints JSON objects. Each has `packet` (its kind) or `error`, never both.
+
+    Packets, including damaged ones, are numbered from 1.
+    """
 
     def __init__(self, output: TextIO, verifier: Verifier | None = None) -> None:
         self._output = output
@@ -210,7 +213,7 @@ class JsonPrinter:
 
 
 def origin_json(origin: Origin) -> dict[str, object]:
-    """Where it was found: what is not known has no key."""
+    """Where an item was found. Unknown facts have no key."""
     place = {
         "offset": origin.offset,
         "line": origin.line,
@@ -284,7 +287,7 @@ def decode(
         try:
             _decode(file, CaptureFile(stream, ports), _printer(as_json, verifier))
         except BrokenPipeError:
-            raise  # the reader of our output has stopped
+            raise  # whoever read our output has stopped
         except OSError as fault:
             fail(f"{file}: {fault.strerror}", ExitCode.FAILED)
     if verifier is not None and verifier.refused:
@@ -327,7 +330,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
     from postroad.describe.capture import DecodedPacket, Skipped
 
     whole = faults = 0
-    alone: Skipped | None = None  # the first fault waits: if it is all there is, one sentence says it
+    alone: Skipped | None = None  # keep the first error back: if there is nothing else, one sentence says it
     for item in capture.items():
         if isinstance(item, Skipped) and not whole and not faults:
             alone, faults = item, 1

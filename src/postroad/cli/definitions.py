@@ -1,4 +1,4 @@
-"""`postroad definitions export` and `import`: queues, their properties and access lists, and users, as a TOML file."""
+"""`postroad definitions export` and `import`: queues with properties and access lists, and users, as a TOML file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DEFINED = ("private", "public")
 
 @dataclass(slots=True)
 class Change:
-    """What an import does with one queue: creates it, or sets properties; `acl` is None if that stays."""
+    """What an import does with one queue: creates it or sets properties. `acl` is None if the access list stays."""
 
     path: str
     creates: bool
@@ -114,7 +114,7 @@ def import_definitions(
 
 
 def _queues(manager: QueueManager, *, internal: bool = False) -> dict[QueueTail, QueueInfo]:
-    """Those that people made, and with `internal` those that the manager made for itself."""
+    """The queues that users made. With `internal`, also those that the manager made for itself."""
     from postroad.names import PathName
 
     made = (each for each in manager.queues() if each.type in _DEFINED and (internal or not each.is_internal))
@@ -138,7 +138,7 @@ def _change(
     existing: dict[QueueTail, QueueInfo],
     faults: list[str],
 ) -> Change | None:
-    """What has to be done for a queue; None if nothing. What cannot be done is added to `faults`."""
+    """What must change for a queue. None if nothing. What cannot change is added to `faults`."""
     from postroad.names import QueueKind
     from postroad.server.definitions import acl_of, comparable, path_on, same_acl
     from postroad.validation.queue_properties import (
@@ -196,7 +196,7 @@ def _show(context: Context, change: Change, dry_run: bool) -> None:
 
 
 def _show_users(wanted: tuple[DefinedUser, ...], existing: list[UserInfo]) -> None:
-    """What an operator has to do: nothing here can set a password."""
+    """Tells an operator what to do about users, because an import cannot set passwords."""
     from postroad.server.definitions import write_row
 
     known = {each.name.casefold(): each for each in existing}
@@ -230,7 +230,8 @@ def _show_users(wanted: tuple[DefinedUser, ...], existing: list[UserInfo]) -> No
 
 
 def _differing(wanted: DefinedUser, found: UserInfo) -> dict[str, tuple[object, object]]:
-    """What the file says and what the manager has, by setting. A SID that the file does not name does not matter."""
+    """The settings that differ, with the values in the file and in the manager. A SID missing in the file is no
+    difference."""
     groups = sorted(map(str, wanted.groups)), sorted(found.groups)
     values: dict[str, tuple[object, object]] = {
         "sid": (str(wanted.sid or found.sid), found.sid),

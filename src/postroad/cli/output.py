@@ -1,6 +1,6 @@
 """What commands print: JSON lines for programs; tables, messages and sizes for people.
 
-Text from a message never reaches a terminal unchanged: characters that are not printable are escaped.
+Text from a message never reaches a terminal unchanged. Characters that are not printable are escaped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from postroad import ReceivedMessage
 
 
-MAX_HEX_BYTES = 256  # of a body that is no text: enough to recognise it; --json and --raw have all of it
+MAX_HEX_BYTES = 256  # of a body that is not text; enough to recognise it, and --json and --raw show all
 MAX_NAME = 60  # characters of a queue's name in a table
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_BLOCK_ROWS = 1000  # of a table that goes to a file or a pipe: what is held before it is printed
+_BLOCK_ROWS = 1000  # of a table for a file or a pipe, which are held back to measure the columns
 
 
 def print_json(value: object) -> None:
-    """Dataclasses are objects."""
+    """Prints a value as one line of JSON. Dataclasses become objects."""
     import json
 
     from postroad.reports.plain import to_json
@@ -38,14 +38,14 @@ def print_json(value: object) -> None:
 
 
 def print_line(text: str) -> None:
-    """One line for people; what is not printable is escaped."""
-    sys.stdout.write(shown(text) + "\n")
+    """Prints one line for people. Characters that are not printable are escaped."""
+    sys.stdout.write(printable(text) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Rows under their titles; the columns named in `numbers` stand at the right, and are never folded.
+    """Prints a table. The columns in `numbers` are aligned right and never folded.
 
-    To a file or a pipe rows go as they come, however many there are.
+    Rows for a file or a pipe are printed as they come, so there can be any number of them.
     """
     if not sys.stdout.isatty():
         _print_plain(columns, rows, numbers)
@@ -59,15 +59,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
         number = column in numbers
         table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(shown(cell_text(cell))) for cell in row))
+        table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
     Console(file=sys.stdout, highlight=False).print(table)
 
 
 def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str]) -> None:
-    """Columns are as wide as the widest cell so far; of the first rows, all are looked at before one is printed."""
+    """Prints columns as wide as the widest cell so far. It looks at all of the first rows before it prints one."""
     aligned: list[Callable[[str, int], str]] = [str.rjust if each in numbers else str.ljust for each in columns]
     widths = [0] * len(columns)
-    lines = chain([columns], ([shown(cell_text(cell)) for cell in row] for row in rows))
+    lines = chain([columns], ([printable(cell_text(cell)) for cell in row] for row in rows))
     while block := list(islice(lines, _BLOCK_ROWS)):
         widths = [max(width, *map(len, column)) for width, *column in zip(widths, *block, strict=True)]
         for line in block:
@@ -84,13 +84,13 @@ def cell_text(value: object) -> str:
 
 
 def size_text(size: int) -> str:
-    """`1.5 MiB`"""
+    """A size such as `1.5 MiB`."""
     power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     return f"{size / 1024**power:.1f} {_UNITS[power]}" if power else f"{size} bytes"
 
 
 def shortened(name: str, width: int = MAX_NAME) -> str:
-    """A long name without its middle: its beginning says where the queue is, its end which one it is."""
+    """A long name without its middle. The start tells where the queue is, and the end which queue it is."""
     if len(name) <= width:
         return name
     end = width // 2
@@ -102,7 +102,7 @@ def count_text(number: int, what: str) -> str:
 
 
 class MessagePrinter:
-    """Messages one after the other: as JSON lines, as bodies alone (`raw`), or as a header line and the body."""
+    """Prints messages as JSON lines, as bodies only (`raw`), or as a header line and the body."""
 
     def __init__(self, *, as_json: bool, raw: bool = False) -> None:
         self._as_json = as_json
@@ -119,7 +119,7 @@ class MessagePrinter:
             self._print_for_people(message)
 
     def print_all(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Returns once all of them are out; OSError where they cannot be."""
+        """Prints all messages. Returns once they are written. Raises OSError if they cannot be."""
         for message in messages:
             self.print(message)
         sys.stdout.flush()
@@ -131,13 +131,13 @@ class MessagePrinter:
         text = message.text_or_none
         lines = _hex_lines(message.body) if text is None else text.splitlines()
         for line in lines:
-            sys.stdout.write(shown(line) + "\n")
+            sys.stdout.write(printable(line) + "\n")
 
 
 def header_line(message: ReceivedMessage) -> str:
-    """The message in one line: label, class, kind, size, time, ids."""
+    """One line about a message: label, class, kind, size, time, ids."""
     facts = [
-        shown(message.label) or "(no label)",
+        printable(message.label) or "(no label)",
         *([message.class_name] if message.message_class else []),
         f"{message.delivery}, priority {message.priority}",
         count_text(len(message.body), "byte"),
@@ -155,9 +155,9 @@ def _hex_lines(body: bytes) -> list[str]:
     return lines
 
 
-# Lines for people: coloured on a terminal, plain anywhere else, and never raw text from a stranger.
+# Lines for people: coloured on a terminal, plain elsewhere, and never with raw text from outside.
 #
-# What the lines say is for the commands to decide.
+# The commands decide what the lines say.
 
 
 Span = tuple[str, str]  # text and its style, "" for none
@@ -167,15 +167,15 @@ HEX_WIDTH = 16
 TITLE, HEADING, FAINT, FAULT, PLAIN = "bold cyan", "bold", "dim", "bold red", ""
 
 
-def shown(text: str) -> str:
-    r"""The text with everything that is not printable as \x1b, \u202e and so on: no terminal obeys it."""
+def printable(text: str) -> str:
+    r"""The text with unprintable characters written as \x1b, \u202e and so on, so that no terminal acts on them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def hex_lines(data: bytes) -> list[str]:
-    """Sixteen bytes a line, with the characters beside them."""
+    """Lines of sixteen bytes in hex, with their characters."""
     lines = []
     for start in range(0, len(data), HEX_WIDTH):
         row = data[start : start + HEX_WIDTH]
@@ -185,7 +185,8 @@ def hex_lines(data: bytes) -> list[str]:
 
 
 def block_writer(output: TextIO) -> Callable[[Iterable[Line]], None]:
-    """Writes some lines and an empty one a call. `rich` is loaded only where its colours will be seen."""
+    """A function that writes a block of lines and an empty line. `rich` is imported only if its colours will be
+    seen."""
     if output.isatty() or os.environ.get("FORCE_COLOR"):
         return _rich_writer(output)
 
@@ -218,17 +219,17 @@ def _rich_writer(output: TextIO) -> Callable[[Iterable[Line]], None]:
 
 
 class ExitCode(IntEnum):
-    """What scripts can rely on."""
+    """The exit codes that scripts can rely on."""
 
     DONE = 0
-    FAILED = 1  # the operation failed, or did only a part
-    USAGE = 2  # the command line or the configuration is at fault
+    FAILED = 1  # the operation failed, or succeeded only in part
+    USAGE = 2  # the command line or the configuration is wrong
     TIMEOUT = 3  # no message came in time
 
 
 def report(sentence: str) -> None:
-    """One line on stderr."""
-    print(f"postroad: {shown(' '.join(sentence.split()))}", file=sys.stderr)
+    """Prints one line on stderr."""
+    print(f"postroad: {printable(' '.join(sentence.split()))}", file=sys.stderr)
 
 
 def fail(sentence: str, code: ExitCode) -> NoReturn:
@@ -236,14 +237,14 @@ def fail(sentence: str, code: ExitCode) -> NoReturn:
     raise typer.Exit(code)
 
 
-# A progress bar on stderr, only on a terminal, and only when something takes longer than a second.
+# A progress bar on stderr. It appears only on a terminal, and only for work that takes longer than a second.
 
 
 PATIENCE_S = 1.0
 
 
 class Bar:
-    """`with Bar("moving", total) as bar: ... bar.advance(n)`; a total of None is not known."""
+    """A progress bar: `with Bar("moving", total) as bar: ... bar.advance(n)`. A total of None is unknown."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self.done = 0

@@ -1,4 +1,5 @@
-"""`postroad pipeline`: queues into tables on Spark, a report, routes of a whole enterprise, dead letters sent again."""
+"""`postroad pipeline`: reads queues into tables on Spark, writes a report, computes routes, and replays dead
+letters."""
 
 from __future__ import annotations
 
@@ -29,17 +30,18 @@ app = typer.Typer(
 )
 
 DEFAULT_LAKE = "lake"
-SMALL = 100_000  # new packets, up to which QUICK pays
-SMALL_LAKE = 1_000_000  # packets in the tables, of which a run reads the ids
-LARGE_LAKE = 3_000_000  # packets, up to which QUICK_JAVA pays
+SMALL = 100_000  # QUICK pays up to this many new packets
+SMALL_LAKE = 1_000_000  # and up to this many packets in the tables, whose ids a run reads
+LARGE_LAKE = 3_000_000  # QUICK_JAVA pays up to this many packets
 SMALL_ENTERPRISE = 300  # sites
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would look for the caller of each step of a plan
+    # otherwise Spark looks for the caller of each step of a plan
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-# What Spark and Java do to be fast on millions of rows costs more than it brings where there are few: half of the time.
-# In a large lake, a single day has enough messages.
+# Some work that Spark and Java do to be fast on millions of rows takes half of the time of a run with few messages.
+# In a large lake, even a single day has enough messages for it to pay.
 QUICK_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"]
 FEW_TASKS = {"spark.sql.shuffle.partitions": "4"}
 QUICK = FEW_TASKS | {
@@ -49,7 +51,7 @@ QUICK = FEW_TASKS | {
 
 
 def _apis(context: typer.Context, given: list[str] | None) -> list[str]:
-    """Those behind the command, else the one before it, else those of the environment."""
+    """The APIs after the command, or else the one before it, or else those of the environment."""
     if not is_given(context, "apis") and is_given(cast(typer.Context, context.find_root()), "api"):
         return [context.obj["api"]]
     return given or [DEFAULT_API]
@@ -155,7 +157,7 @@ def run(
         return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
 
     remote = scheme_of(lake) not in (None, "file")
-    if remote:  # refused here, before any manager is asked
+    if remote:  # a wrong address is refused before any manager is asked
         spark = _session("pipeline run", master, settings)
         opened = Lake(spark, lake, form)
     found = find()
@@ -164,7 +166,8 @@ def run(
     if not remote:
         local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
         kept = kept_packets(local)
-        unread = sum(each.messages for each in found) - (0 if consume else kept)  # what was read stays in the queues
+        # messages that were read stay in their queues, so do not count them again
+        unread = sum(each.messages for each in found) - (0 if consume else kept)
         small = every is None and unread < SMALL
         quick = quick_settings(kept) if small else None
         opened = Lake(_session("pipeline run", master, settings, quick), lake, form)
@@ -397,7 +400,8 @@ def replay(
 
     if to is not None:
         parse_name(to)
-    spark = _session("pipeline replay", master, _settings(conf), quick_settings())  # the work is the manager's
+    # settings for few messages, because the manager does most of the work
+    spark = _session("pipeline replay", master, _settings(conf), quick_settings())
     with _bar("messages") as progress:
         done = send_again(
             spark,
@@ -419,7 +423,7 @@ def replay(
 
 
 def _require_spark() -> None:
-    """One sentence where pyspark, or what goes with it, is not installed."""
+    """Fails with one sentence if pyspark or a package that it needs is not installed."""
     from importlib.util import find_spec
 
     from postroad.spark.session import require_pyspark
@@ -469,7 +473,7 @@ def _session(
 
 
 def quick_settings(kept: int = 0) -> dict[str, str]:
-    """Those of Spark for few new messages in a lake of so many packets."""
+    """Spark's settings for few new messages in a lake with `packets` packets."""
     from postroad.spark.session import JAVA_OPTIONS
 
     java = {JAVA_OPTIONS: " ".join(QUICK_JAVA)} if kept < LARGE_LAKE else {}
@@ -477,7 +481,7 @@ def quick_settings(kept: int = 0) -> dict[str, str]:
 
 
 def _quiet() -> list[str]:
-    """Options of Java: Spark logs at its start, before a setting of the session can prevent it."""
+    """Java options that silence Spark's start, which a setting of the session would come too late for."""
     import os
     from importlib.resources import files
 
@@ -488,7 +492,7 @@ def _quiet() -> list[str]:
 
 
 def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:
-    """The lake, with a session if its address needs one, or if the command `start` does."""
+    """The lake. It has a session if its address needs one, or if `start` makes one."""
     from postroad.spark.pipeline.lake_files import scheme_of
 
     _check_local(path)
@@ -498,7 +502,7 @@ def _opened(path: str, *, master: str | None = None, conf: list[str] | None = No
 
 
 def _check_local(path: str) -> None:
-    """A local directory without tables is refused before Spark starts."""
+    """Refuses a local directory without tables, before Spark starts."""
     from postroad.spark.pipeline.lake_files import scheme_of
 
     if scheme_of(path) in (None, "file"):
@@ -539,7 +543,7 @@ def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], as_json:
 
 @contextmanager
 def _bar(unit: str) -> Iterator[Progress]:
-    """On a terminal, and only there."""
+    """A progress bar, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

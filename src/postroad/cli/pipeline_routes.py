@@ -1,4 +1,5 @@
-"""What `postroad pipeline routes` prints: all next hops in short, what a change would move, and what links carry."""
+"""Prints the results of `postroad pipeline routes`: next hops in short, what a change would move, and the load of
+links."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ MOST_ROWS = 20
 
 
 def changed_by(directory: Directory, down: Sequence[str], costs: Sequence[str]) -> Directory | None:
-    """The directory after what the options would change; None where they change nothing."""
+    """The directory as the options would change it. None if they change nothing."""
     from postroad.directory.what_if import changed, parse_cost, parse_down
 
     changes = [parse_down(each, directory) for each in down] + [parse_cost(each, directory) for each in costs]
@@ -165,7 +166,7 @@ def _messages(loads: dict[tuple[str, str], Any], link: tuple[str, str]) -> int:
     return loads[link].messages if link in loads else 0
 
 
-# What `postroad pipeline what-if` prints: routes and links of a changed enterprise, and how deep its queues get.
+# Prints the results of `postroad pipeline what-if`: routes and links of a changed enterprise, and depths of its queues.
 
 HOURS = 24
 _OUTAGE = re.compile(r"(?P<manager>[^=]+)=(?P<hour>\d{1,2}):(?P<minute>\d\d)\+(?P<minutes>\d+(?:\.\d+)?)m?")
@@ -181,7 +182,7 @@ _COUNTED = {
 
 
 def parse_outage(text: str) -> tuple[str, float, float]:
-    """`rome=14:30+45m`: a manager, the time of day in UTC, and the minutes that it is down."""
+    """Reads `rome=14:30+45m`: a manager, the time of day in UTC, and the minutes that it is down."""
     found = _OUTAGE.fullmatch(text.strip())
     if found is None or int(found["hour"]) >= HOURS or int(found["minute"]) >= 60:
         raise InvalidArgument(f"outage: must have the form MANAGER=HH:MM+MINUTES, as in rome=14:30+45, got {text!r}")
@@ -265,7 +266,7 @@ def _route_json(route: Route | None) -> dict[str, Any] | None:
 
 
 def day_capacity(enterprise: Enterprise, lake: Lake, day: str, plan: CapacityPlan) -> Capacity:
-    """The traffic of a day of the lake, through the enterprise."""
+    """Simulates the traffic of a day of the lake in the enterprise."""
     from postroad.simulation.capacity import MinuteTraffic, capacity
     from postroad.simulation.scenario import Kind
     from postroad.spark.pipeline.traffic import by_minute
@@ -320,7 +321,7 @@ def show_capacity(found: Capacity, day: str, *, as_json: bool) -> None:
 
 
 def clock(minute: float) -> str:
-    """`14:30`; `26:10` is ten past two of the next day."""
+    """A time such as `14:30`. `26:10` is ten past two on the next day."""
     return f"{int(minute) // 60:02}:{int(minute) % 60:02}"
 
 

@@ -22,7 +22,7 @@ app = typer.Typer(help="Create, list, show, change, purge, pause, release and de
 app.add_typer(acl, name="acl")
 
 
-# What only outgoing queues have.
+# The properties that only outgoing queues have.
 _OUTGOING = (
     *("state", "next_hops", "why", "stuck", "paused", "unsent", "in_flight", "unacknowledged", "awaiting_final_ack"),
     *("last_error", "failures", "next_retry_s", "next_resend_s", "resend_interval_s"),
@@ -130,7 +130,7 @@ def release(
 
 
 def is_of_interest(info: QueueInfo) -> bool:
-    """Queues that users created, outgoing queues, and any other queue with messages."""
+    """Whether to list a queue: those of users, outgoing queues, and any other queue with messages."""
     made = info.type in ("private", "public", "outgoing") and not info.is_internal
     return made or info.messages > 0
 
@@ -145,7 +145,7 @@ def print_queues(infos: Iterable[QueueInfo]) -> None:
                 size_text(info.bytes),
                 "-" if info.quota_kb is None else f"{100 * info.bytes // max(info.quota_kb * 1024, 1)} %",
                 _kind(info),
-                "" if info.label == info.path else info.label,  # that of an outgoing queue
+                "" if info.label == info.path else info.label,  # a property of outgoing queues
             )
             for info in infos
         ),

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 def with_attributes(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each property of a queue instead of its parameter `attributes` or, for those that
-    can change later, `changes`, if it has one. The parameter gets those that were given."""
+    """The command with an option for each property of a queue.
+
+    The options take the place of the parameter `attributes`, or of `changes` for properties that can change later, if
+    the command has one. The parameter gets the properties that were given.
+    """
     (name,) = signature(command).parameters.keys() & {"attributes", "changes"} or {""}
     if not name:
         return command

@@ -1,4 +1,4 @@
-"""`postroad receive`, `peek` and `browse`: messages of a queue, taken or only looked at."""
+"""`postroad receive`, `peek` and `browse`: takes the messages of a queue, or only shows them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def browse(
 def reading(
     connect: Callable[[], AbstractContextManager[QueueManager]], queue: str, timeout: float, as_json: bool, raw: bool
 ) -> Iterator[tuple[Queue, MessagePrinter]]:
-    """The queue to read, and what prints its messages. Where it has printed none, the command says so and fails."""
+    """The queue to read, and what prints its messages. If nothing was printed in the block, the command says so and
+    fails."""
     if as_json and raw:
         fail("use only one of --json and --raw", ExitCode.USAGE)
     printer = MessagePrinter(as_json=as_json, raw=raw)
@@ -151,11 +152,10 @@ def take(
     only: tuple[int, Place] | None,
     transaction: Transaction | None = None,
 ) -> None:
-    """Receives and prints `only` the message at a place seen from a lookup id; else messages as they come, up to
-    `count` of them and up to the time-out.
+    """Receives messages and prints them: the one at the place `only`, or up to `count` within the time-out.
 
-    Without a transaction, messages are only locked while they are being printed: what cannot be printed, because a pipe
-    is closed or a disk is full, goes back to its place.
+    Without a transaction, messages are locked while they are printed. A message that cannot be printed, because a pipe
+    is closed or a disk is full, returns to its place.
     """
     from postroad.errors import NoMessage
 
@@ -178,7 +178,7 @@ def take(
 
 
 def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
-    """What is in the queue once something is, in its order."""
+    """The messages of a queue in their order, once there are any."""
     from postroad.errors import NoMessage
 
     try:
@@ -209,7 +209,7 @@ def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
 
 
 def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
-    """Of `dead` letters the reason and the destination, of others the priority and the class."""
+    """Prints a page. Dead letters have the reason and the destination, other messages the priority and the class."""
     print_table(
         (
             "lookup id",
@@ -227,7 +227,7 @@ def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
                 message.destination_queue if dead else (message.class_name if message.message_class else None),
                 len(message.body),
                 message.label,
-                _glimpse(message),
+                _excerpt(message),
             )
             for message in messages
         ),
@@ -235,8 +235,8 @@ def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
     )
 
 
-def _glimpse(message: ReceivedMessage) -> str:
-    """The beginning of the body, in one line."""
+def _excerpt(message: ReceivedMessage) -> str:
+    """The start of the body, on one line."""
     text = message.text_or_none
     if text is None:
         return message.body[:16].hex(" ") + (" ..." if len(message.body) > 16 else "")

@@ -1,4 +1,4 @@
-"""`postroad remote`: the queues of any MSMQ server, read and purged by MS-MQQP."""
+"""`postroad remote`: reads and purges the queues of any MSMQ server by MS-MQQP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(help="Read the queues of any MSMQ server on another computer."
 
 
 class Place(StrEnum):
-    """Which message a lookup id leads to."""
+    """Which message to read, seen from a lookup id."""
 
     CURRENT = "current"
     NEXT = "next"
@@ -88,7 +88,7 @@ def peek(
     connect = partial(_connect, host, user, password, config, mapper)
     with reading(connect, queue, timeout, as_json, raw) as (source, printer):
         if lookup is not None or place is not None:
-            printer.print_all(islice(_from(source, lookup, place), count))
+            printer.print_all(islice(_messages_from(source, lookup, place), count))
         else:
             with suppress(NoMessage):
                 printer.print_all(source.peek_many(count, timeout))
@@ -157,7 +157,7 @@ def _connect(
 
 
 def _split(host: str) -> tuple[str, int | None]:
-    """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
+    """Splits `host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
     if "/" in host:
         fail(
             f"HOST: must be a name or address, such as 10.0.0.5:{ports.RPC_HANDSHAKE}, got {host!r}",
@@ -189,8 +189,8 @@ def _place(lookup: int | None, place: Place | None) -> Place:
     return word
 
 
-def _from(queue: Queue, lookup: int | None, place: Place | None) -> Iterator[ReceivedMessage]:
-    """The message that is asked for, and those behind it; before it, where it is the previous or the last one."""
+def _messages_from(queue: Queue, lookup: int | None, place: Place | None) -> Iterator[ReceivedMessage]:
+    """Yields the message that was asked for and those after it. For `previous` and `last`, those before it."""
     from postroad.errors import MessageNotFound
 
     word = _place(lookup, place)

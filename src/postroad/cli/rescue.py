@@ -1,4 +1,4 @@
-"""`postroad move`, `export` and `import`: messages from one queue to another, to a file, and back."""
+"""`postroad move`, `export`, `import` and `resend`: moves messages between queues and files, and sends them again."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def move(
     with context.connect() as manager:
         source = manager.queue(queue)
         info = source.info()
-        target = manager.queue(to).info()  # a missing target is reported before anything else
+        target = manager.queue(to).info()  # so that a missing target is reported before anything else
         if target.id == info.id:
             fail(f"TO: {to} is the queue that the messages are in", ExitCode.USAGE)
         if lookup:
@@ -104,8 +104,10 @@ def move(
 
 
 class Expired:
-    """Counts the messages that do not stay in the queue that they move to, because their time to be received is over.
-    With `kept` the queue keeps them, as dead-letter queues do."""
+    """Counts messages that will not stay in their new queue, because their time to be received is over.
+
+    With `kept` they stay, as they do in dead-letter queues.
+    """
 
     def __init__(self, *, kept: bool) -> None:
         self._kept = kept
@@ -127,8 +129,8 @@ class Expired:
         return found if found["expired"] else {}
 
     def report(self, to: str) -> None:
-        """Says on stderr what becomes of them."""
-        fates = ((self._again, "dead letters again"), (self._gone, "deleted, as they ask for no dead letter"))
+        """Reports on stderr what will happen to them."""
+        fates = ((self._again, "dead letters again"), (self._gone, "deleted, because they ask for no dead letter"))
         for count, fate in fates:
             if count:
                 what = f"expired: {count_text(count, 'message')} will not stay in {to}"
@@ -136,7 +138,7 @@ class Expired:
 
 
 def _move_batch(manager: QueueManager, queue: str, to: str, batch: list[ReceivedMessage]) -> int:
-    """How many were moved: all at once, or, where a reader was faster with one of them, each for itself."""
+    """Moves a batch in one step, or message by message if another reader took one. Returns how many were moved."""
     from postroad.errors import MessageAlreadyReceived, MessageNotFound
 
     gone = (MessageNotFound, MessageAlreadyReceived)
@@ -229,8 +231,10 @@ def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
 
 
 def _take(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
-    """Messages are locked while they are being written, and go once they are on the disk. At most as many as were
-    there at the start, or a busy sender could keep this running."""
+    """Yields messages that are locked while they are written and deleted once they are on disk.
+
+    It takes at most as many messages as were there at the start. Otherwise a busy sender could keep this running.
+    """
     from postroad.errors import NoMessage
 
     while left := (bar.total or 0) - bar.done:
@@ -279,7 +283,7 @@ def import_packets(
 
 
 def _readable(file: str) -> AbstractContextManager[BinaryIO]:
-    """The file, or a copy of standard input: it is read twice."""
+    """The file, or a copy of standard input, because it is read twice."""
     if file == STANDARD_STREAM:
         import shutil
         import tempfile
@@ -295,7 +299,7 @@ def _readable(file: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _batches(stream: BinaryIO, file: str) -> Iterator[list[bytes]]:
-    """The packets of a file, checked, some at a time."""
+    """The packets of a file in batches, after checking them."""
     from postroad.errors import RemoteProtocolError
     from postroad.wire import Framer, MessageView
 
@@ -323,7 +327,7 @@ def _batches(stream: BinaryIO, file: str) -> Iterator[list[bytes]]:
         yield batch
 
 
-# `postroad resend`: dead letters and journaled messages, sent again as new messages.
+# `postroad resend`: sends dead letters and journaled messages again, as new messages.
 
 
 RESENT_AT_ONCE = 100
@@ -368,7 +372,8 @@ def resend(
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
-            found = islice(source.messages(), info.messages)  # a message that is sent to its own queue comes again
+            # otherwise messages that are sent to their own queue would come again
+            found = islice(source.messages(), info.messages)
             chosen = (each for each in found if wanted is None or wanted(each.describe()))
         if dry_run:
             _show_resent(chosen, to, ttbr, context.as_json)
@@ -394,7 +399,8 @@ def resend(
 def _resend(
     context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool, ttbr: int | None
 ) -> tuple[int, list[tuple[int, str]], list[int]]:
-    """How many were sent, the lookup ids of the others with the reasons, and the lifetimes that are short."""
+    """Sends messages again. Returns how many, the lookup ids of the others with the reasons, and lifetimes that are
+    short."""
     from postroad.reports.operations import is_short
 
     sent = 0
@@ -436,7 +442,7 @@ def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int 
         nonlocal count
         for message in messages:
             count += 1
-            # Whether the destination is here is the manager's to say: the time to be received counts in any case.
+            # Only the manager knows whether the destination is local. The time to be received counts in any case.
             lifetime = lifetime_s(message, ttbr, here=True)
             if lifetime is not None and is_short(lifetime):
                 short.append(lifetime)
@@ -454,5 +460,5 @@ def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int 
 
 
 def _reason(message: ReceivedMessage) -> str | None:
-    """Why it is a dead letter."""
+    """The reason of a dead letter."""
     return message.class_name if message.message_class else None

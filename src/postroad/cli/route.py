@@ -81,7 +81,7 @@ def _print_route(found: Route, as_json: bool) -> None:
 
 
 def _print_table(table: Table, as_json: bool) -> None:
-    """With --json, one row per line."""
+    """Prints a routing table. With --json, each row is a line."""
     if as_json:
         for row in table.rows:
             print_json(row)
@@ -142,7 +142,7 @@ def _extent(found: Trace) -> str:
 
 
 def _time(at: str | None) -> str:
-    """To the millisecond, in a column."""
+    """A time in milliseconds, for a column."""
     if at is None:
         return f"{'(no time)':24}"
     seconds, _, fraction = at.removesuffix("Z").partition(".")

@@ -1,4 +1,4 @@
-"""`postroad send`: one message, or many alike, to any queue."""
+"""`postroad send`: sends one message or many equal ones to any queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 KEY_PASSWORD = "POSTROAD_KEY_PASSWORD"
 DEFAULT_HASH = "sha512"
-BATCH_MESSAGES = 10_000  # what one request may hold
+BATCH_MESSAGES = 10_000  # that one request can have
 BATCH_BYTES = 16 << 20
 _CIPHERS = "aes256, aes192, aes128, rc4, rc2"  # the strongest first
 _UTF16_TYPES = (8, 31)  # VT_BSTR, VT_LPWSTR
@@ -192,7 +192,7 @@ def send(
 
 
 def _send(manager: QueueManager, name: str, message: Message, count: int, transactional: bool) -> list[str]:
-    """All of them in one transaction, or in as few requests as it takes: their ids are consecutive."""
+    """Sends all copies in one transaction, or in as few requests as possible, so that their ids are consecutive."""
     step = max(1, min(BATCH_MESSAGES, BATCH_BYTES // (len(message.body) + 1024)))
     queue = manager.queue(name)
     if count <= step:
@@ -264,7 +264,7 @@ def _body(body: str | None, file: str | None, standard_input: str | None, body_t
 
 
 def _utf8_text(data: bytes) -> bytes | str:
-    """UTF-8 as text, to be stored as UTF-16; any other bytes, UTF-16 among them, as they are."""
+    """Bytes in UTF-8 as text, to be stored as UTF-16. Any other bytes, such as UTF-16, are returned as they are."""
     if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data
     try:
@@ -284,7 +284,7 @@ def _acknowledgments(words: str) -> int:
 
 
 def _checked(option: str, text: str | None, parse: Callable[[str], object]) -> str | None:
-    """The text of an option; its mistakes are the option's."""
+    """Reads the text of an option. A mistake is reported under the option's name."""
     from postroad.errors import IllegalName
 
     try:

@@ -1,4 +1,4 @@
-"""`postroad simulate`: a network of queue managers from a file, run in virtual time, with its faults."""
+"""`postroad simulate`: runs a network of queue managers from a file in virtual time, with its faults."""
 
 from __future__ import annotations
 

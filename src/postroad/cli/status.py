@@ -1,4 +1,4 @@
-"""`postroad status`: the queue manager at a glance, and what needs attention."""
+"""`postroad status`: shows the queue manager at a glance, and what needs attention."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         SessionInfo,
     )
 
-LARGEST = 10  # queues without --all
+LARGEST = 10  # queues that are shown without --all
 MOST_OUTGOING = 20  # outgoing queues that are shown; strangers can cause thousands
 MOST_QUEUES = 200
-SHOWN_LOCKS = 10  # the oldest
+SHOWN_LOCKS = 10  # the oldest ones
 _DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
 
 
@@ -139,7 +139,7 @@ def _print_settings(info: ManagerInfo) -> None:
 
 
 def _print_largest(queues: list[QueueInfo]) -> None:
-    """The queues with most messages, and how much is in the others."""
+    """Prints the queues with the most messages, and how much is in the others."""
     ordered = sorted(queues, key=lambda queue: (-queue.messages, -queue.bytes, queue.path.lower()))
     print_queues(map(_with_short_name, ordered[:LARGEST]))
     if rest := ordered[LARGEST:]:
@@ -180,12 +180,12 @@ def _print_exposure(exposure: list[ListenerInfo]) -> None:
 
 
 def _urgency(queue: QueueInfo) -> tuple[bool, int, str]:
-    """Those that are stuck first, the longest of them before the others."""
+    """Orders outgoing queues: stuck ones first, and among them the longest."""
     return not queue.stuck, queue.oldest_arrived_ms or 0 if queue.stuck else 0, queue.path.lower()
 
 
 def _print_queues(queues: list[QueueInfo]) -> None:
-    """The worst few outgoing queues, and those of people, as many as a screen can take."""
+    """Prints the most urgent outgoing queues and the queues of users, as many as fit on a screen."""
     outgoing = [queue for queue in queues if queue.type == "outgoing"]
     own = [queue for queue in queues if queue.type != "outgoing"]
     print_queues(map(_with_short_name, [*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]]))
