@@ -1,6 +1,6 @@
-"""Messages as Arrow columns: packets decoded a batch at a time, and messages to send made of columns.
+"""Messages as Arrow columns: decodes packets a batch at a time, and makes messages to send from columns.
 
-The only room with numpy and pyarrow. describe/ defines the properties, and the two agree.
+Only this package needs numpy and pyarrow. It agrees with describe/, which defines the properties.
 """
 
 from postroad.columns.decoding import decode

@@ -15,11 +15,11 @@ from postroad.columns.schema import ERROR, KNOWN, MESSAGE, PACKET, PROPERTIES, a
 from postroad.columns.texts import Ints
 from postroad.errors import InvalidArgument
 
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the Arrow format's own mark: a message of no length
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # the end mark of the Arrow format: a message of length 0
 
 
 def listed(*, packet: bool) -> tuple[str, ...]:
-    """The columns of an answer if the caller chose none."""
+    """The columns of an answer whose caller chose none."""
     return (*MESSAGE, PACKET) if packet else MESSAGE
 
 
@@ -35,7 +35,7 @@ def schema_of(columns: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Messages of a batch, not yet decoded: each number a column, packets a binary array."""
+    """Messages of a batch before decoding: each number is a column, and the packets are a binary array."""
 
     lookup_ids: Ints
     arrived_ms: Ints
@@ -45,7 +45,7 @@ class Rows:
 
     @classmethod
     def of(cls, *columns: Sequence[Any]) -> Rows:
-        """From plain values, in the order of the fields."""
+        """Makes rows from plain values, in the order of the fields."""
         *numbers, packets = columns
         lookup_ids, arrived_ms, aborts, reasons = (np.array(each, np.int64) for each in numbers)
         return cls(lookup_ids, arrived_ms, aborts, reasons, pa.array(packets, pa.binary()))
@@ -63,7 +63,7 @@ class Rows:
         return decode(self.packets, reason=pa.array(self.reasons), columns=columns)
 
     def batch(self, schema: Any) -> Any:
-        """The record batch of a schema that `schema_of` gave."""
+        """The record batch for a schema from `schema_of`."""
         decoded = [name for name in schema.names if name in PROPERTIES or name == ERROR]
         found = self.decode(decoded) if decoded else {}
         arrays = [found[name] if name in found else self._place(name) for name in schema.names]

@@ -1,4 +1,4 @@
-"""Packets decoded to columns: plain messages all at once, others one by one, with the rules of describe/packets.py."""
+"""Decodes packets to columns: plain messages all at once, and others one by one by the rules of describe/packets.py."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _NAME_BITS = (UserFlags.DESTINATION_QUEUE | UserFlags.ADMIN_QUEUE | UserFlags.RE
 
 
 def decode(packets: Any, *, reason: Any = None, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """The columns by name, one value for each packet: all properties and `decode_error`, or the requested ones.
+    """The columns by name, with a value for each packet. By default, these are all properties and `decode_error`.
 
-    `packets` is a binary array. A packet that is no message has nulls, and the fault in `decode_error`; null has nulls.
-    `reason` is the reason of a dead letter, 0 or null for other messages; it replaces their class.
+    `packets` is a binary array. A packet that is not a message has nulls and the error in `decode_error`; a null has
+    only nulls. `reason` is the reason of a dead letter, or 0 or null for other messages. It replaces their class.
     """
     packets = _plain(packets, pa.binary())
     wanted = (*PROPERTIES, ERROR) if columns is None else columns
@@ -72,7 +72,7 @@ def _numbers(array: Any, count: int) -> Ints:
 
 
 class _Batch:
-    """The plain messages of a batch; a column is made at its first use."""
+    """The plain messages of a batch. A column is made when it is first used."""
 
     def __init__(self, packets: Any, layout: Layout, reasons: Ints) -> None:
         self.packets = packets
@@ -93,12 +93,14 @@ class _Batch:
         return not _has_code(self.layout.user_flags, QueueCode.DIRECT).any()
 
     def read_names(self) -> None:
-        """The three names, each read once for all messages that have it. Messages with an invalid name leave the batch:
-        they are decoded one by one, which finds the fault."""
+        """Reads the three names, each once for all messages that have it.
+
+        Messages with an invalid name leave the batch. They are decoded one by one, which gives the exact error.
+        """
         layout = self.layout
         codes = layout.user_flags & _NAME_BITS
         names = slices(self.packets, layout.start + FIXED_SIZE, layout.names_end)
-        keys = pc.binary_join_element_wise(names, self._meaning_of_names(codes), pa.scalar(b"", pa.binary()))
+        keys = pc.binary_join_element_wise(names, self._name_context(codes), pa.scalar(b"", pa.binary()))
         known = keys.dictionary_encode()
         indices = known.indices.to_numpy()
         _, first = np.unique(indices, return_index=True)
@@ -122,8 +124,8 @@ class _Batch:
         chosen = pa.array(indices)
         self._names = {name: pa.array(texts[name], pa.string()).take(chosen) for name in _NAMES}
 
-    def _meaning_of_names(self, codes: Ints) -> Any:
-        """The meaning of the names: their codes, and the managers that some of them refer to."""
+    def _name_context(self, codes: Ints) -> Any:
+        """What the names depend on besides their bytes: their codes, and the managers that some codes refer to."""
         layout = self.layout
         rows = np.zeros((len(codes), 36), np.uint8)
         rows[:, :4] = codes.astype("<u4")[:, None].view(np.uint8)
@@ -133,7 +135,7 @@ class _Batch:
         rows[of_destination, 20:36] = layout.address[of_destination]
         return binary(rows.reshape(-1), np.arange(len(rows) + 1) * 36, pa.binary())
 
-    # Everything else
+    # All other properties
 
     @property
     def bodies(self) -> Any:
@@ -217,11 +219,11 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
 
 
 def _joined(found: dict[str, Any], packets: Any, rows: Ints, reasons: Ints) -> dict[str, Any]:
-    """The columns of plain messages, with those of the others in their places."""
+    """Joins the columns of plain messages with those of the others, in the order of the packets."""
     others = np.ones(len(packets), bool)
     others[rows] = False
     other_rows = np.flatnonzero(others)
-    described = [_described(packets[row].as_py(), int(reasons[row])) for row in other_rows.tolist()]
+    described = [_decode_alone(packets[row].as_py(), int(reasons[row])) for row in other_rows.tolist()]
     order = np.empty(len(packets), np.int64)
     order[rows] = np.arange(len(rows))
     order[other_rows] = len(rows) + np.arange(len(other_rows))
@@ -232,8 +234,8 @@ def _joined(found: dict[str, Any], packets: Any, rows: Ints, reasons: Ints) -> d
     return joined
 
 
-def _described(packet: bytes | None, reason: int) -> dict[str, object]:
-    """One packet, through its JSON."""
+def _decode_alone(packet: bytes | None, reason: int) -> dict[str, object]:
+    """Decodes one packet through its JSON form."""
     if packet is None:
         return {}
     try:

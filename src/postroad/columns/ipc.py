@@ -1,8 +1,8 @@
-"""Arrow streams that somebody else wrote, checked before pyarrow touches a value of them.
+"""Reads Arrow streams from untrusted writers, and checks them before pyarrow touches any value.
 
-pyarrow believes what a stream says: offsets outside its buffers read the process's memory, and compressed buffers,
-dictionaries and buffers that are used twice make much of little. So the headers are read here first, which are
-FlatBuffers. What remains is as large as the bytes that came, and is validated before anybody looks at it.
+pyarrow trusts a stream. Offsets outside its buffers read the process's memory. Compressed buffers, dictionaries and
+buffers that are used twice make few bytes into many. So this module first reads the headers, which are FlatBuffers, and
+refuses all of these. What remains needs as much memory as the bytes that came, and is validated before use.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import pyarrow as pa
 
 from postroad.errors import RemoteProtocolError
 
-MAX_HEADER: Final = 1 << 20  # the names of some dozen columns, and what pandas adds to them, need a hundredth of it
-MAX_BATCH: Final = 256 << 20  # a queue manager's batch has a quarter of it at most
-MAX_ROWS: Final = 1 << 20  # of one batch; a queue manager's has at most 65,536
+MAX_HEADER: Final = 1 << 20  # a hundred times what some dozen column names, and what pandas adds to them, need
+MAX_BATCH: Final = 256 << 20  # four times the largest batch of a queue manager
+MAX_ROWS: Final = 1 << 20  # in one batch; a queue manager's batch has at most 65,536
 _CONTINUATION: Final = 0xFFFFFFFF
 _V5: Final = 4  # of Arrow 1.0 and later; older batches could hide a compression elsewhere
-_SCHEMA, _BATCH = 1, 3  # MessageHeader
+_SCHEMA, _BATCH = 1, 3  # values of MessageHeader
 _LITTLE_ENDIAN: Final = 0
 _PREFIX, _I16, _U16, _I32, _U32, _I64 = (Struct(f"<{form}") for form in ("II", "h", "H", "i", "I", "q"))
-_PAIR = Struct("<qq")  # a FieldNode or a Buffer
+_PAIR = Struct("<qq")  # the layout of a FieldNode or a Buffer
 
 
 def read_batches(pieces: Iterable[Any], *, most_rows: int | None = None) -> Iterator[Any]:
-    """The `pyarrow.RecordBatch`es of a stream that comes in pieces, each as soon as its last byte has come.
+    """Yields the `pyarrow.RecordBatch`es of a stream that arrives in pieces, each as soon as its last byte has arrived.
 
-    The schema comes first, as a `pyarrow.Schema`. Raises RemoteProtocolError for a stream that is none, for one that
-    holds more than plain columns, and for more than `most_rows` rows in all.
+    The first item is the schema, a `pyarrow.Schema`. Raises RemoteProtocolError if the bytes are not an Arrow stream,
+    if it has more than plain columns, or if it has more than `most_rows` rows in all.
     """
     source = _Source(pieces)
     schema = None
@@ -60,7 +60,7 @@ def read_batches(pieces: Iterable[Any], *, most_rows: int | None = None) -> Iter
 
 
 def _check_types(schema: Any) -> None:
-    """Plain columns only: no value of theirs stands for more bytes than it has."""
+    """Accepts plain columns only: none of their values stands for more bytes than it has."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             plain = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
@@ -83,14 +83,14 @@ class _Header(NamedTuple):
 
 
 class _Source:
-    """Pieces of bytes, cut into messages: a prefix, a header, and a body of the size that the header gives."""
+    """Cuts pieces of bytes into messages: a prefix, a header, and a body of the size that the header gives."""
 
     def __init__(self, pieces: Iterable[Any]) -> None:
         self._pieces = iter(pieces)
         self._piece = memoryview(b"")
 
     def message(self) -> tuple[_Header, Any] | None:
-        """The next message, with all of its bytes; None at the end."""
+        """The next whole message. None at the end."""
         prefix = self._take(_PREFIX.size)
         if not prefix:
             return None
@@ -118,7 +118,7 @@ class _Source:
         return found
 
     def _take(self, size: int) -> memoryview:
-        """The next bytes; fewer at the end. Memory grows with what has come, not with what was promised."""
+        """The next bytes, or fewer at the end. Memory grows with what has arrived, not with what was promised."""
         if not self._piece:
             self._piece = memoryview(next(self._pieces, b""))
         if len(self._piece) < size:
@@ -131,7 +131,7 @@ class _Source:
 
 
 def _joined(prefix: memoryview, raw: memoryview, body: memoryview) -> Any:
-    """One buffer: without a copy if the three stand in one piece, and start where 8-byte numbers may."""
+    """One buffer. It needs no copy if the parts are adjacent and start where 8-byte numbers may."""
     piece = prefix.obj
     if raw.obj is piece and body.obj is piece:
         whole = pa.py_buffer(piece)
@@ -142,7 +142,7 @@ def _joined(prefix: memoryview, raw: memoryview, body: memoryview) -> Any:
 
 
 class _Table:
-    """A table of a FlatBuffer. Whatever points outside raises struct.error or IndexError."""
+    """A table of a FlatBuffer. Reading outside of it raises struct.error or IndexError."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self.data = data
@@ -151,7 +151,7 @@ class _Table:
         self._size = _at(_U16, data, self._vtable)
 
     def place(self, slot: int) -> int | None:
-        """Where a field is; None if it is absent."""
+        """The position of a field. None if it is absent."""
         entry = 4 + 2 * slot
         if entry + 2 > self._size:
             return None
@@ -186,7 +186,7 @@ def _at(form: Struct, data: memoryview, at: int) -> int:
 
 
 def _read_header(data: memoryview) -> _Header:
-    """Message.fbs: version, header_type, header, bodyLength."""
+    """Reads a header by Message.fbs: version, header_type, header, bodyLength."""
     message = _Table(data, _at(_U32, data, 0))
     kind = message.number(1, Struct("<B"))
     body_size, header = message.number(3, _I64), message.table(2)
@@ -196,7 +196,7 @@ def _read_header(data: memoryview) -> _Header:
         raise RemoteProtocolError("must be an Arrow stream: one schema, then record batches without dictionaries")
     if not 0 <= body_size <= MAX_BATCH:
         raise RemoteProtocolError(f"must have record batches of at most {MAX_BATCH:,} bytes, got {body_size:,}")
-    if kind == _SCHEMA:  # endianness
+    if kind == _SCHEMA:  # the field `endianness`
         if body_size or header.number(0, _I16) != _LITTLE_ENDIAN:
             raise RemoteProtocolError("must have numbers with the low byte first")
         return _Header(kind, 0, 0)
@@ -204,18 +204,18 @@ def _read_header(data: memoryview) -> _Header:
 
 
 def _check_batch(batch: _Table, body_size: int) -> int:
-    """RecordBatch: length, nodes, buffers, compression. The number of rows."""
+    """Checks a RecordBatch (length, nodes, buffers, compression) and returns its number of rows."""
     rows = batch.number(0, _I64)
     if not 0 <= rows <= MAX_ROWS:
         raise RemoteProtocolError(f"must have at most {MAX_ROWS:,} rows in a record batch, got {rows:,}")
     if batch.place(3) is not None:
         raise RemoteProtocolError("must not be compressed; write it without a compression")
-    # A list has a node of its own for its items; each of them has bytes in the body.
+    # A list has a second node for its items, each of which has bytes in the body.
     most = max(rows, body_size)
     if any(not 0 <= nulls <= length <= most for length, nulls in batch.pairs(1)):
         raise RemoteProtocolError("must have columns as long as the record batch")
     end = 0
-    for offset, size in batch.pairs(2):  # in their order, so no byte is used twice
+    for offset, size in batch.pairs(2):  # they must be in order, so that no byte is used twice
         if size and not (end <= offset and offset % 8 == 0 and 0 <= size <= body_size - offset):
             raise RemoteProtocolError("must have buffers within the record batch, one behind the other")
         end = offset + size if size else end

@@ -1,7 +1,8 @@
-"""The positions of all fields in many packets at once: the layout of [MS-MQMQ] 2.2.20, checked like wire/view.py.
+"""Finds the positions of all fields in many packets at once, with the layout of [MS-MQMQ] 2.2.20 and wire/view.py's
+checks.
 
-Only plain messages are handled here: those with a TransactionHeader or none, without security, tracing, SOAP, several
-destinations or a session. Other messages, and malformed ones, are decoded one by one elsewhere.
+It handles only plain messages: without security, tracing, SOAP, several destinations or a session; a TransactionHeader
+is allowed. Other messages, and malformed ones, are decoded one by one elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from postroad.wire.constants import (
 )
 
 FIXED_SIZE = 64  # BaseHeader and the fixed part of UserHeader
-MAX_NAMES_SIZE = 4096  # of the three queue names together; longer ones are rare, and read one by one
+MAX_NAMES_SIZE = 4096  # of the three queue names together; longer names are rare, and are read one by one
 MAX_LABEL_UNITS = 250
 _TRANSACTION_SIZE = 20
 _CONNECTOR_SIZE = 16
@@ -53,21 +54,21 @@ _U16, _U32 = np.dtype("<u2"), np.dtype("<u4")
 
 @dataclass(slots=True)
 class Layout:
-    """The plain messages of a batch: `rows` are their indices. Byte positions refer to the batch's buffer."""
+    """The plain messages of a batch. `rows` are their indices. Byte positions refer to the batch's buffer."""
 
     rows: Ints
     start: Ints
     base_flags: Ints
-    source: Bytes  # the GUIDs, 16 bytes a row
+    source: Bytes  # the GUIDs, 16 bytes in a row
     address: Bytes
     sent_time: Ints
     message_id: Ints
     user_flags: Ints
     names_end: Ints
-    transaction: Ints  # TransactionHeader.Flags; -1 if there is none
+    transaction: Ints  # TransactionHeader.Flags; -1 without that header
     ack_flags: Ints
     message_class: Ints
-    correlation_id: Bytes  # 20 bytes a row
+    correlation_id: Bytes  # 20 bytes in a row
     body_type: Ints
     app_tag: Ints
     label_at: Ints
@@ -77,14 +78,14 @@ class Layout:
     body_end: Ints
 
     def only(self, mask: Mask) -> Layout:
-        """The rows that `mask` keeps."""
+        """Only the rows that `mask` selects."""
         if mask.all():
             return self
         return Layout(*(getattr(self, each.name)[mask] for each in fields(self)))
 
 
 def lay_out(packets: Any) -> Layout:
-    """The layout of the plain messages among the packets, a binary array; nulls are none."""
+    """The layout of the plain messages among the packets of a binary array. Nulls are not messages."""
     data = bytes_of(packets)
     offsets = offsets_of(packets).astype(np.int64)
     sizes = np.diff(offsets)
@@ -172,7 +173,7 @@ def _behind_name(data: Bytes, start: Ints, size: Ints, at: Ints, code: Ints, fit
 
 
 def _has_sound_label(packets: Any, layout: Layout) -> Mask:
-    """No label, or one whose only NUL is its last unit."""
+    """Whether the label is empty, or has its only NUL at its end."""
     labels = slices(packets, layout.label_at, layout.extension_at)
     bounds = offsets_of(labels).astype(np.int64) // 2
     units = bytes_of(labels)[: 2 * bounds[-1]].view(_U16)

@@ -1,6 +1,6 @@
-"""A range of a queue, read as columns in order of arrival: merges pages of several sources, leaves out hidden rows.
+"""Reads a range of a queue as columns in order of arrival: merges pages of several sources and omits hidden rows.
 
-Runs on any thread. The caller provides the pages: a source gives the numbers and the packets of records in the form of
+It runs on any thread. The caller provides the pages: a source gives the numbers and packets of records in the form of
 postroad.store.interface.Columns.
 """
 
@@ -20,26 +20,27 @@ from postroad.columns.schema import MESSAGE as MESSAGE
 from postroad.columns.texts import Ints, Mask, binary, offsets_of
 
 ARRIVAL_MASK = (1 << 56) - 1
-BATCH_BYTES = 2 << 20  # of packets in a batch, about: fits a reader's memory and a processor's cache
-FIRST_ROWS = 1000  # of the first page, when the sizes are unknown
+BATCH_BYTES = 2 << 20  # of packets in a batch, about; this fits a reader's memory and a processor's cache
+FIRST_ROWS = 1000  # in the first page, when the sizes are still unknown
 MOST_ROWS = 65_536
-_WIDTH = 8  # numbers of a record
+_WIDTH = 8  # numbers in a record
 _LOOKUP_ID, _SIZE, _ARRIVED, _EXPIRES, _ABORTS, _REASON = range(6)
 
-# Numbers and packets of records with `after` < lookup id <= `last`: after, last, how many, how many bytes.
+# Reads the numbers and packets of records with `after` < lookup id <= `last`. The arguments are after, last, how many
+# records, and how many bytes.
 Read = Callable[[int, int, int, int], tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The range and the exceptions of a hold, as plain values."""
+    """The range of a hold, and the messages in it that the hold does not have."""
 
     start: int
     end: int
     passed_over: Sequence[int]
 
     def mask(self, lookup_ids: Ints) -> tuple[Mask, Mask]:
-        """Which rows are in the range, and which of them are exceptions."""
+        """Which rows are in the range, and which of these the hold does not have."""
         arrivals = lookup_ids & ARRIVAL_MASK
         inside: Mask = (arrivals >= self.start) & (arrivals < self.end)
         if not self.passed_over:
@@ -49,7 +50,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The rows visible to a reader at one moment: not locked, not held by others, not expired."""
+    """The rows that a reader can see at one moment: not locked, not held by others, not expired."""
 
     locked: Sequence[int]
     own: Span | None
@@ -71,7 +72,7 @@ class Shown:
 
 @dataclass(slots=True)
 class _Source:
-    """One ordered run of records, and the part of it that is read but not yet returned."""
+    """One ordered run of records, with the part that was read but not yet returned."""
 
     read: Read
     position: int
@@ -95,7 +96,7 @@ class _Source:
         self.rows = max(1, min(BATCH_BYTES // mean, MOST_ROWS))
 
     def cut(self, bound: int) -> tuple[Ints, Any]:
-        """Takes out the rows up to an arrival number."""
+        """Removes and returns the rows up to an arrival number."""
         count = int(np.searchsorted(self.numbers[:, _LOOKUP_ID] & ARRIVAL_MASK, bound, "right"))
         numbers, packets = self.numbers[:count], self.packets[:count]
         self.numbers, self.packets = self.numbers[count:], self.packets[count:]
@@ -113,16 +114,20 @@ class RangeReader:
         limit: int | None = None,
         equal: dict[str, object] | None = None,
     ) -> None:
-        """`sources` are how to read each run, its first and last lookup id; `equal` has wanted values of columns."""
+        """Prepares the range.
+
+        `sources` has for each run a function that reads it, and its first and last lookup id. `equal` has the values
+        that columns must have.
+        """
         self.schema = schema_of(columns)
         self._sources = [_Source(read, first - 1, last) for read, first, last in sources]
         self._left = limit
         self._equal = equal or {}
 
     def pages(self, shown: Shown) -> list[memoryview] | None:
-        """The next record batches, serialized; perhaps none, if no row was visible. None at the end.
+        """The next record batches, serialized. None at the end; an empty list if no row was visible.
 
-        `shown` must be from before this call, so no message is returned that a reader had at that moment.
+        `shown` must have been made before this call, so that a message that a reader then had is not returned.
         """
         rows = None if self._left == 0 else self._next()
         if rows is None:

@@ -1,4 +1,4 @@
-"""The columns of messages, as data: from the packet, and from its place in a queue. Types are those of Spark."""
+"""The columns of messages, as data: from the packet, and from its place in a queue. The types are Spark's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INT = pa.int32()
 LONG = pa.int64()
 TIME = pa.timestamp("us", tz="UTC")
 
-# From the packet.
+# Columns from the packet.
 PROPERTIES: dict[str, Any] = {
     "id": TEXT,
     "class": INT,
@@ -44,11 +44,11 @@ PROPERTIES: dict[str, Any] = {
     "hash": TEXT,
     "cipher": TEXT,
 }
-ERROR = "decode_error"  # why a packet does not decode; then all of its properties are null
+ERROR = "decode_error"  # why a packet cannot be decoded; all its properties are then null
 PACKET = "packet"
-# Known without decoding the packet.
+# Columns that are known without decoding the packet.
 PLACE: dict[str, Any] = {"lookup_id": LONG, "arrived_at": TIME, "aborts": INT, "reason": INT, PACKET: BYTES}
-SECURITY = ("authentication_level", "hash", "cipher")  # added later: they stand behind all other columns
+SECURITY = ("authentication_level", "hash", "cipher")  # added later, so they stand after all other columns
 # The order for people.
 MESSAGE = (
     *("id", "lookup_id", "class", "class_name", "label", "body", "body_text", "body_type", "priority", "delivery"),
@@ -62,5 +62,5 @@ KNOWN = (*MESSAGE, "reason", PACKET, ERROR)
 
 
 def arrow_type(name: str) -> Any:
-    """The Arrow type of a column; KeyError for an unknown name."""
+    """The Arrow type of a column. Raises KeyError for an unknown name."""
     return _TYPES[name]

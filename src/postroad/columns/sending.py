@@ -1,4 +1,4 @@
-"""Messages to send, made from the rows of an Arrow stream. Errors name the column and the row."""
+"""Makes messages to send from the rows of an Arrow stream. Errors name the column and the row."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _IDENTIFIER_SIZE = 20
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """The messages, and whether their rows ask for a transaction; None if no row says so."""
+    """The messages, and whether their rows ask for a transaction. None if no row says so."""
 
     messages: list[Message]
     transactional: bool | None
 
 
 def read_messages(stream: bytes, most: int) -> Sending:
-    """One message for each row. Raises InvalidMessage for more than `most` rows, or for a wrong value."""
+    """A message for each row. Raises InvalidMessage for more than `most` rows or for a wrong value."""
     try:
         schema, *batches = read_batches([stream], most_rows=most)
     except RemoteProtocolError as fault:
@@ -56,7 +56,7 @@ def read_messages(stream: bytes, most: int) -> Sending:
 
 
 def _transactional(deliveries: list[str | None] | None, fields: dict[str, list[Any]]) -> bool | None:
-    """Whether the deliveries ask for a transaction: all of them, or none."""
+    """Whether the deliveries ask for a transaction, which must be so for all rows or none."""
     if deliveries is None:
         return None
     if "recoverable" in fields:
@@ -73,8 +73,10 @@ def _transactional(deliveries: list[str | None] | None, fields: dict[str, list[A
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """`types` checks the type of a column, and `what` describes it; `read` converts one value for a Message, and raises
-    ValueError, or one of our errors, for a wrong one."""
+    """How to read a column. `types` checks its type, and `what` describes it.
+
+    `read` converts one value for a Message. It raises ValueError, or one of our errors, for a wrong value.
+    """
 
     field: str
     what: str
@@ -105,7 +107,7 @@ class _Column:
             raise InvalidMessage(f"column {name}, row {row}: {fault}")
 
     def _check_lengths(self, name: str, column: Any) -> None:
-        """Before a value of it becomes an object of Python: one row could hold millions."""
+        """Checks lengths before a value becomes a Python object, because one row could hold millions of items."""
         most = len(ACK_WORDS)
         row = pc.index(pc.greater(pc.list_value_length(column), most), pa.scalar(True)).as_py()
         if row >= 0:

@@ -1,6 +1,7 @@
-"""Text of many rows at once: GUIDs, identifiers, UTF-16 labels, and bodies that are text by wire/bodies.py.
+"""Text of many rows at once: GUIDs, identifiers, UTF-16 labels, and bodies that are text by the rules of
+wire/bodies.py.
 
-Converts plain ASCII as a whole; the rest row by row, with the rules for single messages.
+Plain ASCII is converted as a whole. The rest is converted row by row, with the rules for single messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from postroad.wire.bodies import body_text
 from postroad.wire.constants import BodyType
 
-# Columns and the numpy arrays over their bytes: Arrow, not Python, copies slices of many rows at once.
+# Columns, and the numpy arrays over their bytes. Arrow copies the slices of many rows at once, not Python.
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -30,15 +31,15 @@ def offsets_of(array: Any) -> npt.NDArray[np.int32]:
 
 
 def bytes_of(array: Any) -> Bytes:
-    """All of the bytes under a binary or string array."""
+    """All bytes of a binary or string array."""
     buffer = array.buffers()[2]
     return np.frombuffer(b"" if buffer is None else buffer, np.uint8)
 
 
 def slices(array: Any, starts: Ints, stops: Ints) -> Any:
-    """A binary array of the bytes from each start to each stop; both grow from row to row, like the rows of `array`.
+    """A binary array of the bytes from each start to each stop. Both must grow from row to row, as in `array`.
 
-    Arrow copies every second value of an array whose values are the slices and the gaps between them.
+    Arrow copies every second value of an array that consists of the slices and the gaps between them.
     """
     count = len(starts)
     if not count:
@@ -51,19 +52,19 @@ def slices(array: Any, starts: Ints, stops: Ints) -> Any:
 
 
 def matrix(array: Any, starts: Ints, width: int) -> Bytes:
-    """`width` bytes from each start on, one row each; all of them must exist."""
+    """`width` bytes from each start on, as a row each. All of them must exist."""
     return bytes_of(slices(array, starts, starts + width))[: len(starts) * width].reshape(len(starts), width)
 
 
 def binary(data: Bytes, offsets: Ints, kind: Any) -> Any:
-    """A binary or string array over bytes and offsets; strings must be UTF-8."""
+    """A binary or string array over bytes and offsets. Strings must be in UTF-8."""
     count = len(offsets) - 1
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(kind, count, buffers)
 
 
 def fixed(rows: Bytes) -> Any:
-    """A string array of rows of equal width, all of them ASCII."""
+    """A string array of rows of equal width, all in ASCII."""
     count, width = rows.shape
     return binary(rows.reshape(-1), np.arange(count + 1, dtype=np.int64) * width, pa.string())
 
@@ -77,19 +78,20 @@ def count_per_row(flags: Mask, offsets: Ints) -> Ints:
     return found
 
 
-_GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]  # of bytes_le, in the order of text
-_GUID_PARTS = ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4))  # digits, and the hyphens before them
+_GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]  # positions in bytes_le, in the order of the text
+# positions of the digits; hyphens are between them
+_GUID_PARTS = ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4))
 _GUID_SIZE = 36
 _TEXT_TYPES = (BodyType.VT_BSTR.value, BodyType.VT_LPWSTR.value, BodyType.VT_LPSTR.value)
-_MARKS = (0xEF, 0xFE, 0xFF)  # how byte order marks begin
+_MARKS = (0xEF, 0xFE, 0xFF)  # the first bytes of byte order marks
 _BEFORE_CONTROLS = 0xC2  # the first byte of U+0080 to U+00BF in UTF-8
-_LOOK = 32  # bytes that show for most bodies that they are no text
+_LOOK = 32  # bytes to look at, enough to see that most binary bodies are not text
 _ASCII = 0x80
 _DELETE, _SPACE, _TAB, _LINE_FEED, _RETURN = 0x7F, 0x20, 0x09, 0x0A, 0x0D
 
 
 def guid_rows(guids: Bytes, before: bytes = b"", behind: bytes = b"") -> Bytes:
-    """GUIDs of 16 bytes a row as the ASCII of 8-4-4-4-12, between two constant texts."""
+    """GUIDs, 16 bytes in a row, as ASCII in the form 8-4-4-4-12, between two constant texts."""
     digits = np.frombuffer(guids[:, _GUID_ORDER].tobytes().hex().encode("ascii"), np.uint8).reshape(len(guids), 32)
     start = len(before)
     rows = np.full((len(guids), start + _GUID_SIZE + len(behind)), ord("-"), np.uint8)
@@ -101,14 +103,14 @@ def guid_rows(guids: Bytes, before: bytes = b"", behind: bytes = b"") -> Bytes:
 
 
 def identifiers(guids: Bytes, ordinals: Ints) -> Any:
-    r"""`{guid}\ordinal` of each row."""
+    r"""`{guid}\ordinal` for each row."""
     return pc.binary_join_element_wise(
         fixed(guid_rows(guids, b"{", b"}\\")), pa.array(ordinals).cast(pa.string()), pa.scalar("")
     )
 
 
 def utf16_text(raw: Any) -> Any:
-    """Strings of UTF-16LE, with U+FFFD in place of half a pair."""
+    """Strings of UTF-16LE, with U+FFFD in place of unpaired surrogates."""
     offsets = offsets_of(raw).astype(np.int64)
     data = bytes_of(raw)[: offsets[-1]]
     low, high = data[0::2], data[1::2]
@@ -120,7 +122,7 @@ def utf16_text(raw: Any) -> Any:
 
 
 def body_texts(bodies: Any, body_types: Ints) -> Any:
-    """The bodies as text; null if their type or their bytes show that they are not."""
+    """The bodies as text. Null if their type or their bytes show that they are not text."""
     is_text, is_none = _sniffed(bodies, body_types)
     if is_text.all():
         return bodies.view(pa.string())
@@ -138,13 +140,13 @@ def body_texts(bodies: Any, body_types: Ints) -> Any:
 
 
 def _sniffed(bodies: Any, body_types: Ints) -> tuple[Mask, Mask]:
-    """Which bodies are ASCII text, and which surely are no text; the others need a closer look."""
+    """Which bodies are ASCII text, and which are certainly not text. The others need a closer look."""
     offsets = offsets_of(bodies).astype(np.int64)
     data = bytes_of(bodies)
     untyped = body_types == BodyType.VT_EMPTY
     none = ~(untyped | np.isin(body_types, _TEXT_TYPES))
     first = _first_bytes(data, offsets)
-    # A control character is no text, unless there is a byte order mark, or it may be one half of UTF-16.
+    # A control character means that a body is not text, unless it has a byte order mark or may be UTF-16.
     settled = untyped & ~np.isin(first[:, 0], _MARKS) & (first[:, 1] != 0)
     none |= settled & _is_control(first).any(axis=1)
     rows = np.flatnonzero(untyped & ~none)
@@ -166,7 +168,7 @@ def _sniffed(bodies: Any, body_types: Ints) -> tuple[Mask, Mask]:
 
 
 def _are_utf8(bodies: Any) -> bool:
-    """Whether all of them are UTF-8, without the control characters U+0080 to U+009F."""
+    """Whether all of them are UTF-8 without the control characters U+0080 to U+009F."""
     try:
         bodies.cast(pa.string())
     except pa.ArrowInvalid:
@@ -177,7 +179,7 @@ def _are_utf8(bodies: Any) -> bool:
 
 
 def _is_control(values: Bytes) -> Mask:
-    """Control characters except tab and line ends; characters beyond ASCII are not checked."""
+    """Which bytes are control characters other than tab and line ends. Characters beyond ASCII are not checked."""
     below = (values < _SPACE) & (values != _TAB) & (values != _LINE_FEED) & (values != _RETURN)
     found: Mask = below | (values == _DELETE)
     return found
@@ -190,7 +192,7 @@ def _holds_any(bounds: Ints, indices: Ints) -> Mask:
 
 
 def _first_bytes(data: Bytes, offsets: Ints) -> Bytes:
-    """The first bytes of each row, filled up with spaces."""
+    """The first bytes of each row, padded with spaces."""
     starts, sizes = offsets[:-1], np.diff(offsets)
     columns = np.arange(_LOOK)
     there = columns < sizes[:, None]

@@ -1,6 +1,6 @@
-"""Packets as users see them: JSON-ready values, and the words for flags and codes.
+"""Packets as users see them: JSON-ready values, and words for flags and codes.
 
-Reads what `wire` decodes. Commands and the HTTP API print and serve it.
+This package reads what `wire` decodes. Commands print the results, and the HTTP API serves them.
 """
 
 from postroad.describe.packets import (

@@ -1,4 +1,5 @@
-"""Packets as people see them: messages and the other packets of a session as JSON-ready values, and their checks."""
+"""Packets as people see them: messages and other packets of a session as JSON-ready values, and checks of
+signatures."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from postroad.wire.security_patch import security_sizes
 
 # A message as JSON, for commands, the HTTP API and exports.
 #
-# Only the fields of the packet are here. Callers add `lookup_id` and `arrived_at`, which belong to a queue.
+# This has only the fields of the packet. Callers add `lookup_id` and `arrived_at`, which belong to a queue.
 
 
 XML_DIGESTS = 9
@@ -39,7 +40,7 @@ _AS_SHIFT = 8
 
 
 def message_json(view: MessageView) -> dict[str, object]:
-    """JSON-ready; a missing property is None, and exactly one of `body` and `body_base64` is present.
+    """The message as JSON-ready values. A missing property is None. Exactly one of `body` and `body_base64` is present.
 
     `authentication_level` is the packet's own mark, which a queue manager sets after it has checked a signature.
     """
@@ -77,25 +78,27 @@ def message_json(view: MessageView) -> dict[str, object]:
 
 
 def authentication_level(view: MessageView) -> int:
-    """AS, [MS-MQMQ] 2.2.20.6: 1, 3 and 5 for signatures of version 1.0, 2.0 and 3.0, 9 for the digests of SOAP. 1 also
-    stands for a sender who had logged in."""
+    """AS, [MS-MQMQ] 2.2.20.6: 1, 3 and 5 for signatures of version 1.0, 2.0 and 3.0, and 9 for the digests of SOAP.
+
+    1 also means that the sender had logged in.
+    """
     sizes = security_sizes(view)
     return (sizes.flags & SecurityFlags.SIGNATURE_TYPE) >> _AS_SHIFT if sizes else 0
 
 
 def is_authenticated(view: MessageView) -> bool:
-    """Whether its sender is proved. The digests of SOAP prove no sender."""
+    """Whether the sender is proved. The digests of SOAP do not prove a sender."""
     return authentication_level(view) not in (0, XML_DIGESTS)
 
 
 def is_encrypted(view: MessageView) -> bool:
-    """Whether the message arrived encrypted: it keeps its key, though its body is stored plain."""
+    """Whether the message arrived encrypted. It keeps its key, although its body is stored plain."""
     sizes = security_sizes(view)
     return sizes is not None and (view.encrypted or sizes.encryption_key > 0)
 
 
 def hash_word(view: MessageView) -> str | None:
-    """The hash of a signed message, by the configuration's word."""
+    """The hash of a signed message, as a word of the configuration."""
     if not view.signed:
         header = view.multi_queue_header if security_sizes(view) else None
         if header is None or not header.signature:
@@ -108,7 +111,7 @@ def cipher_word(view: MessageView) -> str | None:
 
 
 def algorithm_words(kind: type[IntEnum]) -> list[str]:
-    """The configuration's words for hashes or ciphers."""
+    """Hashes or ciphers as words of the configuration."""
     return [_word(each) for each in kind]
 
 
@@ -136,7 +139,7 @@ def delivery_word(view: MessageView) -> str:
 
 
 def destination_text(view: MessageView) -> str | None:
-    """The destination's format name; an invalid direct name is shown as it is in the packet."""
+    """The destination's format name. An invalid direct name is shown as it is in the packet."""
     return _queue_text(destination_name, view, lambda: view.destination_queue)
 
 
@@ -157,7 +160,7 @@ def _queue_text(
         found = name(view)
     except IllegalFormatName:
         field = as_written()
-        if field.code is QueueCode.PRIVATE_ON_ADMIN:  # the fault is the administration queue's
+        if field.code is QueueCode.PRIVATE_ON_ADMIN:  # the administration queue has the invalid name, and shows it
             found = PrivateName(NULL_GUID, field.number)
         else:
             return direct_format_name(field.direct_name)
@@ -168,12 +171,15 @@ def _queue_text(
 
 
 def packet_kind(packet: Packet | Ping) -> str:
-    """The specification's name: UserMessage, OrderAck, SessionAck, Ping and so on."""
+    """The specification's name of a packet: UserMessage, OrderAck, SessionAck, Ping and so on."""
     return "UserMessage" if isinstance(packet, MessageView) else type(packet).__name__
 
 
 def packet_json(data: bytes, packet: Packet | Ping) -> dict[str, object]:
-    """`packet` is the decoded `data`. A message, also an ordering acknowledgment, has its message fields."""
+    """The packet as JSON-ready values; `packet` is the decoded `data`.
+
+    Messages, including ordering acknowledgments, have their message fields.
+    """
     described: dict[str, object] = {"packet": packet_kind(packet)}
     if isinstance(packet, Ping):
         return described | {"headers": sections_json(describe_ping(packet))}
@@ -203,11 +209,11 @@ def sections_json(sections: list[Section]) -> dict[str, object]:
     return {section.key: section.json() for section in sections}
 
 
-# Signatures of captured messages: under which reading of the specification they are right, if any.
+# Signatures of captured messages: under which reading of the specification they are valid, if any.
 
 
 def read_certificate(data: bytes) -> bytes:
-    """A certificate in PEM or DER, as DER."""
+    """Reads a certificate in PEM or DER, and returns it in DER."""
     try:
         load = x509.load_pem_x509_certificate if b"-----BEGIN " in data else x509.load_der_x509_certificate
         return load(data).public_bytes(Encoding.DER)
@@ -216,7 +222,8 @@ def read_certificate(data: bytes) -> bytes:
 
 
 class Verifier:
-    """Checks one message after the other and counts. Without a `certificate`, that of each message counts."""
+    """Checks messages one after the other and counts the results. Without a `certificate`, it uses the message's
+    own."""
 
     def __init__(self, certificate: bytes | None = None) -> None:
         self._certificate = certificate
@@ -224,7 +231,7 @@ class Verifier:
         self.refused = 0
 
     def check(self, view: MessageView) -> dict[str, object] | str:
-        """The profile, the version and the hash of a right signature, or why there is none."""
+        """The profile, the version and the hash of a valid signature, or the reason why there is none."""
         if not is_signed(view):
             return "the message is not signed"
         if view.encrypted:

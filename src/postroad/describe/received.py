@@ -35,7 +35,7 @@ _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, 
 
 
 class ReceivedMessage:
-    """`packet` is the message byte for byte. The properties are read from it on demand."""
+    """A message from a queue. `packet` is the message byte for byte, and the properties are read from it on demand."""
 
     __slots__ = ("_view", "aborts", "arrived_ms", "lookup_id", "packet", "reason")
 
@@ -44,7 +44,7 @@ class ReceivedMessage:
         self.lookup_id = lookup_id
         self.arrived_ms = arrived_ms
         self.aborts = aborts
-        self.reason = reason  # of a dead letter: the message class that says why it died
+        self.reason = reason  # for a dead letter, the message class that says why it died
         self._view: MessageView | None = None
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class ReceivedMessage:
 
     @property
     def id(self) -> str:
-        r"""`{guid}\ordinal`, as `send` gave it."""
+        r"""The id, `{guid}\ordinal`, as `send` returned it."""
         return str(MessageId(self.view.source_queue_manager, self.view.message_id))
 
     @property
@@ -68,7 +68,7 @@ class ReceivedMessage:
 
     @property
     def text(self) -> str:
-        """The body as text. UnreadableBody unless its type or its bytes show that it is text."""
+        """The body as text. Raises UnreadableBody if neither its type nor its bytes show that it is text."""
         text = self.text_or_none
         if text is None:
             raise UnreadableBody(f"the body of message {self.id} is not text: {self._body_facts}; use `body`")
@@ -76,11 +76,11 @@ class ReceivedMessage:
 
     @property
     def text_or_none(self) -> str | None:
-        """The body as text if its type or its bytes show that it is text, else None."""
+        """The body as text if its type or its bytes show that it is text. Otherwise None."""
         return None if self.view.encrypted else body_text(self.view.body, self.view.body_type)
 
     def json(self) -> Any:
-        """The value of a body that is JSON, as `Message(json=...)` made it. UnreadableBody if it is not."""
+        """The value of a JSON body, as from `Message(json=...)`. Raises UnreadableBody if the body is not JSON."""
         text = self.text_or_none
         try:
             if text is not None:
@@ -109,12 +109,12 @@ class ReceivedMessage:
 
     @property
     def delivery(self) -> str:
-        """express, recoverable or transactional"""
+        """express, recoverable or transactional."""
         return delivery_word(self.view)
 
     @property
     def message_class(self) -> int:
-        """The class. For a dead letter, the reason why it died."""
+        """The class of the message. For a dead letter, the reason why it died."""
         return self.reason or self.view.message_class
 
     @property
@@ -123,7 +123,7 @@ class ReceivedMessage:
 
     @property
     def correlation_id(self) -> str | None:
-        r"""`{guid}\ordinal` of the message that this one answers; None without one."""
+        r"""`{guid}\ordinal` of the message that this one answers. None without one."""
         return identifier_text(self.view.correlation_id)
 
     @property
@@ -141,7 +141,7 @@ class ReceivedMessage:
 
     @property
     def source_manager(self) -> str:
-        """The GUID of the manager that sent it."""
+        """The GUID of the manager that sent the message."""
         return str(self.view.source_queue_manager)
 
     @property
@@ -158,7 +158,7 @@ class ReceivedMessage:
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """The queue that its sender has named for it; only the sender's own manager knows."""
+        """The queue that the sender has named for dead letters. Only the sender's own manager knows it."""
         return self.view.dead_letter_queue
 
     @property
@@ -168,8 +168,10 @@ class ReceivedMessage:
 
     @property
     def authentication_level(self) -> int:
-        """0 for a message that nobody checked; 1, 3 or 5 by the version of its signature, 9 for digests of SOAP. 1 also
-        stands for a sender who had logged in."""
+        """0 if nobody checked the message; 1, 3 or 5 by the version of its signature, or 9 for digests of SOAP.
+
+        1 also means that the sender had logged in.
+        """
         return authentication_level(self.view)
 
     @property
@@ -178,17 +180,17 @@ class ReceivedMessage:
 
     @property
     def encrypted(self) -> bool:
-        """Whether it arrived encrypted. Its body is plain all the same."""
+        """Whether the message arrived encrypted. Its body is plain in any case."""
         return is_encrypted(self.view)
 
     @property
     def hash(self) -> str | None:
-        """The hash of its signature, such as sha512; None if it is not signed."""
+        """The hash of the signature, such as sha512. None if the message is not signed."""
         return hash_word(self.view)
 
     @property
     def cipher(self) -> str | None:
-        """The cipher that it was encrypted with, such as aes256; None if it was not."""
+        """The cipher that the message was encrypted with, such as aes256. None if it was not."""
         return cipher_word(self.view)
 
     @property
@@ -200,7 +202,7 @@ class ReceivedMessage:
         return datetime.fromtimestamp(self.arrived_ms / 1000, UTC)
 
     def describe(self) -> dict[str, object]:
-        """Every property of the message, ready for JSON, as commands and the HTTP API give it."""
+        """Every property of the message, ready for JSON, as in commands and the HTTP API."""
         fields = message_json(self.view)
         fields["lookup_id"] = self.lookup_id
         fields["arrived_at"] = rfc3339_ns(self.arrived_ms * 1_000_000)
@@ -212,7 +214,7 @@ class ReceivedMessage:
 
 
 def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
-    """The messages, back to back."""
+    """Encodes messages one after the other."""
     parts: list[bytes] = []
     for each in messages:
         parts.append(_RECORD.pack(each.lookup_id, each.arrived_ms, each.aborts, each.reason, 0, len(each.packet)))
@@ -221,7 +223,7 @@ def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
 
 
 def decode_records(data: bytes) -> list[ReceivedMessage]:
-    """All the messages. Raises RemoteProtocolError if `data` ends inside a record. Packets are not checked."""
+    """Decodes all messages. Raises RemoteProtocolError if `data` ends inside a record. Does not check packets."""
     messages: list[ReceivedMessage] = []
     offset, end = 0, len(data)
     while offset < end:

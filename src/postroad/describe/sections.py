@@ -1,6 +1,6 @@
-"""The headers of a packet, field by field. A damaged packet shows the fields before the damage.
+"""The headers of a packet, field by field. For a damaged packet, the fields before the damage.
 
-`wire` checks packets; this module only shows their bytes.
+`wire` checks packets. This module only shows their bytes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _PRIVATE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: `value` is JSON-ready, `text` is for people; they can leave out the `quiet` ones."""
+    """One field. `value` is ready for JSON, and `text` is for people, who may omit the `quiet` fields."""
 
     name: str
     value: object
@@ -108,7 +108,7 @@ class Section:
         self.add(name, value, f"{number} {code_word(kind, value) or '(not defined)'}")
 
     def flags(self, kind: type[IntFlag], value: int, digits: int, *fields: str) -> None:
-        """The raw number, the words of its bits, and for people also the `fields` of several bits in it."""
+        """Flags as a raw number and the words of their bits. People also see the `fields` of several bits in it."""
         words = flag_words(kind, value)
         self.add("flags", value, f"{value:#0{digits + 2}x} {', '.join([*fields, *words])}".rstrip())
         self.add("flag_names", words, quiet=True)
@@ -118,13 +118,13 @@ class Section:
 
 
 def describe_headers(data: bytes, fault: RemoteProtocolError | None = None) -> list[Section]:
-    """The headers of a packet that starts at `data`, in order.
+    """The headers of a packet that starts at `data`, in order. Never raises.
 
-    For a packet with a `fault`, those up to the faulty one; for an incomplete header, the fields before its end.
-    Never raises.
+    For a packet with a `fault`, the list ends with the faulty header. An incomplete header has the fields before its
+    end.
     """
     walk = _Walk(data)
-    with suppress(RemoteProtocolError):  # `fault` has the reason; the sections read before are kept
+    with suppress(RemoteProtocolError):  # `fault` has the reason; keep the sections that were read before
         walk.run()
     sections = [section for section in walk.sections if section.fields]
     if fault is None or fault.offset is None:
@@ -141,7 +141,7 @@ def describe_ping(ping: Ping) -> list[Section]:
 
 
 class _Walk:
-    """Reads the headers one after the other; each adds the fields it read to its section before anything can fail."""
+    """Reads the headers in order. Each adds the fields that it has read to its section before anything can fail."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -387,7 +387,7 @@ def _element_text(element: FormatNameElement) -> str:
     return f"{kinds[element.format_type]}={element.guid}{number}"
 
 
-# Single values as JSON and as text: times, flags, codes, identifiers, strings. No packet is known here.
+# Single values as JSON and as text: times, flags, codes, identifiers, strings. Nothing here knows packets.
 
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
@@ -395,7 +395,8 @@ _NS = 1_000_000_000
 
 
 def rfc3339(seconds: int, nanoseconds: int | None = None) -> str | None:
-    """`2024-05-17T09:30:00Z`, with six or nine digits if there is a fraction; None outside the years 1 to 9999."""
+    """A time such as `2024-05-17T09:30:00Z`, with six or nine digits if there is a fraction. None outside years 1 to
+    9999."""
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
     except (ValueError, OverflowError, OSError):
@@ -407,12 +408,12 @@ def rfc3339(seconds: int, nanoseconds: int | None = None) -> str | None:
 
 
 def rfc3339_ns(time_ns: int) -> str | None:
-    """The same for nanoseconds since 1970."""
+    """A time from nanoseconds since 1970, like `rfc3339`."""
     return rfc3339(*divmod(time_ns, _NS))
 
 
 def duration(seconds: int) -> str:
-    """Seconds in words: `345600 s (4 days)`, `for ever` for the value that means it."""
+    """Seconds in words: `345600 s (4 days)`, or `for ever` for the value that means it."""
     if seconds == INFINITE:
         return "for ever"
     for size, unit in _UNITS:
@@ -428,7 +429,7 @@ def word(member: IntEnum | IntFlag) -> str:
 
 
 def code_word(kind: type[IntEnum], value: int) -> str | None:
-    """The word for a code, None for an unknown one."""
+    """The word for a code. None for an unknown code."""
     try:
         return word(kind(value))
     except ValueError:
@@ -436,12 +437,12 @@ def code_word(kind: type[IntEnum], value: int) -> str | None:
 
 
 def flag_words(kind: type[IntFlag], value: int) -> list[str]:
-    """The words of the single bits that are set; fields of several bits and reserved bits have none."""
+    """The words of the single bits that are set. Fields of several bits and reserved bits have no words."""
     return [word(flag) for flag in kind if flag.value.bit_count() == 1 and value & flag.value]
 
 
 def whole_text(text: str) -> str:
-    """Text for every encoder: half a surrogate pair, which a string on the wire may have, becomes U+FFFD."""
+    """Text that every encoder accepts: an unpaired surrogate, which a string on the wire may have, becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -450,12 +451,12 @@ def base64_text(data: bytes) -> str:
 
 
 def identifier_text(data: bytes) -> str | None:
-    r"""The 20 bytes of a message identifier as `{guid}\ordinal`; None if they are all zero."""
+    r"""The 20 bytes of a message identifier as `{guid}\ordinal`. None if they are all zero."""
     return str(MessageId.from_bytes(data)) if any(data) else None
 
 
 def direct_format_name(text: str) -> str:
-    """The format name of a direct string; an invalid one is shown as it is."""
+    """The format name of a direct string. An invalid one is shown as it is."""
     try:
         return whole_text(str(written_name(text)))
     except IllegalFormatName:
@@ -463,7 +464,8 @@ def direct_format_name(text: str) -> str:
 
 
 def sender_text(security: SecurityHeader | None) -> str | None:
-    """The sender as a SID or a queue manager's GUID, [MS-MQMQ] 2.2.20.6 ST; bytes that are no SID as hex."""
+    """The sender as a SID or a queue manager's GUID, [MS-MQMQ] 2.2.20.6 ST. Bytes that are not a SID are shown as
+    hex."""
     if security is None or not security.security_id:
         return None
     raw = security.security_id

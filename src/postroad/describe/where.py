@@ -1,6 +1,7 @@
-"""Filters for messages, such as `label == "x" and priority > 3`. Python's parser reads them, a small table runs them.
+"""Filters for messages, such as `label == "x" and priority > 3`. Python's parser reads them, and a small table runs
+them.
 
-Nothing is evaluated as Python. The language is listed here; everything else is refused with its position.
+Nothing is evaluated as Python. This module lists the language; everything else is refused with its position.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 from postroad.errors import IllegalExpression
 
 MAX_LENGTH = 4000
-MAX_DEPTH = 40  # nested parentheses and operators; far below the limit of Python's stack
+MAX_DEPTH = 40  # nested parentheses and operators, far below the limit of Python's stack
 
-Message = Mapping[str, object]  # one message in the JSON form
+Message = Mapping[str, object]  # a test of one message in its JSON form
 Predicate = Callable[[Message], bool]
 
 
 class Kind(Enum):
-    """The type of a part of an expression. A field has one, and may still be absent from a message."""
+    """The type of a part of an expression. Every field has one, but may be absent from a message."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -51,7 +52,7 @@ _ORDERS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-# Methods of text: how many arguments each takes, and what it gives.
+# The methods of text: the number of their arguments and the type of their result.
 _METHODS: Mapping[str, tuple[Callable[..., object], int, Kind]] = {
     "startswith": (str.startswith, 1, Kind.TRUTH),
     "endswith": (str.endswith, 1, Kind.TRUTH),
@@ -66,7 +67,7 @@ _Part = tuple[_Value, Kind]
 
 
 def parse_where(text: str) -> Predicate:
-    """A test of one message in its JSON form. Raises IllegalExpression if the text cannot be parsed.
+    """Compiles a filter for messages in their JSON form. Raises IllegalExpression if the text cannot be parsed.
 
     A missing value equals only null, contains nothing, and is neither less nor greater than any value.
     """
@@ -74,11 +75,11 @@ def parse_where(text: str) -> Predicate:
 
 
 class _Parser:
-    """Converts one expression from text to a function."""
+    """Compiles one expression from text to a function."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._positions = [0]  # for each character that Python sees: its position in the text
+        self._positions = [0]  # for each character of the text for Python, its position in the original
 
     def predicate(self) -> Predicate:
         value = self._truth(self._tree().body, 0)
@@ -89,7 +90,7 @@ class _Parser:
             place = self._positions[min(getattr(place, "col_offset", 0), len(self._positions) - 1)]
         return IllegalExpression(self._text, place, fault)
 
-    # Text to tree
+    # From text to a tree
 
     def _tree(self) -> ast.Expression:
         if not self._text.strip():
@@ -112,9 +113,10 @@ class _Parser:
         return tree
 
     def _as_python(self) -> tuple[str, list[int]]:
-        r"""The text for Python's parser, and for each of its characters the original position.
+        r"""The text for Python's parser, and the original position of each of its characters.
 
-        Between quotes every character means itself, also a backslash: names such as `private$\orders` have many.
+        Between quotes, every character means itself, even a backslash, because names such as `private$\orders` have
+        many.
         """
         text = self._text
         source: list[str] = []
@@ -145,7 +147,7 @@ class _Parser:
             position = end
         return "".join(source), [*positions, len(text)]
 
-    # Tree to function
+    # From the tree to a function
 
     def _part(self, node: ast.expr, depth: int) -> _Part:
         if depth > MAX_DEPTH:

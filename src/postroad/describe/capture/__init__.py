@@ -1,6 +1,6 @@
-"""Bytes of files to packets: captures, hex text and raw packets, read once from front to back in bounded memory.
+"""Finds packets in files of captures, hex text or raw packets, reading once from front to back in bounded memory.
 
-Uses `wire` to recognise packets. `describe` shows them.
+It uses `wire` to recognise packets. `describe` shows them.
 """
 
 from postroad.describe.capture.files import STANDARD_PORTS, CaptureFile, FileKind

@@ -1,6 +1,6 @@
-"""Cuts one stream of bytes into packets, and continues after a fault. No file and no network here.
+"""Cuts one stream of bytes into packets, and continues after a fault. Knows no file and no network.
 
-Unlike `wire.Framer`, which ends a session at the first bad header, this one continues at the next plausible one.
+`wire.Framer` ends a session at the first bad header. This continues at the next plausible header.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from postroad.wire.internal import PING_SIGNATURE, PING_SIZE
 
 # An incomplete packet, and one more header, which shows whether a damaged packet ended where it said.
 MAX_BUFFERED = MAX_PACKET_SIZE + SESSION_HEADER_SIZE + BASE_HEADER_SIZE
-# Feeds whose origin is remembered while they are in the buffer; packets in later ones get the last origin.
+# Feeds in the buffer whose origin is remembered. Packets in later feeds get the last origin.
 MAX_ORIGINS = 65_536
-# Bytes that may be looked at again after a fault, beyond four times those that are done with: damage never needs
-# more, and without a bound a file of nothing but false headers would be read once for each of them.
+# Bytes that may be read again after a fault, beyond four times those already read. Real damage never needs more.
+# Without a limit, a file that consists of false headers would be read once for each of them.
 SECOND_LOOK = 16 * MAX_PACKET_SIZE
 _SIGNATURE_AT = 4
 _SIGNATURE = SIGNATURE.to_bytes(4, "little")
@@ -44,19 +44,20 @@ _NOT_WHOLE = -1
 
 
 class Cutter:
-    """Feed it a stream; it returns what it finds, in order. Holds at most MAX_BUFFERED bytes and one feed.
+    """Finds packets in a stream that is fed to it, and returns them in order. Holds at most MAX_BUFFERED bytes and one
+    feed.
 
-    `pings` says whether Ping packets may be between the others, as in a file of packets; a TCP stream has none.
-    `opening` is the reason to report for bytes before the first packet, if the caller knows one.
+    `pings` says whether Ping packets may be among the others, as in a file of packets; a TCP stream has none. `opening`
+    is the reason to report for bytes before the first packet, if the caller knows one.
     """
 
     def __init__(self, *, pings: bool = False, opening: str | None = None) -> None:
-        self.position = 0  # in the stream, of the first byte in the buffer
+        self.position = 0  # position in the stream of the first byte in the buffer
         self._pings = pings
         self._opening = opening
         self._buffer = bytearray()
-        self._origins: deque[Origin] = deque()  # of the feeds that the buffer still holds bytes of
-        self._searching: tuple[Origin, str] | None = None  # where packets could not be followed any more, and why
+        self._origins: deque[Origin] = deque()  # of the feeds with bytes in the buffer
+        self._searching: tuple[Origin, str] | None = None  # where packets could no longer be followed, and why
         self._looked_again = 0
 
     @property
@@ -64,7 +65,8 @@ class Cutter:
         return len(self._buffer)
 
     def feed(self, data: bytes, origin: Origin) -> list[Item]:
-        """`origin` says where `data` was found; its offset is ignored, because positions are counted here."""
+        """Adds bytes of the stream. `origin` says where they were found; its offset is ignored, because positions are
+        counted here."""
         if not self._buffer:
             self._origins.clear()
         if len(self._origins) < MAX_ORIGINS:
@@ -73,9 +75,9 @@ class Cutter:
         return self._cut(last=False)
 
     def lose(self, size: int, reason: str | None) -> list[Item]:
-        """The stream has a gap of `size` bytes here; an incomplete packet stays incomplete.
+        """Reports a gap of `size` bytes at this place. An incomplete packet stays incomplete.
 
-        `reason` is reported with the lost bytes; None for a new start without a fault.
+        `reason` is reported with the lost bytes. None means a new start without a fault.
         """
         items = self._cut(last=True)
         if size and reason is not None:
@@ -85,7 +87,7 @@ class Cutter:
         return items
 
     def finish(self) -> list[Item]:
-        """The stream ends; the rest is an incomplete packet, or nothing."""
+        """Ends the stream. What is left is an incomplete packet, or nothing."""
         return self.lose(0, None)
 
     def _cut(self, last: bool) -> list[Item]:
@@ -98,7 +100,7 @@ class Cutter:
         return items
 
     def _take(self, items: list[Item], last: bool) -> int:
-        """Takes the item at the front: how many bytes, or _NOT_WHOLE if more must come first."""
+        """Takes the item at the front. Returns its size, or _NOT_WHOLE if more bytes are needed."""
         buffer = self._buffer
         if len(buffer) < BASE_HEADER_SIZE and not last:
             return _NOT_WHOLE
@@ -112,7 +114,7 @@ class Cutter:
         try:
             size = packet_size(buffer)
         except RemoteProtocolError as fault:
-            # If the bytes before a packet have a known reason, their content is no separate fault.
+            # If there is already a reason for the bytes before a packet, what they contain is not another fault.
             self._searching = self._origin(self.position), self._opening or fault.fault
             return 0
         if len(buffer) < size:
@@ -122,14 +124,15 @@ class Cutter:
         try:
             packet = decode_packet(data)
         except RemoteProtocolError as fault:
-            # Without its traceback, which holds on to a copy of the packet.
+            # Drop the traceback, which keeps a copy of the packet alive.
             return self._take_damaged(items, size, fault.with_traceback(None), last)
         self._opening = None
         items.append(DecodedPacket(self._origin(self.position), data, packet))
         return size
 
     def _take_damaged(self, items: list[Item], size: int, fault: RemoteProtocolError, last: bool) -> int:
-        """A damaged packet ends where it says if another one starts there, else where the next one starts."""
+        """Takes a damaged packet. It ends where its header says if another one starts there, or else where the next one
+        starts."""
         buffer = self._buffer
         if len(buffer) < size + BASE_HEADER_SIZE and not last:
             return _NOT_WHOLE
@@ -155,7 +158,7 @@ class Cutter:
         return end
 
     def _search(self, items: list[Item], last: bool) -> int:
-        """Skips bytes up to the next plausible header; keeps the possible start of one."""
+        """Skips bytes up to the next plausible header. Keeps what may be the start of one."""
         assert self._searching is not None
         start, reason = self._searching
         found = find_header(self._buffer, 0, len(self._buffer))
@@ -180,12 +183,12 @@ class Cutter:
 
 
 def packet_size(data: bytes | bytearray) -> int:
-    """The size on the wire of the packet that starts here; RemoteProtocolError if none does."""
+    """The size on the wire of the packet that starts here. Raises RemoteProtocolError if none does."""
     if len(data) < BASE_HEADER_SIZE:
         raise RemoteProtocolError(f"a BaseHeader must have {BASE_HEADER_SIZE} bytes, got {len(data)}", len(data))
     version, _, flags, signature, size, _ = BASE_LAYOUT.unpack_from(data)
     check_base_header(version, signature, size)
-    # [MS-MQMQ] 2.2.19.1: PacketSize leaves out the SessionHeader behind a UserMessage, and only that one.
+    # [MS-MQMQ] 2.2.19.1: PacketSize does not count the SessionHeader after a UserMessage, and only that one.
     return size + SESSION_HEADER_SIZE if flags & _SESSION_OR_INTERNAL == _SESSION_ONLY else int(size)
 
 

@@ -1,4 +1,4 @@
-"""A file of packets in any form: recognised by its content, read once from front to back."""
+"""Reads a file of packets in any form, which is recognised by its content, once from front to back."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ from postroad.describe.capture.pcap import (
 from postroad.errors import RemoteProtocolError
 from postroad.wire import Ping
 
-# TCP streams reassembled from captured segments, one direction at a time, and cut into packets.
+# TCP streams, reassembled from captured segments and cut into packets, each direction separately.
 #
-# Segments may come late, twice, overlapping or never. Memory is limited, and everything dropped is reported.
+# Segments may be late, duplicated, overlapping or missing. Memory is limited, and everything that is dropped is
+# reported.
 
 
-# Bytes of one direction that wait for an earlier segment. A sender has at most a window in flight; when more than
-# that has come, the missing segment is not late but lost.
+# Bytes of one direction that wait for an earlier segment. A sender has at most one window in flight. If more has
+# arrived, the missing segment is lost, not late.
 MAX_WAITING = 4 * 1_048_576
 MAX_WAITING_SEGMENTS = 16_384
-# Directions that are followed at once, and bytes held for all of them: the longest silent one is closed first.
+# Limits on the directions that are followed at the same time, and on the bytes held for all of them. The direction that
+# was silent for longest is closed first.
 MAX_DIRECTIONS = 4_096
 MAX_HELD = 128 * 1_048_576
-# A segment further back than this is no retransmission: the ports were used again and the capture missed the start.
+# A segment further back than this is not a retransmission: the ports were used again, and the capture missed the start.
 MAX_BACK = 1 << 30
 
 _MODULUS = 1 << 32
@@ -52,7 +54,10 @@ _HALF = 1 << 31
 
 @dataclass(slots=True)
 class _Direction:
-    """One direction. Positions count from the first byte seen, without wrap; `first` is the sequence number there."""
+    """One direction of a connection. Positions count from the first byte seen and do not wrap.
+
+    `first` is the sequence number of that byte.
+    """
 
     first: int
     cutter: Cutter
@@ -66,7 +71,7 @@ class _Direction:
         return self.waiting_bytes + self.cutter.buffered
 
     def distance(self, sequence: int) -> int:
-        """How far ahead of the expected byte a sequence number is; negative if it is behind."""
+        """How far ahead of the expected byte a sequence number is. Negative if it is behind."""
         ahead = (sequence - self.first - self.expected) % _MODULUS
         return ahead - _MODULUS if ahead >= _HALF else ahead
 
@@ -109,15 +114,15 @@ class _Direction:
 
 
 class Streams:
-    """Feed it segments in the order of the capture; it returns the items of the streams."""
+    """Takes segments in the order of the capture, and returns the items of their streams."""
 
     def __init__(self) -> None:
-        self._directions: OrderedDict[Endpoints, _Direction] = OrderedDict()  # the one silent for longest first
+        self._directions: OrderedDict[Endpoints, _Direction] = OrderedDict()  # ordered by silence, the longest first
         self._held = 0
 
     @property
     def held(self) -> int:
-        """Bytes kept for later, over all directions."""
+        """Bytes held for later, in all directions."""
         return self._held
 
     def feed(self, segment: Segment, origin: Origin) -> list[Item]:
@@ -126,7 +131,7 @@ class Streams:
         direction = self._directions.get(key)
         if segment.syn:
             sequence = (sequence + 1) % _MODULUS
-            # The same connection request again changes nothing; another one starts a new stream.
+            # A repeat of the same connection request changes nothing. Another request starts a new stream.
             if direction is None or direction.first != sequence:
                 items += self._close(key)
                 direction = self._open(key, sequence, None)
@@ -140,7 +145,7 @@ class Streams:
         return items
 
     def finish(self) -> list[Item]:
-        """The capture ends: drops what still waits, and reports streams that end inside a packet."""
+        """Ends the capture: drops what still waits, and reports streams that end inside a packet."""
         items: list[Item] = []
         while self._directions:
             items += self._close(next(iter(self._directions)))
@@ -154,7 +159,7 @@ class Streams:
         self._directions.move_to_end(key)
         distance = direction.distance(sequence)
         if distance + len(payload) <= 0:
-            return []  # nothing new
+            return []  # all of it was seen before
         before = direction.held
         origin = replace(origin, source=key.source_text, destination=key.destination_text)
         items = direction.take(distance, payload, origin)
@@ -178,7 +183,7 @@ _BOMS_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 class FileKind(Enum):
-    """The values are for people."""
+    """The form of a file. The values are for people."""
 
     PCAP = "a pcap capture"
     PCAPNG = "a pcapng capture"
@@ -187,7 +192,7 @@ class FileKind(Enum):
 
 
 def recognise(head: bytes) -> FileKind:
-    """The form of a file by its first bytes. Text is hex text, and anything unknown is raw packets."""
+    """Recognises the form of a file by its first bytes. Text is hex text, and anything unknown is raw packets."""
     if head[:4] in PCAP_MAGICS:
         return FileKind.PCAP
     if head[:4] == PCAPNG_MAGIC:
@@ -201,23 +206,24 @@ def _is_text(head: bytes) -> bool:
     if any(byte < 0x80 for byte in head.translate(None, _TEXT)):
         return False
     try:
-        getincrementaldecoder("utf-8")().decode(head)  # comments may be in any language; the last character may be cut
+        # comments may be in any language, and the last character may be cut
+        getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
     return True
 
 
 class CaptureFile:
-    """Reads `stream` from its position. `items` can be iterated once; `kind` and `frames` describe the whole file.
+    """Reads `stream` from its position. `items` can be iterated once; `kind` and `frames` describe the file.
 
-    For any content, the only exceptions are those of `stream` itself: faults are items.
+    Whatever the content, only `stream` itself can cause exceptions. Faults in the content are items.
     """
 
     def __init__(self, stream: BinaryIO, ports: Ports = STANDARD_PORTS) -> None:
         head = stream.read(HEAD_SIZE)
         self.kind = recognise(head)
         self.empty = not head
-        self.frames = 0  # of a capture, so far
+        self.frames = 0  # frames of a capture read so far
         self._ports = ports
         self._opening = "the file is compressed; unpack it first" if head.startswith(_GZIP) else None
         self._stream = io.BufferedReader(_Rejoined(head, stream), _CHUNK_SIZE)
@@ -288,7 +294,7 @@ def _ping(payload: bytes, origin: Origin) -> Item:
 
 
 class _Rejoined(io.RawIOBase):
-    """The bytes read so far, and then the rest."""
+    """A file that gives the bytes already read, and then the rest."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head

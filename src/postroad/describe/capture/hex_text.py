@@ -1,7 +1,7 @@
-"""Hex text to bytes: plain hex, and dumps with an offset before the bytes and their characters after.
+"""Converts hex text to bytes: plain hex, and dumps with an offset before the bytes and their characters after them.
 
-All bytes of a file are one stream, in which packets have a length: blank lines and line ends mean nothing. An
-offset that starts over at zero begins a new stream. `#` begins a comment, except among the characters of a dump.
+All bytes of a file are one stream. Packets have a length of their own, so blank lines and line ends mean nothing. An
+offset that starts again at zero begins a new stream. `#` begins a comment, except among the characters of a dump.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-# The largest packet on one line, each byte with a separator, and as much again.
+# Room for the largest packet on one line with a separator after each byte, and as much again.
 MAX_LINE = 32 * 1_048_576
-# The most that one `*` may represent: a dump with more equal rows than the largest packet is no dump of packets.
+# The most bytes that one `*` may stand for. A dump with more equal rows than the largest packet is no dump of packets.
 MAX_REPEATED = 8 * 1_048_576
 
 _OFFSET = re.compile(r"(?:0x)?([0-9A-Fa-f]{3,16})(:?)(?:[ \t]+|$)(.*)")
 _PAIRS = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})+)", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,:;-]+")
-_LONGEST_BARE_OFFSET = 8  # digits, without a colon: xxd has 8 and a colon, hexdump 8, Wireshark 4
+# digits of an offset without a colon: hexdump writes 8 and Wireshark 4; xxd writes 8 and a colon
+_LONGEST_BARE_OFFSET = 8
 _SHORTEST_BARE_OFFSET = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes that follow the last ones, and their line."""
+    """Bytes that follow the previous ones, and their line."""
 
     line: int
     data: bytes
@@ -33,7 +34,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The bytes after this do not follow those before. `reason` is None if nothing is wrong."""
+    """A break in the stream: the bytes after it do not follow those before. `reason` is None if nothing is wrong."""
 
     line: int
     reason: str | None = None
@@ -41,7 +42,7 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a dump."""
+    """One line of a dump."""
 
     line: int
     offset: int
@@ -53,16 +54,16 @@ class _NotHex(Exception):
 
 
 def read_hex(text: TextIO) -> Iterator[Piece | Break]:
-    """The bytes of a text. Adjacent lines that are no hex give one Break."""
+    """Yields the bytes of a text. Adjacent lines that are not hex give one Break."""
     return _HexText(text).pieces()
 
 
 class _HexText:
     def __init__(self, text: TextIO) -> None:
         self._text = text
-        self._row: _Row | None = None  # the last row of a dump: the next one's offset tells how long it is
-        self._repeat = False  # a `*` follows it
-        self._bad: tuple[int, int, str] | None = None  # first and last of the lines that cannot be read, and why
+        self._row: _Row | None = None  # the last row of a dump, whose length the next offset tells
+        self._repeat = False  # a `*` follows that row
+        self._bad: tuple[int, int, str] | None = None  # first and last line of those that cannot be read, and why
 
     def pieces(self) -> Iterator[Piece | Break]:
         for number, line in self._lines():
@@ -77,7 +78,7 @@ class _HexText:
                 continue
             if parsed is None:
                 continue
-            yield from self._tell_bad()
+            yield from self._report_bad()
             if isinstance(parsed, _Row):
                 yield from self._end_row(parsed)
                 self._row = parsed
@@ -87,10 +88,10 @@ class _HexText:
             else:
                 self._repeat = True
         yield from self._end_row(None)
-        yield from self._tell_bad()
+        yield from self._report_bad()
 
     def _lines(self) -> Iterator[tuple[int, str | None]]:
-        """Numbered lines; None for one that is too long."""
+        """Yields numbered lines. A line that is too long is None."""
         number = 0
         while line := self._text.readline(MAX_LINE):
             number += 1
@@ -101,7 +102,7 @@ class _HexText:
                 pass
             yield number, None
 
-    def _tell_bad(self) -> Iterator[Break]:
+    def _report_bad(self) -> Iterator[Break]:
         if self._bad is None:
             return
         first, last, why = self._bad
@@ -109,13 +110,13 @@ class _HexText:
         yield Break(first, f"line {first} {why}" if first == last else f"lines {first} to {last} are not hex")
 
     def _end_row(self, following: _Row | None) -> Iterator[Piece | Break]:
-        """Returns the waiting row, now that the next one is known."""
+        """Returns the waiting row, now that the next row is known."""
         row, self._row = self._row, None
         repeat, self._repeat = self._repeat, False
         if row is None:
             return
         step = following.offset - row.offset if following is not None else 0
-        # The next row's offset cuts off characters after the last byte that look like hex.
+        # The next row's offset removes characters after the last byte that look like hex.
         data = row.data[:step] if step > 0 else row.data
         yield Piece(row.line, data)
         if following is None or following.offset == 0:
@@ -130,11 +131,11 @@ class _HexText:
 
 
 class _Repeat:
-    """A lone `*`: the row before it, again and again up to the next offset."""
+    """A lone `*`: it repeats the previous row up to the next offset."""
 
 
 def parse_line(line: str, number: int, in_dump: bool) -> _Row | Piece | _Repeat | None:
-    """The content of one line; None if it is blank or a comment."""
+    """The content of one line. None if it is blank or a comment."""
     line = line.strip()
     if not line or line.startswith("#"):
         return None
@@ -153,7 +154,7 @@ def parse_line(line: str, number: int, in_dump: bool) -> _Row | Piece | _Repeat 
 
 
 def _separated_bytes(line: str) -> bytes:
-    """Pairs of digits with commas, colons, hyphens or 0x between them."""
+    """Reads pairs of digits separated by commas, colons, hyphens or 0x."""
     data = bytearray()
     for word in _SEPARATORS.split(line.strip()):
         pairs = _PAIRS.fullmatch(word)
@@ -166,17 +167,17 @@ def _separated_bytes(line: str) -> bytes:
 
 
 def _parse_row(match: re.Match[str], number: int, in_dump: bool) -> _Row | None:
-    """A line of a dump, or None if its first word is no offset."""
+    """Reads a line of a dump. None if its first word is not an offset."""
     digits, colon, rest = match.groups()
     offset = int(digits, 16)
     if colon:
-        # xxd and tcpdump: two spaces end the bytes.
+        # In dumps of xxd and tcpdump, two spaces end the bytes.
         return _Row(number, offset, _leading_bytes(re.split(r"\s{2,}|\t", rest, maxsplit=1)[0]))
     if not _SHORTEST_BARE_OFFSET <= len(digits) <= _LONGEST_BARE_OFFSET:
         return None
     if not rest:
-        return _Row(number, offset, b"") if in_dump else None  # where hexdump says how long it all was
-    # hexdump -C and Wireshark: single bytes, at times with a wider space in the middle.
+        return _Row(number, offset, b"") if in_dump else None  # hexdump's last line, which has only the length
+    # Dumps of hexdump -C and Wireshark have single bytes, at times with a wider space in the middle.
     words = re.split(r"\s{3,}|\|", rest, maxsplit=1)[0].split()
     if not words or len(words[0]) != 2:
         if words and len(digits) % 2 and len(words[0]) == 4:

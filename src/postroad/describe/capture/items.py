@@ -1,4 +1,4 @@
-"""The result of reading a file: packets, damaged packets, and bytes without a packet. Values only."""
+"""What a file contains: packets, damaged packets, and bytes without a packet. Values only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from postroad.wire import Packet, Ping
 class Origin:
     """Where something was found.
 
-    `offset` counts bytes in a raw file, in the bytes that a hex text spells, or in one direction of a TCP stream from
-    where the capture first saw it. `line` is known for hex text; frame, time and addresses are known for captures.
+    `offset` counts bytes in a raw file, in the bytes of a hex text, or in one direction of a TCP stream from where the
+    capture first saw it. `line` is for hex text. Frame, time and addresses are for captures.
     """
 
     offset: int = 0
@@ -26,7 +26,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class DecodedPacket:
-    """`data` is the whole packet, `packet` what it was decoded to."""
+    """A packet. `data` is the whole packet, and `packet` its decoded form."""
 
     origin: Origin
     data: bytes
@@ -35,7 +35,7 @@ class DecodedPacket:
 
 @dataclass(frozen=True, slots=True)
 class DamagedPacket:
-    """A damaged packet. `data` is the part present, and the offset of `fault` counts from its start."""
+    """A damaged packet. `data` is the part that is present, and the offset of `fault` counts from its start."""
 
     origin: Origin
     data: bytes
@@ -44,7 +44,7 @@ class DamagedPacket:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """`size` bytes without a packet, or missing from the file; 0 if the number is unknown."""
+    """`size` bytes that are not a packet or are missing from the file. 0 if the number is unknown."""
 
     origin: Origin
     size: int

@@ -1,4 +1,4 @@
-"""Capture files: pcap and pcapng, read frame by frame. The content of frames is not known here.
+"""Reads capture files, pcap and pcapng, frame by frame, and finds TCP segments and UDP datagrams in the frames.
 
 If a file cannot be followed any further, the last item is a Skipped that says where and why.
 """
@@ -15,19 +15,19 @@ from postroad.describe.capture.items import Origin, Skipped
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
 
-# libpcap's own MAXIMUM_SNAPLEN: a longer frame means that the file is damaged, or no capture of a network.
+# libpcap's own MAXIMUM_SNAPLEN. A longer frame means that the file is damaged or is not a capture of a network.
 MAX_FRAME_SIZE = 262_144
 _NS = 1_000_000_000
 _COPY_SIZE = 65_536
 
-# Magic number, as the first four bytes: byte order and nanoseconds per unit of the fraction.
+# Magic number, as the first four bytes: byte order, and nanoseconds in a unit of the fraction.
 PCAP_MAGICS: dict[bytes, tuple[str, int]] = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
     b"\xa1\xb2\xc3\xd4": (">", 1000),
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"  # a Section Header Block, the same in both byte orders
+PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"  # the type of a Section Header Block, the same in both byte orders
 _ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _SECTION_HEADER = 0x0A0D0D0A
 _INTERFACE_DESCRIPTION = 1
@@ -37,14 +37,14 @@ _WANTED = frozenset({_INTERFACE_DESCRIPTION, _SIMPLE_PACKET, _ENHANCED_PACKET})
 _SHORTEST = {_SECTION_HEADER: 28, _INTERFACE_DESCRIPTION: 20, _SIMPLE_PACKET: 16, _ENHANCED_PACKET: 32}
 _OPTION_TSRESOL = 9
 _OPTION_TSOFFSET = 14
-_MAX_INTERFACES = 65_536  # of one section
-# A block of one of the kinds we read: the largest frame with its options, or an interface with very many.
+_MAX_INTERFACES = 65_536  # in one section
+# The largest block that we read: the largest frame with its options, or an interface with very many options.
 _MAX_BLOCK_SIZE = MAX_FRAME_SIZE + 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One captured frame. `number` counts from 1 as other tools do; `offset` is its place in the file."""
+    """One captured frame. `number` counts from 1, as in other tools. `offset` is the position in the file."""
 
     number: int
     offset: int
@@ -54,7 +54,7 @@ class Frame:
 
 
 def read_pcap(stream: BinaryIO) -> Iterator[Frame | Skipped]:
-    """The frames of a pcap file, from its first byte on."""
+    """The frames of a pcap file, which is read from its first byte."""
     head = stream.read(24)
     order, unit_ns = PCAP_MAGICS[head[:4]]
     if len(head) < 24:
@@ -76,7 +76,7 @@ def read_pcap(stream: BinaryIO) -> Iterator[Frame | Skipped]:
         if len(data) < size:
             yield _stop(offset, f"the file breaks off in frame {number}: {len(data)} of {size} bytes are here")
             return
-        # The upper bits of the field say how long the frame check sequences are.
+        # The upper bits of the field are the length of the frame check sequences.
         yield Frame(number, offset, link_type & 0xFFFF, seconds * _NS + fraction * unit_ns, data)
         offset += record.size + size
 
@@ -97,7 +97,7 @@ class _Broken(Exception):
 
 
 def read_pcapng(stream: BinaryIO) -> Iterator[Frame | Skipped]:
-    """The frames of a pcapng file, from its first byte on."""
+    """The frames of a pcapng file, which is read from its first byte."""
     return _Pcapng(stream).frames()
 
 
@@ -105,8 +105,8 @@ class _Pcapng:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._order = "<"
-        self._offset = 0  # of the block being read
-        self._next = 0  # of the one after it
+        self._offset = 0  # offset of the block being read
+        self._next = 0  # offset of the block after it
         self._number = 0
         self._interfaces: list[_Interface] = []
 
@@ -123,7 +123,7 @@ class _Pcapng:
             yield _stop(self._offset, str(fault))
 
     def _next_block(self) -> tuple[int, bytes] | None:
-        """The kind and the body of the next block; skips the body of other kinds."""
+        """The kind and the body of the next block. Skips the bodies of other kinds."""
         self._offset = self._next
         head = self._stream.read(8)
         if not head:
@@ -231,7 +231,8 @@ _ETHERTYPE_VLAN = frozenset({0x8100, 0x88A8, 0x9100})
 
 _TCP, _UDP = 6, 17
 _FRAGMENT, _AUTHENTICATION = 44, 51
-# Hop-by-hop options, routing, destination options, mobility, HIP, Shim6: a next header and a length in 8 bytes.
+# Hop-by-hop options, routing, destination options, mobility, HIP, Shim6: each has a next header and a length in 8
+# bytes.
 _EXTENSIONS = frozenset({0, 43, 60, 135, 139, 140})
 
 _IPV4 = Struct(">BxHxxHxBxx4s4s")
@@ -245,7 +246,7 @@ _SYN = 0x02
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Both ends, as bytes: a key for one direction that is cheap to make."""
+    """Both ends, as bytes. This is a cheap key for one direction."""
 
     source: bytes
     source_port: int
@@ -263,7 +264,8 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A TCP segment. If the capture cut it off, `payload` is the part present: the rest shows as a gap."""
+    """A TCP segment. If the capture cut it off, `payload` is the part that is present, and the rest will show as a
+    gap."""
 
     endpoints: Endpoints
     sequence: int
@@ -289,7 +291,7 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Which traffic is ours: TCP sessions and UDP pings, by the port at either end."""
+    """The traffic to read: TCP sessions and UDP pings, by the port at either end."""
 
     sessions: frozenset[int] = frozenset({ports.BINARY})  # [MS-MQQB] 1.9
     pings: frozenset[int] = frozenset({ports.PING})
@@ -300,14 +302,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class _IpPayload:
-    """The content of an IP packet; `end` is its end by the packet's own length, which the frame may not reach."""
+    """The content of an IP packet. `end` is where its own length says it ends, which may be beyond the frame."""
 
     protocol: int
     source: bytes
     destination: bytes
     start: int
     end: int
-    fragment: int | None  # the offset of a fragment, None for a whole packet
+    fragment: int | None  # the offset of a fragment; None for a whole packet
 
 
 def is_known_link(link_type: int) -> bool:
@@ -315,12 +317,12 @@ def is_known_link(link_type: int) -> bool:
 
 
 def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram | Unusable | None:
-    """The segment or datagram in a frame of a known link type; None if it is not ours."""
+    """The segment or datagram in a frame of a known link type. None if it is not on our ports."""
     at = _network_layer(link_type, data)
     ip = None if at is None else _internet_layer(data, at)
     if ip is None or ip.protocol not in (_TCP, _UDP):
         return None
-    # A later fragment has no ports: the first one is reported for all of them.
+    # A later fragment has no ports. The first one is reported for all of them.
     if ip.fragment or len(data) < ip.start + _PORTS.size:
         return None
     source_port, destination_port = _PORTS.unpack_from(data, ip.start)
@@ -337,7 +339,7 @@ def _network_layer(link_type: int, data: bytes) -> int | None:
     if link_type in _RAW:
         return 0
     if link_type in (_NULL, _LOOP):
-        return 4  # the address family differs between systems; the version in the IP header does not
+        return 4  # systems number address families differently, but the IP header has the version
     type_at, at = {_ETHERNET: (12, 14), _LINUX_SLL: (14, 16), _LINUX_SLL2: (0, 20)}[link_type]
     kind = int.from_bytes(data[type_at : type_at + 2], "big")
     while kind in _ETHERTYPE_VLAN:
@@ -360,7 +362,7 @@ def _ipv4(data: bytes, at: int) -> _IpPayload | None:
     header = (first & 0x0F) * 4
     if header < _IPV4.size:
         return None
-    # Captured before the network card cut it up, a large segment has no length yet.
+    # A large segment that was captured before the network card divided it has no length yet.
     end = at + total if total else len(data)
     more, offset = fragment & 0x2000, (fragment & 0x1FFF) * 8
     return _IpPayload(protocol, source, destination, at + header, end, offset if more or offset else None)
