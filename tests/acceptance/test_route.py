@@ -128,7 +128,7 @@ def test_a_running_manager_answers_and_follows_its_file(tmp_path: Path) -> None:
         ]
         refused(postroad("route", "nobody", api=server.api), 1)
         enterprise.write_text("nonsense", encoding="utf-8")
-        until(lambda: "directory not read" in server.log)
+        until(lambda: "the directory cannot be read" in server.log)
         assert postroad("route", "beta", api=server.api).code == 0
         enterprise.write_text(BROKEN, encoding="utf-8")
         until(lambda: postroad("route", "beta", api=server.api).code == 1)

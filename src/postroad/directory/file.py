@@ -1,6 +1,6 @@
 """The enterprise as a TOML file: sites, routing links, queue managers and public queues, checked as a whole.
 
-Here objects refer to each other by name; `read_directory` makes a directory where they do by identifier.
+Here, objects refer to each other by name. `read_directory` makes a directory, where they refer by identifier.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
@@ -38,16 +38,17 @@ from postroad.wire.records import decode_public_keys
 
 T = TypeVar("T")
 
-SITE_NAMESPACE = UUID("6f1b7c0e-3a52-4f0b-8a53-0d5f6c1f8b1d")  # sites without an id get one from their name
+# the namespace for ids of sites without one, which are made from their names
+SITE_NAMESPACE = UUID("6f1b7c0e-3a52-4f0b-8a53-0d5f6c1f8b1d")
 
 
 def derived_site_id(name: str) -> UUID:
-    """The same on every machine, regardless of the name's case."""
+    """The id of a site without one. It is the same on every machine, and case in the name does not matter."""
     return uuid5(SITE_NAMESPACE, name.lower())
 
 
 def public_path(text: str) -> PathName:
-    r"""`computer\queue`: every queue of the directory is public."""
+    r"""Checks a path `computer\queue`. Every queue of the directory is public."""
     name = PathName.parse(text)
     if name.tail.kind is not QueueKind.PUBLIC or name.tail.journal or name.tail.subqueue is not None or name.is_local:
         raise FieldFault(rf"must be a public queue with its queue manager, as in alpha\orders, got {quoted(text)}")
@@ -55,7 +56,7 @@ def public_path(text: str) -> PathName:
 
 
 def _public_keys(text: str) -> bytes:
-    """MQDSPUBLICKEYS in hexadecimal digits, as `postroad keys show` prints it."""
+    """Reads MQDSPUBLICKEYS in hexadecimal digits, as `postroad keys show` prints it."""
     try:
         data = bytes.fromhex(text)
         decode_public_keys(data)
@@ -72,7 +73,7 @@ _site_name = line(64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """[MS-MQDMPR] 3.1.1.7. `gates` are the queue managers that traffic with other sites goes through."""
+    """[MS-MQDMPR] 3.1.1.7. Traffic with other sites goes through the queue managers in `gates`."""
 
     name: str
     id: UUID
@@ -128,7 +129,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enterprise:
-    """The whole file, in its order. References use the spelling of the definitions."""
+    """The whole file, in its order. References are spelled as in the definitions."""
 
     sites: tuple[Site, ...] = ()
     links: tuple[Link, ...] = ()
@@ -140,7 +141,7 @@ class Enterprise:
 
 
 def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
-    """Reads and checks the whole file; raises ConfigurationError on the first fault.
+    """Reads and checks the whole file. Raises ConfigurationError on the first fault.
 
     `data` is the content of the file, if the caller has already read it.
     """
@@ -185,7 +186,7 @@ def load_enterprise(file: Path, data: bytes | None = None) -> Enterprise:
 
 
 def read_directory(enterprise: Enterprise) -> Directory:
-    """The directory of an enterprise with valid references, as from `load_enterprise`."""
+    """The directory of an enterprise whose references are valid, as `load_enterprise` returns it."""
     sites = {each.name: each.id for each in enterprise.sites}
     managers = {each.name: each.id for each in enterprise.managers}
     by_lower = {name.lower(): identifier for name, identifier in managers.items()}
@@ -201,7 +202,8 @@ def read_directory(enterprise: Enterprise) -> Directory:
         site1, site2 = identifiers(link.sites, sites)
         found.append(
             objects.RoutingLink(
-                identifier=uuid5(site1, f"{site2} {number}"),  # links have no names, so their number identifies them
+                # links have no names, so they get identifiers from their numbers
+                identifier=uuid5(site1, f"{site2} {number}"),
                 site1_identifier=site1,
                 site2_identifier=site2,
                 actual_cost=link.cost,
@@ -239,7 +241,7 @@ def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:
 
 
 class _Names:
-    """The names that references may use, and their spelling in the definitions."""
+    """The names that references may use, spelled as in the definitions."""
 
     def __init__(self, what: str, names: Iterable[str]) -> None:
         self._what = what
@@ -251,7 +253,7 @@ class _Names:
         return self._names[name.lower()]
 
     def resolve(self, names: Sequence[str], place: Place) -> tuple[str, ...]:
-        """The names in the spelling of their definitions; refuses an unknown one and a repeated one."""
+        """The names, spelled as in the definitions. Refuses unknown and repeated names."""
         found: list[str] = []
         for index, name in enumerate(names, 1):
             known = self.known(name, place.item(index))

@@ -1,6 +1,6 @@
-"""The objects of a directory, [MS-MQDMPR] 3.1.1: queue managers, sites, routing links and public queues, frozen.
+"""The objects of a directory, [MS-MQDMPR] 3.1.1: queue managers, sites, routing links and public queues, all frozen.
 
-They refer to each other by identifier. Directory resolves these references.
+They refer to each other by identifier. `Directory` resolves these references.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ class QueueManager(DirectoryObject):
 
     @property
     def host(self) -> str:
-        """Where to connect to: an address, or a name to resolve."""
+        """Where to connect: an address, or a name to resolve."""
         return self.address or self.computer_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.7. `site_gate_identifier_list` is ours: gates that no routing link has to name."""
+    """[MS-MQDMPR] 3.1.1.7. `site_gate_identifier_list` is our addition: gates that need not be named by a routing
+    link."""
 
     name: str
     site_gate_identifier_list: tuple[UUID, ...] = ()
@@ -55,7 +56,7 @@ class Site(DirectoryObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingLink(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.8. It has two directions: the order of its two sites does not matter."""
+    """[MS-MQDMPR] 3.1.1.8. A link has two directions, so the order of its two sites does not matter."""
 
     site1_identifier: UUID
     site2_identifier: UUID
@@ -71,7 +72,7 @@ class RoutingLink(DirectoryObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.2, the public part: a public queue."""
+    """[MS-MQDMPR] 3.1.1.2, the part for public queues."""
 
     pathname: PathName
     queue_manager_identifier: UUID
@@ -80,7 +81,7 @@ class Queue(DirectoryObject):
 
 # Reading a directory, [MS-MQDMPR] 3.1.7.1.20 to 23: filters, the events of a query, and a source in memory.
 #
-# A source can be anything that answers the three events. The meaning of the objects is not known here.
+# A source can be anything that answers the three events. It does not know what the objects mean.
 
 
 ObjectT = TypeVar("ObjectT", bound=DirectoryObject)
@@ -124,7 +125,7 @@ _OPERATORS: dict[Comparison, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class AttributeFilter:
-    """`"ActualCost" LESS-THAN 5`: the attribute on the left, by the specification's name. GUIDs may be text."""
+    """`"ActualCost" LESS-THAN 5`, with the specification's name of an attribute on the left. GUIDs may be text."""
 
     attribute: str
     comparison: Comparison
@@ -132,7 +133,7 @@ class AttributeFilter:
 
     @property
     def field(self) -> str:
-        """The attribute's name in our objects."""
+        """The name of the attribute in our objects."""
         return _WORD.sub("_", self.attribute).lower()
 
     def admits(self, candidate: DirectoryObject) -> bool:
@@ -145,22 +146,22 @@ Handle = object
 
 
 class DirectorySource(Protocol):
-    """A source of objects. Only the source that gave a handle can use it."""
+    """A source of objects. A handle is valid only for the source that gave it."""
 
     def read_begin(
         self, object_type: str, filters: Sequence[AttributeFilter]
     ) -> tuple[DirectoryOperationResult, Handle]:
-        """3.1.7.1.21: a query for all objects of the type that satisfy every filter; without filters, for all."""
+        """3.1.7.1.21: starts a query for all objects of the type that satisfy every filter."""
 
     def read_next(self, handle: Handle) -> tuple[DirectoryOperationResult, DirectoryObject | None]:
-        """3.1.7.1.22: the next object; EndOfData after the last one."""
+        """3.1.7.1.22: the next object. EndOfData after the last one."""
 
     def read_end(self, handle: Handle) -> DirectoryOperationResult:
-        """3.1.7.1.23: ends the query; its handle is then invalid."""
+        """3.1.7.1.23: ends the query and invalidates its handle."""
 
 
 class ObjectSource:
-    """Objects in memory, found in their given order."""
+    """A source in memory. It returns objects in the order in which they were given."""
 
     def __init__(self, objects: Iterable[DirectoryObject]) -> None:
         self._objects: dict[type[DirectoryObject], list[DirectoryObject]] = {kind: [] for kind in _TYPES.values()}
@@ -203,9 +204,8 @@ def get_directory_data(
 ) -> tuple[ObjectT, ...]:
     """[MS-MQBR] 3.1.5.9: every object of the kind that satisfies all filters, in the source's order.
 
-    A read that fails, at its start or later, raises DirectoryError and returns nothing. The specification returns
-    Nothing both then and if no object matches, so a caller could mistake a directory that is out of reach for an
-    empty one.
+    Raises DirectoryError if a read fails, at its start or later. The specification returns Nothing in that case, and
+    also if no object matches, so a caller could mistake an unreachable directory for an empty one.
     """
     result, handle = source.read_begin(kind.__name__, filters)
     if result is not DirectoryOperationResult.SUCCESS:

@@ -1,4 +1,4 @@
-"""Warnings about an enterprise that is legal but cannot work as written, for the administrator of the directory.
+"""Warns the administrator of a directory about an enterprise that is legal but cannot work as written.
 
 Routing works around these faults where possible. Nothing is refused here.
 """
@@ -14,7 +14,7 @@ from postroad.reports.enterprise import DirectoryInfo, DirectoryManager, LinkInf
 
 
 def review(directory: Directory) -> tuple[str, ...]:
-    """One sentence for each thing that cannot work, in the order of the directory."""
+    """A sentence for each thing that cannot work, in the order of the directory."""
     return (*_sites(directory), *_links(directory), *_managers(directory))
 
 
@@ -22,9 +22,9 @@ def _sites(directory: Directory) -> Iterator[str]:
     for site in directory.sites:
         for identifier in site.site_gate_identifier_list:
             yield from _gate(directory, identifier, [site])
-        # [MS-MQBR] 1.5: every site of an enterprise of several has a gate.
+        # [MS-MQBR] 1.5: if an enterprise has several sites, every site has a gate.
         if len(directory.sites) > 1 and not directory.site_gate_collection(site.identifier):
-            yield f"the site {site.name} has no site gate: it cannot exchange messages with other sites"
+            yield f"the site {site.name} has no site gate, so it cannot exchange messages with other sites"
     reached = _reached(directory)
     for site in directory.sites:
         if site.identifier not in reached:
@@ -42,12 +42,12 @@ def _gate(directory: Directory, identifier: UUID, sites: list[Site], link: Routi
     where = " and ".join(site.name for site in sites)
     what = f"the site {where}" if link is None else f"the routing link of {where}"
     if manager is None:
-        yield f"the gate {identifier} of {what} is not in the directory: it is ignored"
+        yield f"the gate {identifier} of {what} is not in the directory, so it is ignored"
         return
     if not any(site.identifier in manager.site_identifier_list for site in sites):
-        yield f"the gate {manager.computer_name} of {what} must belong to the site, but it does not: it is ignored"
+        yield f"the gate {manager.computer_name} of {what} must belong to the site, but does not, so it is ignored"
     if not manager.routing_server:
-        yield f"the gate {manager.computer_name} of {what} must be a routing server, but it is not: it is ignored"
+        yield f"the gate {manager.computer_name} of {what} must be a routing server, but is not, so it is ignored"
 
 
 def _managers(directory: Directory) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _server(manager: QueueManager, role: str, server: QueueManager) -> Iterator[
 
 
 def _reached(directory: Directory) -> set[UUID]:
-    """The sites that messages from the first one can reach."""
+    """The sites that messages from the first site can reach."""
     neighbours: dict[UUID, list[UUID]] = {}
     groups: list[tuple[UUID, ...]] = [(link.site1_identifier, link.site2_identifier) for link in directory.links]
     groups += [each.site_identifier_list for each in directory.managers if each.routing_server]
@@ -94,11 +94,11 @@ def _reached(directory: Directory) -> set[UUID]:
     return reached
 
 
-# Describes a directory for people and programs: everything by name.
+# Describes a directory for people and programs, with names instead of identifiers.
 
 
 def describe_directory(directory: Directory, manager: str) -> DirectoryInfo:
-    """`manager` is the name of the queue manager that answers."""
+    """Describes the directory. `manager` is the name of the queue manager that answers."""
     sites = tuple(
         SiteInfo(
             name=site.name,

@@ -1,6 +1,6 @@
-"""`Directory`: the whole directory at one moment, indexed and immutable; and the gates and servers of each manager.
+"""`Directory`: the whole directory at one moment, indexed and immutable, with the gates and servers of each manager.
 
-Pure: file.py and watch.py read the objects, and routing chooses the routes.
+It does no I/O: file.py and watch.py read the objects, and routing chooses the routes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ V = TypeVar("V")
 class Directory:
     """An immutable snapshot. Sequences are in the order of the source, and "first" means first in that order.
 
-    Raises DirectoryError if objects contradict each other: two sites with one name, a link to an unknown site.
+    Raises DirectoryError if objects contradict each other, such as two sites with one name, or a link to an unknown
+    site.
     """
 
     __slots__ = (
@@ -63,7 +64,7 @@ class Directory:
 
     @classmethod
     def read(cls, source: DirectorySource) -> Directory:
-        """The whole source, read as in [MS-MQBR] 3.1.3.1; DirectoryError if any part cannot be read."""
+        """Reads the whole source, as in [MS-MQBR] 3.1.3.1. Raises DirectoryError if any part cannot be read."""
         return cls(
             sites=get_directory_data(source, Site),
             links=get_directory_data(source, RoutingLink),
@@ -105,7 +106,7 @@ class Directory:
     def queue(self, identifier: UUID) -> Queue | None:
         return self._queue_by_identifier.get(identifier)
 
-    # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects of identifiers, if they exist
+    # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects with given identifiers, if they exist
 
     def site_collection(self, manager: QueueManager) -> tuple[Site, ...]:
         return _known(manager.site_identifier_list, self._site_by_identifier)
@@ -125,7 +126,8 @@ class Directory:
         return _known(link.site_gate_identifier_list, self._by_identifier)
 
     def site_gate_collection(self, site: UUID) -> tuple[QueueManager, ...]:
-        """Site.SiteGateCollection: gates that routing links name, in the order of the links, then the site's own list.
+        """Site.SiteGateCollection: first the gates that routing links name, in the order of the links, then the site's
+        own list.
 
         Only routing servers that belong to the site count: [MS-MQBR] 1.5, and 1.1 for what a site gate is.
         """

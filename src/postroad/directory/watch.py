@@ -1,6 +1,6 @@
-"""Watches the directory's file for changes. A new version is used only if it is valid.
+"""Watches the directory's file for changes. Uses a new version only if it is valid.
 
-No thread and no clock here: the caller of `reload` passes the time.
+This has no thread and no clock: the caller of `reload` passes the time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from postroad.validation.toml import read_file
 
 log = logging.getLogger(__name__)
 
-_MAX_SENTENCES = 20  # of a review: the log gets no more
+_MAX_SENTENCES = 20  # of a review in the log
 
-Signature = tuple[int, ...] | None  # changes when the file is written; None if there is no file
+Signature = tuple[int, ...] | None  # changes whenever the file is written; None if there is no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class UpdateTimers:
 
 
 class DirectoryWatch:
-    """The last valid content of the file. The first version must be valid, else it raises ConfigurationError.
+    """The last valid content of the file. Raises ConfigurationError if the first version is invalid.
 
-    `failures` counts how often the file became invalid, or invalid in another way; `last_error` says how, and is None
+    `failures` counts how often the file became invalid, or invalid in another way. `last_error` says how, and is None
     once the file is valid.
     """
 
@@ -51,33 +51,33 @@ class DirectoryWatch:
         self._digest = sha256(data).digest()
         self.enterprise = load_enterprise(file, data)
         self.directory = read_directory(self.enterprise)
-        self._tell()
+        self._log_review()
 
     def check(self) -> None:
-        """Raises ConfigurationError if `reload` would not take the file as it is."""
+        """Raises ConfigurationError if `reload` would refuse the file as it is now."""
         self._read(read_file(self._file))
 
     def reload(self, now: float, *, asked: bool = False) -> bool:
-        """Whether there is a new directory: the file was written, is valid, and its content has changed.
+        """Returns whether there is a new directory: the file was written, is valid, and its content has changed.
 
-        A look at an unchanged file costs one `stat`, unless it is `asked` to read it. If the file is faulty, the last
+        Looking at an unchanged file costs one `stat`, unless `asked` forces a read. If the file is invalid, the last
         valid directory stays in use.
         """
         due = self._rearm(now) or asked
         signature = _signature(self._file)
         if signature == self._seen and not due:
             return False
-        self._seen = None  # a file that cannot be read is tried again at the next look
+        self._seen = None  # so that a file that cannot be read is tried again at the next call
         try:
             data = read_file(self._file)
             self._seen = signature
-            return self._take_over(data)
+            return self._accept(data)
         except PostroadError as fault:
             self._fail(str(fault))
             return False
 
     def _rearm(self, now: float) -> bool:
-        """Whether one of the update timers has run out; it then starts again."""
+        """Whether one of the update timers has run out. Restarts those that have."""
         due = False
         if now >= self.sites_update_at:
             self.sites_update_at = now + self._timers.sites_update_s
@@ -87,7 +87,7 @@ class DirectoryWatch:
             due = True
         return due
 
-    def _take_over(self, data: bytes) -> bool:
+    def _accept(self, data: bytes) -> bool:
         digest = sha256(data).digest()
         if digest == self._digest:
             self._recover()
@@ -97,14 +97,14 @@ class DirectoryWatch:
         self.enterprise, self.directory = enterprise, directory
         self._recover()
         log.info("directory read", extra={"file": self._file, "managers": len(directory.managers)})
-        self._tell()
+        self._log_review()
         return True
 
     def _read(self, data: bytes) -> tuple[Enterprise, Directory]:
         enterprise = load_enterprise(self._file, data)
         if self.enterprise.managers and not enterprise.managers:
-            # An editor that truncates before it writes leaves an empty file for a moment.
-            fault = "is missing: the file has none any more; the last valid directory stays in use"
+            # Some editors truncate a file before they write it, which leaves an empty file for a moment.
+            fault = "is missing: the file no longer has any; the last valid directory stays in use"
             raise ConfigurationError(str(self._file), "manager", fault)
         return enterprise, read_directory(enterprise)
 
@@ -114,15 +114,16 @@ class DirectoryWatch:
         self.failures += 1
         self.last_error = sentence
         log.error(
-            "directory not read, last valid one stays in use", extra={"reason": sentence, "failures": self.failures}
+            "the directory cannot be read, and the last valid one stays in use",
+            extra={"reason": sentence, "failures": self.failures},
         )
 
     def _recover(self) -> None:
         if self.last_error is not None:
-            log.info("directory valid again", extra={"file": self._file})
+            log.info("the directory is valid again", extra={"file": self._file})
         self.last_error = None
 
-    def _tell(self) -> None:
+    def _log_review(self) -> None:
         sentences = review(self.directory)
         for sentence in sentences[:_MAX_SENTENCES]:
             log.warning("directory", extra={"file": self._file, "fault": sentence})

@@ -17,8 +17,10 @@ _COST = re.compile(r"(x|\*)?([0-9]+(?:\.[0-9]+)?)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of all links between two sites: `cost` is a new cost, `factor` multiplies theirs; without either they
-    are removed."""
+    """A change of all links between two sites. `cost` replaces their costs, and `factor` multiplies them.
+
+    Without either, the links are removed.
+    """
 
     sites: tuple[str, str]
     cost: int | None = None
@@ -32,12 +34,12 @@ class Change:
 
 
 def parse_down(text: str, directory: Directory) -> Change:
-    """`A-B`: removes the links between two sites."""
+    """Reads `A-B`: remove the links between two sites."""
     return Change(_sites(text, directory))
 
 
 def parse_cost(text: str, directory: Directory) -> Change:
-    """`A-B=N` for another cost, `A-B=xN` for a multiple of the old one."""
+    """Reads `A-B=N` for a new cost, or `A-B=xN` for a multiple of the old one."""
     name, equals, value = text.rpartition("=")
     found = _COST.fullmatch(value.strip())
     if not equals or found is None or (found[1] is None and "." in found[2]):
@@ -52,7 +54,7 @@ def parse_cost(text: str, directory: Directory) -> Change:
 
 
 def changed(directory: Directory, changes: Sequence[Change]) -> Directory:
-    """The directory after the changes. Managers that only a link names as gates stay gates of their sites."""
+    """The directory after the changes. A manager that only a link names as a gate stays a gate of its site."""
     by_sites: dict[frozenset[UUID], Change] = {}
     for change in changes:
         by_sites[_pair(directory, change.sites)] = change
@@ -83,7 +85,7 @@ def _pair(directory: Directory, names: tuple[str, str]) -> frozenset[UUID]:
 
 
 def _sites(text: str, directory: Directory) -> tuple[str, str]:
-    """Names may have hyphens: the hyphen between two known sites counts."""
+    """Splits `A-B` at the hyphen between two known sites, because names may have hyphens."""
     hyphens = [place for place, character in enumerate(text) if character == "-"]
     for place in hyphens:
         one, other = directory.site_named(text[:place].strip()), directory.site_named(text[place + 1 :].strip())

@@ -1,1 +1,1 @@
-"""What a manager says and its users read, as plain values: no queue, no store and no I/O."""
+"""What a manager reports and its clients read, as plain values: no queue, no store and no I/O."""

@@ -1,4 +1,4 @@
-"""An access list in words: who may do what, from its SDDL."""
+"""An access list in words, from its SDDL: who may do what."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUPS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`kind` is allow, deny, audit or other."""
+    """One entry of an access list. `kind` is allow, deny, audit or other."""
 
     kind: str
     who: str
@@ -31,7 +31,10 @@ class Entry:
 
 
 def read_entries(sddl: str, names: Mapping[str, str] = MappingProxyType({})) -> list[Entry]:
-    """In the order that counts. A list without D: allows everything to everyone. `names` has users by their SIDs."""
+    """The entries, in the order in which they count. A list without D: allows everything to everyone.
+
+    `names` has the names of users by their SIDs.
+    """
     descriptor = parse_sddl(sddl)
     if descriptor.dacl is None:
         return [Entry("allow", "everyone", ("full",))]

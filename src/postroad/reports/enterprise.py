@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from postroad.reports.plain import keyed, listed
 
-# The directory as people see it, all by name: sites, routing links and queue managers. Plain values for JSON.
+# The directory as people see it, with names instead of identifiers: sites, routing links and queue managers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteInfo:
-    """`gates` are the site's gates, also those that only a link names."""
+    """A site. `gates` are its gates, including those that only a link names."""
 
     name: str
     gates: tuple[str, ...]
@@ -39,7 +39,7 @@ class DirectoryManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryInfo:
-    """`manager` is the one that answers. Everything is in the order of the directory."""
+    """The directory. `manager` is the manager that answers. Everything is in the order of the directory."""
 
     manager: str
     sites: tuple[SiteInfo, ...] = field(default=(), metadata=listed(SiteInfo))
@@ -47,15 +47,15 @@ class DirectoryInfo:
     managers: tuple[DirectoryManager, ...] = field(default=(), metadata=listed(DirectoryManager))
 
 
-# Routes through an enterprise and routing tables, all by name: plain values, ready for JSON.
+# Routes through an enterprise and routing tables, with names instead of identifiers. Plain values, ready for JSON.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A way from one queue manager to another, all by name.
+    """A route from one queue manager to another, by name.
 
-    `next_hops` is what the source tries, in order, and `fallback` what it tries if a direct connection fails. `path`
-    takes the first hop everywhere, and `cost` is the sum of the routing links on it.
+    `next_hops` are the managers that the source tries, in order. It tries `fallback` if a direct connection fails.
+    `path` is the route that takes the first hop everywhere, and `cost` is the sum of its routing links.
     """
 
     source: str = field(metadata=keyed("from"))
@@ -69,7 +69,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """A row of a routing table, all by name; `gates` in the order they are tried."""
+    """A row of a routing table, by name. `gates` are in the order in which they are tried."""
 
     site: str
     next_site: str
@@ -79,7 +79,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The routing table of one queue manager; without rows unless it is a site gate."""
+    """The routing table of one queue manager. It has rows only for a site gate."""
 
     manager: str
     is_site_gate: bool

@@ -1,4 +1,4 @@
-"""What a manager says of itself, of its queues and of who uses them: plain values, ready for JSON."""
+"""What a manager reports about itself, its queues and their users: plain values, ready for JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from postroad.validation.queue_properties import QueueSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo(QueueSettings):
-    """`messages` counts the messages in the queue, `locked` those that a reader has locked. `readers` counts who has
-    the queue open, and clients that work on its messages. `holds` are ranges that readers hold, in order of arrival.
-    `messages_in` and `messages_out` count those that came and left since the start.
+    """A queue.
 
-    The fields from `state` on are for outgoing queues. Their messages are unsent; in flight, that is sent but not
-    acknowledged by the next hop; or unacknowledged, that is at the next hop but not acknowledged in order by the
-    destination, which only transactional ones are. `why` says what they wait for, and is None if there are none;
-    `stuck` says whether they need attention. Messages that wait for a final acknowledgment have left the queue.
+    `messages` counts the messages in the queue, and `locked` those that a reader has locked. `readers` counts the
+    readers that have the queue open, and the clients that work on its messages. `holds` are ranges that readers hold,
+    in order of arrival. `messages_in` and `messages_out` count arrivals and departures since the start.
+
+    The fields from `state` on are for outgoing queues. Their messages are unsent; or in flight, which means sent but
+    not acknowledged by the next hop; or unacknowledged, which means at the next hop but not acknowledged in order by
+    the destination. Only transactional messages can be unacknowledged. `why` says what the messages wait for, and is
+    None if there are none. `stuck` says whether they need attention. Messages that wait for a final acknowledgment have
+    left the queue.
     """
 
     path: str
@@ -55,16 +58,19 @@ class QueueInfo(QueueSettings):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the manager made it for itself, as private$\\admin_queue$."""
-        from postroad.names.format import is_internal  # a small command needs no names
+        r"""Whether the manager made the queue for itself, such as private$\admin_queue$."""
+        from postroad.names.format import is_internal  # imported here, because a small command needs no names
 
         return is_internal(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session of the binary protocol. `peer` is a GUID, None until the other end has said who it is; `direction` is
-    out where we called and in where it did; `queues` are the outgoing queues that use it."""
+    """One session of the binary protocol.
+
+    `peer` is a GUID, or None until the other end has identified itself. `direction` is out if we called, and in if the
+    peer did. `queues` are the outgoing queues that use the session.
+    """
 
     peer: str | None
     address: str
@@ -96,9 +102,9 @@ class ReaderInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListenerInfo:
-    """One listener. `reachable` is whether other computers can reach it; `allows` is who may do what there, in words.
+    """One listener. `reachable` is whether other computers can reach it. `allows` says in words who may do what there.
 
-    `authentication` is none, token, client certificate or users; `encryption` is none, tls or what each call has.
+    `authentication` is none, token, client certificate or users. `encryption` is none, tls or what each call has.
     """
 
     listener: str
@@ -122,8 +128,11 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True)
 class CallerInfo:
-    """Who calls, and what the caller may do. `role` is `administrator`, `monitor` or `user`; `queues` has the words of
-    the caller's rights by path, of those queues that the caller may see."""
+    """The caller, and what the caller may do.
+
+    `role` is `administrator`, `monitor` or `user`. `queues` has the caller's rights in words, by path, for the queues
+    that the caller may see.
+    """
 
     name: str
     role: str
@@ -134,8 +143,10 @@ class CallerInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """A key pair of the manager. `fingerprint` is of the public key in DER; `previous` counts the earlier keys that
-    still decrypt."""
+    """A key pair of the manager. `fingerprint` is of the public key in DER.
+
+    `previous` counts the earlier keys that still decrypt.
+    """
 
     provider: str
     bits: int
@@ -145,7 +156,7 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeysInfo:
-    """`public_keys` is what the directory has to publish: MQDSPUBLICKEYS in hexadecimal digits."""
+    """The manager's keys. `public_keys` is what the directory must publish: MQDSPUBLICKEYS in hexadecimal digits."""
 
     public_keys: str
     made_at_s: int | None
@@ -154,10 +165,10 @@ class KeysInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """Messages of one queue that one client has locked. `kind` is receive; transaction, if it received them in one; or
-    remote reader, whose messages go back when its connection ends.
+    """Messages of one queue that one client has locked.
 
-    `silent_s` is the time since the client's last call; None if it need not call.
+    `kind` is receive, transaction (they were received in one), or remote reader (they return when its connection ends).
+    `silent_s` is the time since the client's last call, or None if it need not call.
     """
 
     queue: str
@@ -172,7 +183,7 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """An open transaction of a client; `messages` are those received and sent in it."""
+    """An open transaction of a client. `messages` counts those received and sent in it."""
 
     id: str
     owner: str
@@ -185,9 +196,12 @@ class TransactionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
-    """A multicast address that queues here listen to. `sources` are heard at present; `packets`, `lost`, `repaired` and
-    `naks` are data packets since the start. `unconfirmed` are packets that are missing from sources that have brought
-    no message, and may be forged. `error` says why nothing can be received."""
+    """A multicast address that queues here listen to.
+
+    `sources` are those heard at present. `packets`, `lost`, `repaired` and `naks` count data packets since the start.
+    `unconfirmed` counts packets missing from sources that have brought no message; these may be forged. `error` says
+    why nothing can be received.
+    """
 
     address: str
     queues: tuple[str, ...]
@@ -202,11 +216,14 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastInfo:
-    """`address` is where our packets come from, `error` why there are none. `sent`, `received` and `refused` are
-    messages since the start; `packets`, `lost`, `unconfirmed`, `repaired` and `naks` are packets of other sources, as
-    in GroupInfo; `malformed` cannot be read; `overflowed` came while the receive buffer was full, whether they were
-    repaired or not; `repairs_sent` are our packets that others have missed, `forced` those that left a full window
-    early."""
+    """Multicast.
+
+    `address` is where our packets come from, and `error` says why there are none. `sent`, `received` and `refused`
+    count messages since the start. `packets`, `lost`, `unconfirmed`, `repaired` and `naks` count packets of other
+    sources, as in GroupInfo. `malformed` packets cannot be read. `overflowed` packets came while the receive buffer was
+    full, whether or not they were repaired. `repairs_sent` are our packets that others had missed, and `forced` those
+    that left a full window early.
+    """
 
     address: str | None
     error: str | None
@@ -228,21 +245,23 @@ class MulticastInfo:
 
 @dataclass(frozen=True, slots=True)
 class ManagerInfo:
-    """`queues` counts those that people made. `storage_error` is what the last commit failed of; None once one has
-    worked again. `journal_overflows` are copies that found no room since the start, and `overflowed` the journals and
-    dead-letter queues that had none. `outgoing_queues_refused` are those that were not made, since there were
+    """A queue manager.
+
+    `queues` counts those that users made. `storage_error` is why the last commit failed, or None after a successful
+    commit. `journal_overflows` counts copies that found no room since the start, and `overflowed` names the journals
+    and dead-letter queues that were full. `outgoing_queues_refused` counts those that were not made because there were
     too many.
 
-    `directory_error` is what is wrong with the directory's file as it is now, `directory_failures` how often it was.
-    `down` are background tasks that have failed and do not run again yet, with the reasons; `follow_up_errors` counts
-    what followed from a change (an acknowledgment, a copy) and failed, and `unwritten` what was not even tried: whoever
-    caused it has no right to write to its queue, or there is no room.
-    `messages_refused` counts messages of other managers that were refused since the start, by reason. `algorithms` are
-    those of message security: the `hashes` and `ciphers` that are accepted, and the one that `send` uses.
-    `limits` has what strangers can use up: of each limit `current`, `maximum`, and how often it was `reached`.
-    `multicast` has the fields of MulticastInfo; None where multicast is off.
-    `disk` has bytes: of the store's `database`, its `log`, the `journal` and the `reserve`, and what is `free` and
-    `total` on the disk. Empty for a manager in memory.
+    `directory_error` is what is wrong with the directory's file now, and `directory_failures` how often it was wrong.
+    `down` has the background tasks that have failed and do not run yet, with the reasons. `follow_up_errors` counts
+    consequences of changes (acknowledgments, copies) that failed. `unwritten` counts those that were not tried, because
+    the user who caused them may not write to the queue, or there is no room.
+
+    `messages_refused` counts messages from other managers that were refused since the start, by reason. `algorithms`
+    has the `hashes` and `ciphers` that message security accepts, and the cipher that `send` uses. `limits` has what
+    strangers can use up: for each limit `current`, `maximum`, and how often it was `reached`. `multicast` has the
+    fields of MulticastInfo, or is None if multicast is off. `disk` has the bytes of the store's `database`, its `log`,
+    the `journal` and the `reserve`, and what is `free` and `total` on the disk. It is empty for a manager in memory.
     """
 
     name: str
@@ -274,13 +293,13 @@ class ManagerInfo:
 # What needs an operator's attention, in sentences.
 
 
-LOW_DISK_BYTES = 1 << 30  # free, if it is also less than one part in LOW_DISK_SHARE
+LOW_DISK_BYTES = 1 << 30  # free space counts as low only if it is also less than one part in LOW_DISK_SHARE
 LOW_DISK_SHARE = 20
-MOST_NAMED = 20  # stuck queues in the list: those whose messages wait longest
+MOST_NAMED = 20  # stuck queues in the list; those whose messages wait longest come first
 
 
 def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
-    """One sentence each, the most urgent first."""
+    """A sentence for each thing that needs attention, the most urgent first."""
     if info.storage_error is not None:
         yield f"the store cannot be written: {info.storage_error}"
     free, total = info.disk.get("free", 0), info.disk.get("total", 0)
@@ -311,11 +330,11 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
         yield f"{info.follow_up_errors} acknowledgments or copies could not be made; see the log"
 
 
-# Lengths of time as people say them.
+# Lengths of time in words.
 
 
 def span(seconds: float) -> str:
-    """A length of time as people say it: `0.8 s`, `45 s`, `12 min`, `3 h`, `4 days`."""
+    """A length of time such as `0.8 s`, `45 s`, `12 min`, `3 h` or `4 days`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):

@@ -1,4 +1,4 @@
-"""Descriptions of offsets: marks, holds and submissions, and the part of a queue that a reader wants."""
+"""Marks, holds and submissions, and the part of a queue that a reader wants."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below `arrival` no message can appear any more; below `arrived` no new one, but a locked message may go back.
-    `added` counts the stored messages that ever came, `express` the others since the manager's start, which `run`
-    identifies. `settled` says whether all that were counted are below `arrival`. `oldest` is the arrival number of the
-    first message in the queue, `messages` how many there are. `queue` changes if the queue is deleted and made again.
+    """How far a queue can be read.
+
+    No message can appear below `arrival` any more. Below `arrived` no new message can appear, but a locked one may
+    return. `added` counts the stored messages that have ever arrived. `express` counts the others since the start of
+    the manager, which `run` identifies. `settled` says whether all counted messages are below `arrival`. `oldest` is
+    the arrival number of the first message in the queue, and `messages` how many there are. `queue` changes if the
+    queue is deleted and created again.
     """
 
     arrival: int
@@ -41,8 +44,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A range and its messages, `express` of them not stored, in parts with nearly equal numbers of messages.
-    `next_arrived_ms` is when the first message behind the range arrived, None if there is none."""
+    """A range of messages in parts with nearly equal numbers of messages. `express` of the messages are not stored.
+
+    `next_arrived_ms` is when the first message after the range arrived. None if there is none.
+    """
 
     start: int = field(metadata=keyed("from"))
     end: int = field(metadata=keyed("to"))
@@ -54,8 +59,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class HoldInfo:
-    """The range that a reader holds, and how many messages are in it; when it was first made. `passed_over` were being
-    received by others then: who wants those too releases the hold and makes it again."""
+    """A range that a reader holds, how many messages are in it, and when the hold was made.
+
+    `passed_over` counts messages that others were receiving then. A reader that wants these too must release the hold
+    and make it again.
+    """
 
     name: str
     start: int = field(metadata=keyed("from"))
@@ -67,7 +75,7 @@ class HoldInfo:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages of a range, by order of arrival, and which columns of them; what is None does not select."""
+    """The messages of a range to read, by order of arrival, and the columns to read. None selects everything."""
 
     start: int = 0
     end: int | None = None
@@ -87,14 +95,14 @@ class Selection:
 
     @property
     def equal(self) -> dict[str, object]:
-        """The same by column: what a message's has to be."""
+        """The wanted values by column."""
         wanted = {"priority": self.priority, "class": self.message_class, "label": self.label}
         return {name: value for name, value in wanted.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """How many messages were sent now, and how many had been before."""
+    """The result of a submission: how many messages were sent now, and how many had been sent before."""
 
     sent: int
     dropped: int
@@ -102,8 +110,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionState:
-    """What a manager knows of an epoch of a sender: whether it is complete, and the `rows` that were sent of each
-    `partition`, with the `run` that sent them and their `digest`, if the sender gave them."""
+    """What a manager knows about an epoch of a sender.
+
+    It has whether the epoch is complete, and the `rows` that were sent of each `partition`, with the `run` that sent
+    them and their `digest`, if the sender gave them.
+    """
 
     complete: bool
     parts: tuple[dict[str, object], ...]

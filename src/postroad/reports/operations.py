@@ -1,4 +1,4 @@
-"""What operations on messages take and answer: reads, messages sent again, and the names that a client signs."""
+"""The values that operations on messages take and return: reads, messages sent again, and names that a client signs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS_TYPE = "application/vnd.postroad.records"  # messages as the HTTP API se
 
 
 class QueueAccess(Enum):
-    """3.1.1.17 QueueAccessType"""
+    """[MS-MQDMPR] 3.1.1.17 QueueAccessType"""
 
     RECEIVE = auto()
     SEND = auto()
@@ -28,7 +28,7 @@ class QueueAccess(Enum):
 
 
 class ShareMode(Enum):
-    """3.1.1.17 QueueShareMode"""
+    """[MS-MQDMPR] 3.1.1.17 QueueShareMode"""
 
     DENY_NONE = auto()
     DENY_RECEIVE = auto()
@@ -38,7 +38,7 @@ class ReadCall(Enum):
     """What a reader asks for."""
 
     PEEK = auto()
-    PEEK_NEXT = auto()  # with a cursor
+    PEEK_NEXT = auto()  # these need a cursor
     RECEIVE = auto()
 
 
@@ -52,18 +52,18 @@ class SeekAction(Enum):
     LAST = auto()
 
 
-# A message that is sent again: what is the same in the new one.
+# A message that is sent again: what the new message takes from the old one.
 
 
-SHORT_LIFETIME_S = 60  # shorter than an operator takes to see that the messages have died again
+SHORT_LIFETIME_S = 60  # too short for an operator to notice that messages have died again
 _NO_CORRELATION = bytes(20)
 
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """What became of one message: `id` is that of the new message; without one, `why` says why it was not sent.
+    """The result for one message: `id` is that of the new message. If it is None, `why` says why nothing was sent.
 
-    `lifetime_s` is after how many seconds the new message dies if nobody has received it; None if it stays for ever.
+    `lifetime_s` is after how many seconds the new message dies if nobody receives it. None if it stays for ever.
     """
 
     lookup_id: int
@@ -76,7 +76,7 @@ class Resent:
 def new_message(dead_letter: ReceivedMessage, ttbr: int | None = None) -> Message:
     """A message with the same content and options. The manager gives it a new id, time and sequence number.
 
-    With `ttbr` it has so many seconds to be received, and no fewer to reach its queue.
+    With `ttbr`, it has that many seconds to be received, and at least as many to reach its queue.
     """
     view = dead_letter.view
     traced = view.debug_header
@@ -109,19 +109,22 @@ def is_short(seconds: int | None) -> bool:
 
 
 def lifetime_s(message: ReceivedMessage, ttbr: int | None, *, here: bool) -> int | None:
-    """Of the new message: the time to be received, and for a queue elsewhere the time to reach it; None for ever."""
+    """The lifetime of the new message: the time to be received and, for a queue elsewhere, the time to reach it.
+
+    None means for ever.
+    """
     view = message.view
     received = view.time_to_be_received if ttbr is None else ttbr
     shortest = received if here else min(received, max(view.time_to_reach_queue, ttbr or 0))
     return None if shortest == INFINITE else shortest
 
 
-# What a client must know to sign a message: the names and the manager that will stand in its packets.
+# What a client must know to sign a message: the names and the manager that its packets will have.
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A format name as packets have it. `manager` is the id of the manager that has a public queue; zero if unknown."""
+    """A destination as packets have it. `manager` is the id of the manager of a public queue, or zero if unknown."""
 
     name: str
     manager: str
@@ -129,8 +132,11 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`manager` is the id of the sending manager. `names` are format names, in the order of the question. `sender_id`
-    is the SID that the certificate is registered for."""
+    """What a manager answers to a client that signs.
+
+    `manager` is the id of the sending manager. `names` are format names, in the order of the question. `sender_id` is
+    the SID that the certificate is registered for.
+    """
 
     manager: str
     signature_profile: str

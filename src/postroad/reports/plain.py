@@ -1,4 +1,4 @@
-"""Dataclasses as JSON objects, and back. A field's key is its name, unless `keyed` says another one."""
+"""Dataclasses as JSON objects, and back. A field's key is its name, unless `keyed` gives another one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY, _ITEMS = "json_key", "json_items"
 
 
 def keyed(key: str) -> dict[str, Any]:
-    """The metadata of a field with another key in JSON, such as a word that Python reserves."""
+    """The metadata of a field with another key in JSON, which is needed where the key is a reserved word in Python."""
     return {_KEY: key}
 
 
@@ -34,14 +34,14 @@ def _keys(kind: type[DataclassInstance]) -> tuple[tuple[str, str], ...]:
 
 
 def to_json(value: object) -> dict[str, Any]:
-    """The `default` of json.dumps: a dataclass as an object."""
+    """The `default` of json.dumps: turns a dataclass into an object."""
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"{value!r} has no form in JSON")
     return {key: getattr(value, name) for key, name in _keys(type(value))}
 
 
 def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
-    """The inverse; TypeError for other values. Keys that another version adds are left out."""
+    """The inverse of `to_json`. Raises TypeError for other values. Ignores keys that another version has added."""
     found: dict[str, Any] = {}
     for each in fields(kind):
         key, items = key_of(each), each.metadata.get(_ITEMS)

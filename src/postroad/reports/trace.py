@@ -13,7 +13,7 @@ from postroad.names import MessageId
 from postroad.reports.plain import listed
 from postroad.wire.constants import MessageClass, class_name
 
-# The text for a class, after "it". Other classes are shown by their names.
+# The text for a class, after "it". Other classes are shown by name.
 _CLASS_WORDS: Mapping[int, str] = {
     MessageClass.ACK_REACH_QUEUE: "reached its queue",
     MessageClass.ACK_RECEIVE: "was received",
@@ -36,7 +36,7 @@ _CLASS_WORDS: Mapping[int, str] = {
 
 
 class FindingKind(Enum):
-    """In the order of a message's life, for what happened within one moment."""
+    """The kinds of findings, in the order of a message's life, which orders those of the same moment."""
 
     SENT = "sent"
     PASSED = "passed"
@@ -52,10 +52,10 @@ class FindingKind(Enum):
 
 
 class TraceState(Enum):
-    """What is known of a message at one manager, or at all."""
+    """What is known of a message, at one manager or in all."""
 
     WAITING = "waiting"  # it is still there, on its way to another manager
-    HANDED_OVER = "handed over"  # the next manager has it, which may still refuse or lose it
+    HANDED_OVER = "handed over"  # the next manager has it, but may still refuse or lose it
     ARRIVED = "arrived"  # it is in its queue, or was
     RECEIVED = "received"
     DIED = "died"
@@ -64,9 +64,9 @@ class TraceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TraceHop:
-    """A manager that the message was at or is bound for, and what is known of it there, as one TraceState.
+    """A manager that the message was at or is bound for, and what is known of it there, as a TraceState.
 
-    `reason` is the class of the message that says why it died; `address` is known of a manager that was called.
+    `reason` is the class of the message that says why it died. `address` is known for a manager that was called.
     """
 
     name: str
@@ -80,11 +80,11 @@ class TraceHop:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact about a message: what, where, and since when. Times are RFC 3339 and of this manager's clock, except
-    that of `sent`, which is the sender's.
+    """One fact about a message: what, where, and since when.
 
-    `queue` and `lookup_id` lead to the source: the message itself, a copy, an acknowledgment or a report. `manager`
-    is the GUID of the manager that reported it; `why` is what its outgoing queue waits for.
+    Times are RFC 3339 and from this manager's clock, except for `sent`, which is from the sender's. `queue` and
+    `lookup_id` lead to the source: the message itself, a copy, an acknowledgment or a report. `manager` is the GUID of
+    the manager that reported it. `why` is what its outgoing queue waits for.
     """
 
     at: str | None
@@ -99,9 +99,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All findings, in order of time, and the managers from the source on. `state` is that of the last manager where
-    one is known. The queues in `cut_off` have more messages than `limit_per_queue`, and only their first and last
-    messages were searched."""
+    """All findings in order of time, and the managers from the source on.
+
+    `state` is that of the last manager where one is known. The queues in `cut_off` have more messages than
+    `limit_per_queue`; only their first and last messages were searched.
+    """
 
     id: str
     findings: tuple[Finding, ...] = field(metadata=listed(Finding))
@@ -109,24 +111,24 @@ class Trace:
     limit_per_queue: int
     cut_off: tuple[str, ...]
     state: str = TraceState.UNKNOWN.value
-    reason: str | None = None  # why it died
+    reason: str | None = None  # why the message died
     hops: tuple[TraceHop, ...] = field(default=(), metadata=listed(TraceHop))
 
 
 def class_words(message_class: int) -> str:
-    """`it was received`; only the name of a class without a text."""
+    """A class in words, such as `it was received`. A class without a text is shown by name."""
     words = _CLASS_WORDS.get(message_class)
     return f"class {class_name(message_class)}" if words is None else f"it {words}"
 
 
 def reason_words(name: str) -> str:
-    """The same of a class by its name."""
+    """A class in words, from its name."""
     known = MessageClass.__members__.get(name.upper().replace("-", "_"))
     return name if known is None else class_words(known)
 
 
 def read_message_id(text: str) -> MessageId:
-    r"""`{guid}\ordinal`, or without the braces as Windows programs print it; raises IllegalIdentifier."""
+    r"""Reads `{guid}\ordinal`, with or without the braces, which Windows programs omit. Raises IllegalIdentifier."""
     guid, backslash, ordinal = text.partition("\\")
     if backslash and not guid.startswith("{"):
         text = f"{{{guid}}}\\{ordinal}"

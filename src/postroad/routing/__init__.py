@@ -1,6 +1,6 @@
 """The routes of messages through the enterprise, [MS-MQBR]: the routing table and the next hops.
 
-Pure: the directory comes in as a snapshot and the time as an argument.
+This does no I/O: the directory is passed in as a snapshot, and the time as an argument.
 """
 
 from postroad.routing.hops import NextHops, get_next_hops

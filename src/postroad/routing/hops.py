@@ -1,6 +1,6 @@
 """GetNextHops, [MS-MQBR] 3.1.5.1 to 3.1.5.3: the queue managers to try next for a message, and the rule that says so.
 
-Each queue manager on the route asks again, with its own table. Nothing here looks further than one hop.
+Each queue manager on the route decides again, with its own table. Nothing here looks further than one hop.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from postroad.routing.table import (
 
 @dataclass(frozen=True, slots=True)
 class NextHops:
-    """At least one queue manager to try, in order. `why` is the rule that decided, with its section.
+    """The queue managers to try, in order; at least one. `why` is the rule that decided, with its section.
 
-    `fallback` is for when a direct connection fails, [MS-MQBR] 1.3.2. `link_cost` is the cost of the hop: 0 within a
+    `fallback` is for a direct connection that fails, [MS-MQBR] 1.3.2. `link_cost` is the cost of the hop, 0 within a
     site.
     """
 
@@ -37,7 +37,8 @@ class NextHops:
 
 
 def get_next_hops(directory: Directory, table: RoutingTable, source_id: UUID, destination_id: UUID) -> NextHops:
-    """3.1.5.1. `table` is the source's own. Raises NoRoute if the specification says that the attempt fails."""
+    """3.1.5.1. `table` is the source's own routing table. Raises NoRoute if the specification says that the attempt
+    fails."""
     source = get_queue_manager(directory, source_id)
     destination = get_queue_manager(directory, destination_id)
     for machine, identifier in ((source, source_id), (destination, destination_id)):
@@ -47,7 +48,7 @@ def get_next_hops(directory: Directory, table: RoutingTable, source_id: UUID, de
     assert destination is not None
     if source is destination:
         return NextHops((destination,), f"{source.computer_name} is the destination itself")
-    if source.routing_server:  # even if it has out-routing servers
+    if source.routing_server:  # this comes first, even if the source has out-routing servers
         return get_next_hops_for_router(directory, table, source, destination)
     if source.out_routing_server_identifier_list:
         servers = [each for each in directory.out_routing_server_collection(source) if each is not source]
@@ -96,10 +97,10 @@ def get_next_hops_for_site_gate(
 def _within_site(
     directory: Directory, source: QueueManager, destination: QueueManager, section: str
 ) -> NextHops | None:
-    """The common part of the three algorithms: at most one queue manager between the two, or None.
+    """The part that the three algorithms share: at most one queue manager between source and destination, or None.
 
-    An in-routing server delivers. The specification says so only of routing servers, but any other in-routing server
-    would send to itself.
+    An in-routing server delivers to its managers. The specification says so only for routing servers, but any other
+    in-routing server would send to itself.
     """
     name = destination.computer_name
     if source.identifier in destination.in_routing_server_identifier_list:
@@ -117,7 +118,8 @@ def _within_site(
 
 
 def _fallback(directory: Directory, source: QueueManager, destination: QueueManager) -> tuple[QueueManager, ...]:
-    """1.3.2: within a site a routing server helps out. Routing servers do not ask each other: that could loop."""
+    """1.3.2: within a site, a routing server helps out. Routing servers do not ask each other, because that could
+    loop."""
     server = None if source.routing_server else get_routing_server(directory, source.identifier)
     return () if server is None or server is destination else (server,)
 

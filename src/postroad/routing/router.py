@@ -1,6 +1,6 @@
-"""The routing of one running queue manager: its table, the timer that renews it, and answers kept for later messages.
+"""The routing of one running queue manager: its table, the timer that renews it, and a cache of answers.
 
-Pure: the owner of the clock and the directory calls `run_timers` and `initialize`.
+This does no I/O: the owner of the clock and the directory calls `run_timers` and `initialize`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUERY_S = 3_600.0  # [MS-MQBR] 3.1.3, QueueManager Query Timer
 
 
 class Router:
-    """Answers everything from one snapshot of the directory, until `initialize` brings another one.
+    """Answers from one snapshot of the directory, until `initialize` brings another one.
 
     `due_at` is when the QueueManager Query Timer fires.
     """
@@ -28,43 +28,47 @@ class Router:
         self.initialize(directory, now)
 
     def initialize(self, directory: Directory, now: float) -> None:
-        """[MS-MQBR] 3.1.3.1: makes a new table, also if this is no longer a site gate, and starts the timer."""
+        """[MS-MQBR] 3.1.3.1: makes a new table, even if this is no longer a site gate, and starts the timer."""
         self.directory = directory
         self.routes = Routes(directory)
         self.table = self.routes.table_of(self._identifier)
         self.due_at = now + self._query_s
-        self._answers: dict[UUID, NextHops | str] = {}  # text: why there are none
+        self._answers: dict[UUID, NextHops | str] = {}  # a text says why there are none
 
     def run_timers(self, directory: Directory, now: float) -> bool:
-        """[MS-MQBR] 3.1.6.1: whether the timer fired and the table was made again from `directory`."""
+        """[MS-MQBR] 3.1.6.1: returns whether the timer fired and the table was made again from `directory`."""
         if now < self.due_at:
             return False
         self.initialize(directory, now)
         return True
 
     def next_hops(self, destination_id: UUID) -> NextHops:
-        """The next hops of a message for this queue manager; NoRoute if there are none. Kept until `initialize`."""
+        """The next hops of a message for this queue manager. Raises NoRoute if there are none. Cached until
+        `initialize`."""
         answer = self._answers.get(destination_id)
         if answer is None:
             try:
                 answer = get_next_hops(self.directory, self.table, self._identifier, destination_id)
             except NoRoute as fault:
                 answer = str(fault)
-            if self.directory.manager(destination_id) is not None:  # there could be any number of others
+            # do not cache unknown managers, of which there could be any number
+            if self.directory.manager(destination_id) is not None:
                 self._answers[destination_id] = answer
         if isinstance(answer, str):
             raise NoRoute(answer)
         return answer
 
     def next_hops_to(self, name: FormatName) -> NextHops | None:
-        """The same for a queue's name; None for a direct name, which itself says where to connect."""
+        """The next hops for a queue's name. None for a direct name, which itself says where to connect."""
         destination_id = self.destination(name)
         return None if destination_id is None else self.next_hops(destination_id)
 
     def destination(self, name: FormatName) -> UUID | None:
-        """[MS-MQQB] 3.1.7.4: the queue manager that has the queue; None for a direct name. NoRoute if it is unknown.
+        """[MS-MQQB] 3.1.7.4: the queue manager that has the queue. None for a direct name. Raises NoRoute if it is
+        unknown.
 
-        For a public name the text returns the identifier of the queue object, but means its queue manager's.
+        For a public name, the specification returns the identifier of the queue object, but means that of its queue
+        manager.
         """
         match name:
             case DirectName():

@@ -16,11 +16,11 @@ from postroad.reports.enterprise import Route, Table, TableRow
 from postroad.routing.hops import NextHops, get_next_hops
 from postroad.routing.table import RoutingTable, SiteGraph, build_table, is_site_gate
 
-KEPT_TABLES = 32  # of other queue managers: enough for a route, not for the whole enterprise
+KEPT_TABLES = 32  # tables of other queue managers; enough for a route, but not for the whole enterprise
 
 
 class Routes:
-    """Answers about any queue manager of a directory. Makes tables at their first use."""
+    """Answers about any queue manager of a directory. Makes a routing table when it is first needed."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
@@ -34,7 +34,7 @@ class Routes:
         return build_table(self._graph, machine_id)
 
     def manager(self, name: str) -> QueueManager:
-        """The queue manager of this name; ManagerNotFound if there is none."""
+        """The queue manager with this name. Raises ManagerNotFound if there is none."""
         found = self.directory.manager_named(name)
         if found is None:
             names = {each.computer_name.lower(): each.computer_name for each in self.directory.managers}
@@ -50,7 +50,8 @@ class Routes:
         return get_next_hops(self.directory, table, source.identifier, destination.identifier)
 
     def route(self, source_name: str, destination_name: str) -> Route:
-        """ManagerNotFound for an unknown name, NoRoute if the route ends early or is a loop."""
+        """The route between two queue managers. Raises ManagerNotFound for an unknown name, and NoRoute if the route
+        ends early or loops."""
         source, destination = self.manager(source_name), self.manager(destination_name)
         first = self.next_hops(source, destination)
         path, cost = self._follow(source, destination)
@@ -65,7 +66,7 @@ class Routes:
         )
 
     def table(self, name: str) -> Table:
-        """ManagerNotFound for an unknown name."""
+        """The routing table of a queue manager. Raises ManagerNotFound for an unknown name."""
         manager = self.manager(name)
         return Table(
             manager=manager.computer_name,

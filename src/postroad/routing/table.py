@@ -15,7 +15,7 @@ from postroad.directory.snapshot import Directory
 
 # The roles in routing, [MS-MQBR] 3.1.5.4 to 3.1.5.8: questions to a snapshot of the directory.
 #
-# The specification's questions return one gate if any will do. Ours return all of them, in the order to try.
+# Where the specification returns one gate of several, these functions return all of them, in the order to try.
 
 
 def get_queue_manager(directory: Directory, machine_id: UUID) -> QueueManager | None:
@@ -32,7 +32,7 @@ def get_routing_server(directory: Directory, machine_id: UUID) -> QueueManager |
 def get_site_gates(directory: Directory, machine_id: UUID) -> tuple[QueueManager, ...]:
     """GetSiteGate, 3.1.5.6: the gates of the machine's first site, in the directory's order of sites.
 
-    The search ends there, even if that site has none and another site of the machine has one.
+    The search ends there, even if that site has no gate and another site of the machine has one.
     """
     machine = get_queue_manager(directory, machine_id)
     sites = () if machine is None else directory.site_collection(machine)
@@ -48,7 +48,7 @@ def get_site_gates_for_site(directory: Directory, site_id: UUID) -> tuple[QueueM
 
 
 def is_site_gate(directory: Directory, machine_id: UUID) -> bool:
-    """3.1.5.8: a routing server that is a gate of a site it belongs to."""
+    """3.1.5.8: whether this is a routing server that is a gate of one of its sites."""
     machine = get_queue_manager(directory, machine_id)
     if machine is None or not machine.routing_server:
         return False
@@ -57,9 +57,9 @@ def is_site_gate(directory: Directory, machine_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The next hop of messages to a site. `cost` is that of the whole route, `link_cost` that of its first link.
+    """The next hop of messages to a site. `cost` is the cost of the whole route, `link_cost` that of its first link.
 
-    `gates` are those of the next site in the order to try: first those that the link names, then the others.
+    `gates` are the gates of the next site in the order to try: first those that the link names, then the others.
     """
 
     destination_site: Site
@@ -70,7 +70,7 @@ class Row:
 
 
 class RoutingTable:
-    """A row for each reachable site that is not the queue manager's own, in the directory's order of sites."""
+    """A row for each reachable site except the queue manager's own, in the directory's order of sites."""
 
     __slots__ = ("_indices", "rows")
 
@@ -79,15 +79,15 @@ class RoutingTable:
         self._indices = {row.destination_site.identifier: place for place, row in enumerate(self.rows)}
 
     def row_to(self, sites: Iterable[UUID]) -> Row | None:
-        """The row for a destination in these sites. Of several, the last one in the table wins, not the cheapest:
-        the scan of [MS-MQBR] 3.1.5.3 does not stop at a match."""
+        """The row for a destination in these sites. If several fit, this is the last one in the table, not the
+        cheapest: the scan of [MS-MQBR] 3.1.5.3 does not stop at a match."""
         place = max((self._indices[site] for site in sites if site in self._indices), default=None)
         return None if place is None else self.rows[place]
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """One direction of the cheapest of the links between two sites."""
+    """One direction of the cheapest link between two sites."""
 
     to: int
     link: RoutingLink
@@ -96,7 +96,7 @@ class _Edge:
 class SiteGraph:
     """The enterprise as a graph, [MS-MQBR] 3.1.3.1: sites in the directory's order, links in both directions.
 
-    Made once for a directory; each table is a search in it.
+    It is made once for a directory, and each table is a search in it.
     """
 
     def __init__(self, directory: Directory) -> None:
@@ -107,10 +107,10 @@ class SiteGraph:
             site2 = directory.site_number(link.site2_identifier)
             for here, there in ((site1, site2), (site2, site1)):
                 known = cheapest[here].get(there)
-                if known is None or link.actual_cost < known.actual_cost:  # parallel links: the cheapest counts
+                if known is None or link.actual_cost < known.actual_cost:  # of parallel links, the cheapest counts
                     cheapest[here][there] = link
         self._edges = [[_Edge(there, link) for there, link in each.items()] for each in cheapest]
-        # The next site's GUID decides between equal costs, so every queue manager decides alike.
+        # Between equal costs, the next site's GUID decides, so that every queue manager decides alike.
         by_guid = sorted(range(len(directory.sites)), key=lambda place: directory.sites[place].identifier)
         self._ranks = [0] * len(by_guid)
         for rank, place in enumerate(by_guid):
@@ -130,8 +130,8 @@ class SiteGraph:
     def least_costs(self, first_links: Mapping[int, RoutingLink], roots: Iterable[UUID]) -> dict[int, tuple[int, int]]:
         """(cost, next site) for each site that the roots can reach. The roots themselves cost nothing.
 
-        The heap orders routes by cost, then by the GUID of their first site. As no link is free, all routes into a
-        site are known when it is taken from the heap, so the first one taken is the right one.
+        The heap orders routes by cost, and then by the GUID of their first site. Because no link is free, all routes to
+        a site are in the heap when the first of them is taken out. So that first one is the right one.
         """
         settled: dict[int, tuple[int, int]] = {self.directory.site_number(root): (0, -1) for root in roots}
         own = frozenset(settled)
@@ -157,12 +157,12 @@ class SiteGraph:
 
 
 def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
-    """The table of one queue manager; empty unless it is a site gate."""
+    """The routing table of one queue manager. Empty unless it is a site gate."""
     directory = graph.directory
     machine = get_queue_manager(directory, machine_id)
     if machine is None or not is_site_gate(directory, machine_id):
         return RoutingTable()
-    roots = [site.identifier for site in directory.site_collection(machine)]  # all sites of the gate
+    roots = [site.identifier for site in directory.site_collection(machine)]  # the gate's sites
     first_links = graph.links_from(roots)
     gates = {place: gates_in_turn(directory, directory.sites[place], link) for place, link in first_links.items()}
     routes = graph.least_costs(first_links, roots)
@@ -174,7 +174,7 @@ def build_table(graph: SiteGraph, machine_id: UUID) -> RoutingTable:
 
 
 def gates_in_turn(directory: Directory, site: Site, link: RoutingLink) -> tuple[QueueManager, ...]:
-    """The gates of a link's far site in the order to try: first those that the link names, then the others."""
+    """The gates at a link's far site in the order to try: first those that the link names, then the others."""
     gates = get_site_gates_for_site(directory, site.identifier)
     named = frozenset(link.site_gate_identifier_list)
     return (

@@ -23,7 +23,7 @@ def test_a_single_site_needs_no_gate() -> None:
 @pytest.mark.spec("BR-1.5-01")
 def test_each_of_several_sites_needs_a_gate() -> None:
     found = directory(site("A", "a"), site("B"), link("A", "B"), server("a", "A"), server("b", "B"))
-    assert review(found) == ("the site B has no site gate: it cannot exchange messages with other sites",)
+    assert review(found) == ("the site B has no site gate, so it cannot exchange messages with other sites",)
 
 
 @pytest.mark.spec("BR-1.5-02")
@@ -38,11 +38,11 @@ def test_a_gate_belongs_to_its_site_and_is_a_routing_server() -> None:
         client("c", "C"),
     )
     assert review(found) == (
-        "the gate b of the site A must belong to the site, but it does not: it is ignored",
-        "the gate client of the site A must be a routing server, but it is not: it is ignored",
-        "the gate c of the routing link of A and B must belong to the site, but it does not: it is ignored",
-        "the gate c of the routing link of A and B must be a routing server, but it is not: it is ignored",
-        f"the gate {guid('gone')} of the routing link of A and B is not in the directory: it is ignored",
+        "the gate b of the site A must belong to the site, but does not, so it is ignored",
+        "the gate client of the site A must be a routing server, but is not, so it is ignored",
+        "the gate c of the routing link of A and B must belong to the site, but does not, so it is ignored",
+        "the gate c of the routing link of A and B must be a routing server, but is not, so it is ignored",
+        f"the gate {guid('gone')} of the routing link of A and B is not in the directory, so it is ignored",
     )
 
 
