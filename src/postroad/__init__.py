@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from postroad.names import MessageId
     from postroad.reports.info import ManagerInfo, QueueInfo
 
-# Where each name comes from when it is first asked for.
+# The module that each name is imported from when it is first used.
 _HOMES = {
     name: module
     for module, names in {
@@ -88,7 +88,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # or every name would seem to exist
+if not TYPE_CHECKING:  # otherwise every name would seem to exist
 
     def __getattr__(name: str) -> object:
         if name in _MODULES:
@@ -96,7 +96,7 @@ if not TYPE_CHECKING:  # or every name would seem to exist
         if name not in _HOMES:
             raise AttributeError(f"module 'postroad' has no attribute {name!r}")
         value: object = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value  # the next time without a detour
+        globals()[name] = value  # so that the next use does not call this function
         return value
 
 

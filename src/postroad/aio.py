@@ -1,4 +1,4 @@
-r"""The client's verbs for asynchronous programs: the same as in `postroad`, with `await`, on the caller's event loop.
+r"""The client's verbs for asynchronous programs: as in `postroad`, but with `await`, on the caller's event loop.
 
 async with postroad.aio.open("data/alpha") as qm:  # or postroad.aio.connect("http://host:8180")
     message = await qm.queue(r"private$\orders").receive(timeout=5)

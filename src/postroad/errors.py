@@ -1,6 +1,6 @@
-"""Every error that Postroad raises, with the code it maps to. The type says who is at fault: we, the caller or a peer.
+"""Every error that Postroad raises, with its status code. The type says who is at fault: we, the caller or a peer.
 
-Nothing here knows HTTP or exit codes: the API and the commands translate these errors.
+Nothing here knows HTTP or exit codes. The API and the commands translate these errors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class Status(IntEnum):
-    """The HRESULT values of [MS-MQMQ] 2.4, and the few that related specifications add."""
+    """The HRESULT values of [MS-MQMQ] 2.4, and a few from related specifications."""
 
     OK = 0x00000000
     INFORMATION_OPERATION_PENDING = 0x400E0006
@@ -49,7 +49,7 @@ class Status(IntEnum):
     STATUS_NOT_FOUND = 0xC0000225  # [MS-MQDMPR]
 
 
-CUSTOMER_BIT = 0x20000000  # [MS-MQMQ] 1.7: set in every code that is a vendor's own
+CUSTOMER_BIT = 0x20000000  # [MS-MQMQ] 1.7: set in every code that a vendor defines
 
 
 class VendorStatus(IntEnum):
@@ -76,7 +76,7 @@ class LocalProtocolError(PostroadError):
 class RemoteProtocolError(PostroadError):
     """A peer sent bytes that the protocol forbids. Only the session with that peer ends.
 
-    `offset` is the position of the fault in the packet or stream, None if there is no single position.
+    `offset` is the position of the fault in the packet or stream. None if there is no single position.
     """
 
     def __init__(self, fault: str, offset: int | None = None) -> None:
@@ -90,9 +90,9 @@ class RemoteProtocolError(PostroadError):
 
 
 class MalformedSoap(RemoteProtocolError):
-    """A SOAP request violates [MC-MQSRM] 2.2. `place` is the element or part at fault, such as `path/to`."""
+    """A SOAP request violates [MC-MQSRM] 2.2. `place` is the faulty element or part, such as `path/to`."""
 
-    _MOST_CHARACTERS: ClassVar[int] = 300  # the text quotes input of unknown length
+    _MOST_CHARACTERS: ClassVar[int] = 300  # the text quotes input, which can be long
 
     def __init__(self, place: str, fault: str) -> None:
         sentence = f"{place}: {fault}"
@@ -164,7 +164,7 @@ class DirectoryError(PostroadError):
 
 
 class ManagerNotFound(PostroadError):
-    """The directory has no queue manager of this name."""
+    """The directory has no queue manager with this name."""
 
 
 class NoRoute(PostroadError):
@@ -188,7 +188,7 @@ class InvalidMessage(PostroadError):
 
 
 class UnreadableBody(PostroadError):
-    """The body of a message is not what a reader asked for: text, or JSON."""
+    """The body of a message is not text, or not JSON, as its reader asked for."""
 
     status = Status.INVALID_PARAMETER
 
@@ -206,7 +206,7 @@ class MessageTooLarge(PostroadError):
 
 
 class QuotaExceeded(PostroadError):
-    """A size limit is reached. The text names the limit, its use, and the setting that raises it."""
+    """A size limit was reached. The text names the limit, its use, and the setting that raises it."""
 
     status = Status.INSUFFICIENT_RESOURCES
 
@@ -221,7 +221,7 @@ class QuotaExceeded(PostroadError):
 
 
 class LimitReached(QuotaExceeded):
-    """A limit that is not counted in bytes is reached."""
+    """A limit that does not count bytes was reached."""
 
     def __init__(self, sentence: str, setting: str) -> None:
         self.limit_bytes = self.current_bytes = 0
@@ -230,7 +230,7 @@ class LimitReached(QuotaExceeded):
 
 
 class TooManyHeld(LimitReached):
-    """One owner holds as much as one may. It passes when the owner lets go of some."""
+    """One owner holds as much as one may. The call succeeds once the owner has released some of it."""
 
 
 class DiskFull(LimitReached):
@@ -263,7 +263,8 @@ class OperationCancelled(PostroadError):
 
 
 class RemoteCancelled(OperationCancelled):
-    """[MS-MQQP] 3.1.4.6: a remote reader cancelled its pending read. This is no failure: the severity bit is clear."""
+    """[MS-MQQP] 3.1.4.6: a remote reader cancelled its pending read. This is not a failure, so the severity bit is
+    clear."""
 
     status = Status.INFORMATION_REMOTE_CANCELED_BY_CLIENT
 
@@ -319,8 +320,10 @@ class TransactionSequence(PostroadError):
 
 
 class LeaseEnded(TransactionSequence):
-    """A client lost its locks: it was silent for too long, or an operator released them. Another client may process
-    the same messages."""
+    """A client lost its locks, because it was silent for too long or an operator released them.
+
+    Another client may process the same messages.
+    """
 
 
 class NotAuthenticated(PostroadError):
@@ -328,7 +331,7 @@ class NotAuthenticated(PostroadError):
 
 
 class NotEncrypted(PostroadError):
-    """A message could not be encrypted, or its queue wants another kind of body. It was not sent."""
+    """A message could not be encrypted, or its queue requires another kind of body. It was not sent."""
 
     status = VendorStatus.ENCRYPTION
 
@@ -342,7 +345,7 @@ class CannotSign(PostroadError):
 class RpcFault(PostroadError):
     """A call ended with a fault instead of a reply. `fault_status` is the status in the fault, [MS-RPCE] 3.1.1.5.5.
 
-    A server's handler raises it to answer with that fault.
+    A server's handler raises this to answer with that fault.
     """
 
     def __init__(self, fault_status: int, fault: str = "") -> None:
@@ -361,7 +364,7 @@ class BindRefused(RpcUnavailable):
 
 
 class AuthenticationFailed(PostroadError):
-    """A peer failed to authenticate, or a protected PDU was changed on its way. `who` is the peer's name for itself."""
+    """A peer failed to authenticate, or a protected PDU was changed on its way. `who` is the peer's own name."""
 
     status = Status.ACCESS_DENIED
 
@@ -389,25 +392,25 @@ class SparkUnavailable(PostroadError):
 
 
 class MessagesGone(PostroadError):
-    """A stream finds fewer messages than have arrived: some were received by others, purged, or have expired."""
+    """A stream found fewer messages than have arrived: others received them, or they were purged or have expired."""
 
     status = Status.MESSAGE_ALREADY_RECEIVED
 
 
 def rebuild_error(name: str, status: int, sentence: str, members: Mapping[str, object]) -> PostroadError:
-    """An error that another process raised, as the same class: found by its name, else by its status."""
+    """Rebuilds an error that another process raised. Its class is found by name, or else by status."""
     named = globals().get(name)
     if isinstance(named, type) and issubclass(named, PostroadError):
         kind: type[PostroadError] = named
     else:
         kind = _CLASSES.get(status, PostroadError)
-    error = kind.__new__(kind)  # skips __init__: the text is complete already
+    error = kind.__new__(kind)  # skips __init__, because the text is already complete
     Exception.__init__(error, sentence)
     vars(error).update(members)
     return error
 
 
-# If several classes have the same status, the first one counts.
+# if several classes have the same status, the first one is used
 _CLASSES: dict[int, type[PostroadError]] = {
     kind.status: kind
     for kind in reversed([each for each in globals().values() if isinstance(each, type)])
@@ -416,6 +419,7 @@ _CLASSES: dict[int, type[PostroadError]] = {
 
 
 class ManagerFull(PostroadError):
-    """A peer's message exceeds the manager's quota. Its session ends without an answer, so it keeps the message."""
+    """A peer's message exceeds the manager's quota. The session ends without an answer, so the peer keeps the
+    message."""
 
     status = Status.INSUFFICIENT_RESOURCES

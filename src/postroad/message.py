@@ -1,4 +1,4 @@
-"""A message as an application writes it, and the packet made of it ([MS-MQDMPR] 3.1.7.1.30 and 3.1.7.1.32).
+"""A message as an application writes it, and the packet made from it ([MS-MQDMPR] 3.1.7.1.30 and 3.1.7.1.32).
 
 Composing is a hot path: one `pack` for the fixed headers, names encoded once per destination, no header objects.
 """
@@ -61,7 +61,7 @@ _ID = Struct("<I")
 _UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader without sequence numbers, which the commit fills in
 _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
-_BODY = 6  # its place among the parts of a packet
+_BODY = 6  # its index among the parts of a packet
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 MAX_SEEN_TYPES = 1000
 _NO_JSON = object()
@@ -73,7 +73,7 @@ _Names = tuple[int, bytes, bytes]  # user flags, QueueManagerAddress, the encode
 DEFAULT_PRIORITY = 3
 MAX_PRIORITY = 7
 
-# [MS-MQDMPR] 3.1.1.12 AcknowledgementsRequested: the words of the command line and of JSON, each with its bits.
+# [MS-MQDMPR] 3.1.1.12 AcknowledgementsRequested: the words of the command line and of JSON, with their bits.
 ACK_WORDS = {
     "none": 0,
     "reach-queue": AckFlags.POSITIVE_ARRIVAL.value,
@@ -99,8 +99,11 @@ def ack_flags(words: Iterable[str] | str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature that an application made with its own key, [MS-MQMQ] 2.5. `value` is as on the wire, `certificate` is
-    DER. `sender_id` is the sender's SID as text, or the id of a queue manager."""
+    """A signature that an application made with its own key, [MS-MQMQ] 2.5.
+
+    `value` is as on the wire, and `certificate` is in DER. `sender_id` is the sender's SID as text, or the id of a
+    queue manager.
+    """
 
     value: bytes
     certificate: bytes
@@ -110,27 +113,32 @@ class Signature:
 
 
 class MessageSigner(Protocol):
-    """What signs messages before they are sent, such as `postroad.Signer`. `certificate` is DER."""
+    """Signs messages before they are sent, such as `postroad.Signer`. `certificate` is in DER."""
 
     @property
     def certificate(self) -> bytes: ...
 
     def signature(self, packets: Sequence[bytes], profile: str, registered: str | None) -> Signature:
-        """The signature of one message, whose packets are one for each destination. `profile` is the manager's,
-        `registered` the SID that it knows for the certificate."""
+        """The signature of one message, which has one packet for each destination.
+
+        `profile` is the manager's signature profile, and `registered` the SID that it has for the certificate.
+        """
 
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. A text body is stored as UTF-16 for the body types 8 and 31, as UTF-8 for all others. `json`
-    takes any value that JSON can hold, and makes the body of it.
+    """A message to send.
 
-    `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction every
+    A text body is stored as UTF-16 for the body types 8 and 31, and as UTF-8 for all others. `json` takes any value
+    that JSON can hold and makes the body from it.
+
+    `recoverable` messages survive a restart; other messages are express and live in memory. In a transaction, every
     message is recoverable and is delivered exactly once and in order. `journal` keeps a copy in the manager's journal
-    after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` asks for
-    that copy in another queue of the sending manager. Times are seconds or a timedelta, rounded up.
-    Acknowledgments go to `admin_queue`: `ack` and `admin_queue` have an effect only together. `encrypt` names a cipher
-    for the body on its way to another manager ("" is the manager's own choice). A client signs the message with `sign`,
+    after delivery. `dead_letter` keeps a copy in its dead-letter queue if delivery fails; `dead_letter_queue` keeps
+    that copy in another queue of the sending manager. Times are seconds or a timedelta, and are rounded up.
+
+    `ack` selects acknowledgments, which go to `admin_queue`; neither works without the other. `encrypt` names a cipher
+    for the body on its way to another manager; "" is the manager's own choice. A client signs the message with `sign`,
     and puts the result into `signature`.
     """
 
@@ -163,7 +171,7 @@ class Message:
         body = self.body
         kind = type(body)
         if (kind is bytes or kind is str) and json is _NO_JSON:
-            return  # nearly always
+            return  # this is the usual case
         if json is not _NO_JSON:
             if body is not _NO_BODY:
                 raise InvalidMessage("json: must not be set together with a body")
@@ -190,7 +198,7 @@ def _shown(value: object) -> str:
     return f"the number {value}" if number else f"a value of type {type(value).__name__}"
 
 
-# All that a packet has of a message, but for its body.
+# Every property of a message that its packet has, except the body.
 _NONE = type(None)
 _NUMBER = ((int,), "a whole number")
 _SWITCH = ((bool,), "True or False")
@@ -218,7 +226,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 }
 properties_of: Callable[[Message], tuple[object, ...]] = attrgetter(*_TYPES)
 _DEFAULTS = tuple(Message.__dataclass_fields__[name].default for name in _TYPES)
-_seen_types: set[tuple[type, ...]] = set()  # of properties that were checked, in the order of _TYPES
+_seen_types: set[tuple[type, ...]] = set()  # combinations of checked properties, in the order of _TYPES
 
 
 def _check_properties(properties: tuple[object, ...]) -> None:
@@ -246,12 +254,12 @@ def whole_seconds(value: float | timedelta, what: str) -> int:
 
 
 def check_types(message: Message) -> None:
-    """Raises InvalidMessage for the first property that has a value of a wrong type."""
+    """Raises InvalidMessage for the first property whose value has a wrong type."""
     _check_properties(properties_of(message))
 
 
 def set_properties(properties: tuple[object, ...]) -> dict[str, object]:
-    """Those of `properties_of` that differ from their defaults, checked as by `check_types`."""
+    """The properties of `properties_of` that differ from their defaults, checked as by `check_types`."""
     _check_properties(properties)
     named = zip(_TYPES, properties, _DEFAULTS, strict=True)
     return {name: value for name, value, default in named if value is not default and value != default}
@@ -281,7 +289,7 @@ def _trace_queue(value: UUID | str) -> UUID:
 
 
 def _local_queue(name: FormatName | PathName | str) -> str:
-    """Only its form is checked: whether there is such a queue counts when the message has died."""
+    """Checks the form of the name only. Whether the queue exists matters only once the message has died."""
     try:
         return str(parse_name(name) if isinstance(name, str) else name)
     except IllegalName as fault:
@@ -291,8 +299,9 @@ def _local_queue(name: FormatName | PathName | str) -> str:
 class Composer:
     r"""Makes packets for one destination. The names of admin and response queues are encoded once.
 
-    `resolve` turns a path such as `private$\replies` into a format name that other managers understand, and
-    `resolve_response` that of a response queue, if it is another. `manager` is the manager of a public queue, if known.
+    `resolve` turns a path such as `private$\replies` into a format name that other managers understand.
+    `resolve_response` does so for a response queue, if it has another name. `manager` is the manager of a public queue,
+    if known.
     """
 
     __slots__ = ("_names", "_resolve", "_resolve_response", "destination", "manager", "multi_queue", "source")
@@ -315,14 +324,15 @@ class Composer:
         self._names: dict[object, _Names] = {}
 
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
-        """One packet. The commit fills in the TransactionHeader of a transactional one."""
+        """Makes one packet. The commit fills in the TransactionHeader of a transactional one."""
         check_types(message)
         return self._compose(message, message_id, sent_time, transactional)[0]
 
     def compose_all(
         self, messages: Iterable[Message], ids: Iterable[int], sent_time: int, *, transactional: bool = False
     ) -> list[bytes]:
-        """A packet for each message. Of messages that differ in their ids and bodies only, the rest is written once."""
+        """Makes a packet for each message. If messages differ only in their ids and bodies, the rest is encoded
+        once."""
         packets: list[bytes] = []
         common: tuple[object, ...] | None = None
         head = middle = tail = b""
@@ -344,7 +354,7 @@ class Composer:
         return packets
 
     def _compose(self, message: Message, message_id: int, sent_time: int, transactional: bool) -> tuple[bytes, int]:
-        """The packet, and where its body is."""
+        """The packet, and the position of its body."""
         acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
         # [MS-MQMQ] 2.2.19.2: there is an administration queue if and only if acknowledgments are requested.
         admin_queue = message.admin_queue if acks else None
@@ -441,13 +451,14 @@ class Composer:
         return with_dead_letter_queue(packet, _local_queue(message.dead_letter_queue)), body_at
 
     def _encode_names(self, key: tuple[FormatName | str | None, FormatName | str | None, UUID | str | None]) -> _Names:
-        """User flags, QueueManagerAddress and the name bytes, kept for the next message with the same names."""
+        """User flags, QueueManagerAddress and encoded names, cached for the next message with the same names."""
         destination, address = destination_field(self.destination)
         if isinstance(self.destination, PublicName):
             address = self.manager
         source = UUID(bytes_le=self.source)
         admin_name = self._format_name(key[0], "admin queue", self._resolve)
-        if isinstance(admin_name, MulticastName):  # [MS-MQMQ] 2.1.6: nobody could tell a group's answers apart
+        # [MS-MQMQ] 2.1.6: the answers of a group's members could not be told apart
+        if isinstance(admin_name, MulticastName):
             raise IllegalFormatName(str(admin_name), 0, "an administration queue must not be a multicast address")
         admin = other_field(admin_name, source, address)
         response_name = self._format_name(key[1], "response queue", self._resolve_response)
@@ -485,7 +496,7 @@ def _encoded(header: DebugHeader | MultiQueueFormatHeader, at: int = 0) -> bytes
 
 
 def multi_queue_header(destinations: Iterable[FormatName]) -> MultiQueueFormatHeader:
-    """[MS-MQMQ] 2.2.20.1: the list of all destinations, which each copy carries."""
+    """[MS-MQMQ] 2.2.20.1: the list of all destinations, which each copy has."""
     return MultiQueueFormatHeader(AddressHeader(tuple(map(_element, destinations))))
 
 

@@ -1,6 +1,6 @@
-"""The format names that hold a GUID or a group address, lists of names, and the parser of all format names.
+"""All format names, [MS-MQMQ] 2.1.2 to 2.1.7: direct names, names with a GUID or a group address, and lists of names.
 
-[MS-MQMQ] 2.1.3 to 2.1.7; direct names have their own module.
+This module has their values and the parser for all of them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from postroad.net import ports
 
 # Direct format names, [MS-MQMQ] 2.1.2: a protocol, an address and a queue, as in `DIRECT=OS:alpha\private$\orders`.
 #
-# Addresses are read, never looked up: no name resolution here.
+# Addresses are parsed, never looked up.
 
 
 PORT_MAX = 65535
-# Messages repeat the same names. Longer texts are parsed each time, to keep the cache small.
+# Messages repeat the same names. Longer texts are not cached, to keep the cache small.
 CACHE_ENTRIES = 2048
 CACHE_TEXT_MAX = 512
 
 
 class Protocol(Enum):
-    """The value is the token as it is printed."""
+    """The protocol of a direct name. The value is the printed token."""
 
     TCP = "TCP"
     OS = "OS"
@@ -59,10 +59,10 @@ _IPX = {
 
 @dataclass(frozen=True, slots=True)
 class DirectName(FormatName):
-    """A queue by its computer's address: no directory is needed to find it.
+    """A queue by the address of its computer, which can be found without a directory.
 
-    `wire_text` is the name as it was written, without `DIRECT=`. `host` is the computer (an IPv6 address without
-    brackets), `port` is None except for HTTP and HTTPS. Two names are equal if they name the same queue: case, the
+    `wire_text` is the name as it was written, without `DIRECT=`. `host` is the computer; an IPv6 address has no
+    brackets. `port` is None except for HTTP and HTTPS. Two names are equal if they name the same queue: case, the
     slashes of HTTP, an explicit default port and the spelling of an IPv6 address do not count. The constructor checks
     nothing: use a parser, `from_wire` or `from_path`.
     """
@@ -83,12 +83,12 @@ class DirectName(FormatName):
 
     @classmethod
     def from_wire(cls, text: str) -> DirectName:
-        """Reads the direct string of a packet or of an RPC call, with or without `DIRECT=`."""
+        """Reads the direct string of a packet or an RPC call, with or without `DIRECT=`."""
         return _from_wire_cached(text) if len(text) <= CACHE_TEXT_MAX else _from_wire(text)
 
     @classmethod
     def from_path(cls, path: PathName) -> DirectName:
-        """`DIRECT=OS:` and the path."""
+        """The name `DIRECT=OS:` with a path."""
         return cls.from_wire(f"OS:{path}")
 
     @property
@@ -122,14 +122,14 @@ _from_wire_cached = lru_cache(CACHE_ENTRIES)(_from_wire)
 
 
 def scan_direct(scanner: Scanner, version: MsmqVersion, strict: bool) -> DirectName:
-    """Reads the text after `DIRECT=`, up to the end."""
+    """Reads the text after `DIRECT=` to its end."""
     start = scanner.position
     protocol = _scan_protocol(scanner, strict)
     port = None
     separators = "\\"
     if protocol in _DEFAULT_PORTS:
         host, port = _scan_http_address(scanner, protocol)
-        # The grammar has a backslash here; the URLs that people and SOAP headers write have a slash.
+        # The grammar has a backslash here, but URLs that people and SOAP headers write have a slash.
         separators = "\\" if strict else "\\/"
     else:
         host = _scan_address(scanner, protocol)
@@ -219,7 +219,7 @@ def _scan_port(scanner: Scanner, default: int) -> int:
         scanner.fail("a port must be a decimal number")
     if not digits:
         return default  # the grammar allows a colon without digits
-    significant = digits.lstrip("0") or "0"  # int() refuses thousands of digits, even of zeros
+    significant = digits.lstrip("0") or "0"  # int() refuses a number with thousands of digits, even if they are zeros
     if len(significant) > len(str(PORT_MAX)) or int(significant) > PORT_MAX:
         scanner.fail(f"a port must be at most {PORT_MAX}", start)
     return int(significant)
@@ -277,7 +277,7 @@ class PrivateName(FormatName):
 
 @dataclass(frozen=True, slots=True)
 class MachineName(FormatName):
-    """A computer's own journal or dead-letter queue. A name without a suffix is legal, but names no queue."""
+    """A computer's own journal or dead-letter queue. A name without a suffix is legal, but does not name a queue."""
 
     guid: UUID
     computer_suffix: QueueSuffixType = QueueSuffixType.NONE
@@ -376,10 +376,10 @@ def _element_fault(name: FormatName) -> str | None:
 
 
 def parse_format_name(text: str, version: MsmqVersion = MsmqVersion.V6, strict: bool = False) -> FormatName:
-    """Reads a format name of any kind, or a list of them; raises IllegalFormatName on any other text.
+    """Reads a format name of any kind, or a list of them. Raises IllegalFormatName for any other text.
 
-    `strict` accepts the printed grammar only: no suffixes of PUBLIC, MACHINE and CONNECTOR names (which QUEUE_FORMAT
-    has), no SPX, no slashes before the queue in HTTP names. A name read as V1 may contain a comma, and then only V1
+    `strict` accepts only the printed grammar: no suffixes of PUBLIC, MACHINE and CONNECTOR names (which QUEUE_FORMAT
+    has), no SPX, and no slashes before the queue in HTTP names. A name read as V1 may contain a comma, and then only V1
     can read it again.
     """
     parse = _parse_cached if len(text) <= CACHE_TEXT_MAX else _parse
@@ -387,9 +387,10 @@ def parse_format_name(text: str, version: MsmqVersion = MsmqVersion.V6, strict: 
 
 
 def parse_name(text: str) -> PathName | FormatName:
-    r"""Reads any name that a person may write for a queue: a format name, a path, or `private$\orders` for a local one.
+    r"""Reads any name that a person may write for a queue: a format name, a path, or `private$\orders` for a local
+    queue.
 
-    Text with an equals sign before any backslash counts as a format name: a computer is never called `DIREKT=OS`.
+    Text with an equals sign before any backslash is read as a format name, because no computer is called `DIREKT=OS`.
     """
     if "=" in text.partition("\\")[0]:
         return parse_format_name(text)
@@ -400,7 +401,7 @@ def _parse(text: str, version: MsmqVersion, strict: bool) -> FormatName:
     elements: list[FormatName] = []
     start = 0
     while True:
-        # Since 2.0 names contain no comma, so every comma separates two elements, [MS-MQMQ] 2.1.7.
+        # Since 2.0, names contain no comma, so every comma separates two elements, [MS-MQMQ] 2.1.7.
         comma = text.find(",", start) if version >= MsmqVersion.V2 else -1
         scanner = Scanner(text, IllegalFormatName, start, None if comma < 0 else comma)
         element = _scan_element(scanner, version, strict)
@@ -435,7 +436,7 @@ def _scan_element(scanner: Scanner, version: MsmqVersion, strict: bool) -> Forma
 
 
 def _accept_suffix(scanner: Scanner, suffix: str, strict: bool) -> bool:
-    """Skips `;SUFFIX` if there is one, and refuses anything else."""
+    """Skips `;SUFFIX` if it is there. Refuses anything else."""
     if scanner.at_end:
         return False
     start = scanner.position
@@ -497,7 +498,7 @@ def _scan_multicast(scanner: Scanner, version: MsmqVersion, strict: bool) -> Mul
         scanner.fail("a multicast address must start with 224 to 239", start)
     if not scanner.accept(":"):
         scanner.fail("a multicast name must have a port, as in MULTICAST=234.1.1.1:8001")
-    # Only the comments of the printed grammar give the range of ports. Its rules start at the digit 1.
+    # Only comments in the printed grammar give the range of ports. Its rules start at the digit 1.
     return MulticastName(IPv4Address(bytes(octets)), _scan_decimal(scanner, "a port", PORT_MAX))
 
 
@@ -526,7 +527,7 @@ _KINDS: dict[str, Callable[[Scanner, MsmqVersion, bool], FormatName]] = {
 
 # Expand Format Name, [MS-MQDMPR] 3.1.7.3.8: flattens and sorts lists, and removes duplicates.
 #
-# The members of a distribution list come from a callable; the directory behind it is elsewhere.
+# A callable gives the members of a distribution list, so this needs no directory.
 
 
 ResolveDistributionList = Callable[[DistributionListName], Iterable[FormatName]]
@@ -535,8 +536,8 @@ ResolveDistributionList = Callable[[DistributionListName], Iterable[FormatName]]
 def expand_format_name(name: FormatName, resolve: ResolveDistributionList) -> FormatName:
     """The same destinations without distribution lists. A name that is not a list is returned unchanged.
 
-    `resolve` gives the members of a list, which may be lists too. If it raises, the expansion raises the same.
-    A list that contains itself is resolved once.
+    `resolve` gives the members of a list, which may be lists too. If it raises, the expansion raises the same
+    exception. A list that contains itself is resolved once.
     """
     if not isinstance(name, DistributionListName | MultipleElementName):
         return name
@@ -560,15 +561,16 @@ def _members(name: FormatName, resolve: ResolveDistributionList) -> Iterator[For
             pending.extend(resolve(element))
 
 
-# The queues that every queue manager keeps to itself, [MS-MQDMPR] 3.1.3. Applications can list them, not open them.
+# The queues that every queue manager keeps for itself, [MS-MQDMPR] 3.1.3. Applications can list but not open them.
 #
-# Their names are here and nowhere else: a queue of a user may have a name that looks like one of them, as `my_queue$`.
+# Use only these names to recognise them: a user's queue may have a similar name, such as `my_queue$`.
 
 
 ORDER_QUEUE: Final = "private$\\order_queue$"  # acknowledgments of streams between managers
 ORDER_QUEUE_NUMBER: Final = 4
-AWAITING_FINAL_ACK: Final = "private$\\final_ack_queue$"  # messages sent and put in order, and not yet received
-# [MS-MQQB] note 62 knows these three alone: other managers may have a queue of an application at the fourth's number.
+# messages that were sent and put in order, but not yet received
+AWAITING_FINAL_ACK: Final = "private$\\final_ack_queue$"
+# [MS-MQQB] note 62 knows only these three. On other managers, an application's queue may have the fourth's number.
 _EVERYWHERE: Mapping[str, int] = {
     "private$\\admin_queue$": 2,
     "private$\\notify_queue$": 3,
@@ -578,12 +580,12 @@ INTERNAL_QUEUES: Mapping[str, int] = {**_EVERYWHERE, AWAITING_FINAL_ACK: 5}
 
 
 def is_internal(path: str) -> bool:
-    r"""Whether a path without a computer, such as `private$\orders`, is one of them; their journals are not."""
+    r"""Whether a path without a computer, such as `private$\orders`, is an internal queue. Their journals are not."""
     return path.lower() in INTERNAL_QUEUES
 
 
 def leads_to_internal(name: FormatName | PathName | None) -> bool:
-    """Whether a name means such a queue of any manager."""
+    """Whether a name means an internal queue of any manager."""
     match name:
         case PrivateName():
             return name.number in _EVERYWHERE.values()

@@ -1,4 +1,4 @@
-"""The grammar under all names: the scanner of texts, and the values that names are made of."""
+"""The basis of all names: the scanner for their texts, and the values that names consist of."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from postroad.errors import IllegalName
 
 # What all format names have in common, and the specification's enumerations for names.
 #
-# No grammar here: each kind of name reads and prints itself in its own module.
+# This has no grammar: each kind of name reads and prints itself in its own module.
 
 
 class MsmqVersion(IntEnum):
-    """The versions whose grammars differ, [MS-MQMQ] 2.1.1. Names are read as V6 unless a caller asks otherwise."""
+    """The versions with different grammars, [MS-MQMQ] 2.1.1. Names are read as V6 unless a caller asks otherwise."""
 
     V1 = 1
     V2 = 2
@@ -60,10 +60,10 @@ _READ_ONLY = frozenset(COMPUTER_SUFFIXES.values())
 
 
 class FormatName:
-    """A format name, [MS-MQMQ] 2.1.2 to 2.1.7: one frozen class for each kind.
+    """A format name, [MS-MQMQ] 2.1.2 to 2.1.7. Each kind is a frozen class.
 
-    `str()` gives text that parses back to an equal value. Two names are equal if they have the same kind and name the
-    same queue. Case does not count in comparisons, but a name keeps its case for people and for the wire.
+    `str()` gives text that parses to an equal value. Two names are equal if they have the same kind and name the same
+    queue. Case does not count in comparisons, but a name keeps its case for people and for the wire.
     """
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class FormatName:
 
     @property
     def is_read_only(self) -> bool:
-        """True for journals and dead-letter queues: messages cannot be sent to them."""
+        """True for journals and dead-letter queues, which messages cannot be sent to."""
         return self.suffix in _READ_ONLY
 
     @property
@@ -86,7 +86,7 @@ class FormatName:
 
 # Reads a name from left to right. All grammars of this package use it.
 #
-# It knows its position and how to report a fault there. It knows no grammar.
+# The scanner knows its position and how to report a fault there, but no grammar.
 
 
 _GUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -119,7 +119,7 @@ class Scanner:
         raise self.error(self.text, self.position if position is None else position, fault)
 
     def accept(self, literal: str) -> bool:
-        """Skips `literal` (given in lower case) if it is next, in upper or lower case."""
+        """Skips `literal`, which must be lower case, if it comes next in upper or lower case."""
         end = self.position + len(literal)
         if end > self.stop or self.text[self.position : end].lower() != literal:
             return False
@@ -127,7 +127,7 @@ class Scanner:
         return True
 
     def accept_any(self, characters: str) -> bool:
-        """Skips one character if it is one of these."""
+        """Skips the next character if it is one of these."""
         if self.at_end or self.text[self.position] not in characters:
             return False
         self.position += 1
@@ -150,7 +150,7 @@ class Scanner:
         return self.text[start : self.position]
 
     def digits(self) -> str:
-        """Takes all decimal digits that come next: none, or any number of them."""
+        """Takes all decimal digits that come next, if any."""
         start = self.position
         self.position = self._end_of(_DIGITS)
         return self.text[start : self.position]

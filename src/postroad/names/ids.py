@@ -18,7 +18,7 @@ UINT32_MAX = 0xFFFFFFFF
 
 
 def parse_guid(text: str) -> UUID:
-    """The GUID of 36 characters, 8-4-4-4-12, without braces; raises IllegalIdentifier on anything else."""
+    """Reads a GUID of 36 characters, 8-4-4-4-12, without braces. Raises IllegalIdentifier for anything else."""
     scanner = Scanner(text, IllegalIdentifier)
     guid = scanner.guid()
     scanner.expect_end("a GUID must have 36 characters")
@@ -32,7 +32,8 @@ def _check_number(number: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ObjectId:
-    """OBJECTID, [MS-MQMQ] 2.2.8: an object of the group `lineage`. Names a private queue by its manager and number."""
+    """OBJECTID, [MS-MQMQ] 2.2.8: an object of the group `lineage`. It names a private queue by its manager and
+    number."""
 
     lineage: UUID
     uniquifier: int

@@ -1,6 +1,6 @@
 r"""Path names, [MS-MQMQ] 2.1.1, and the tail `\private$\orders;sub` that they share with direct names.
 
-Which queue a path means, and whether it exists, is for the queue manager to decide.
+The queue manager decides which queue a path means, and whether it exists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUEUE_NAME = re.compile(r"[\x21\x23-\x2A\x2D-\x3A\x3C-\x5B\x5D-\x7F]*")
 
 
 class QueueKind(Enum):
-    """The three shapes of a path; the value is the keyword as it is printed."""
+    """The three forms of a path. The value is the printed keyword."""
 
     PUBLIC = ""
     PRIVATE = "private$\\"
@@ -56,7 +56,7 @@ class QueueTail:
 
 
 def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\") -> QueueTail:
-    """Reads the text after the computer and its separator, up to the end."""
+    """Reads the text after the computer and its separator, to the end."""
     kind = _scan_kind(scanner, separators)
     name = scanner.word(
         "a queue name", _QUEUE_NAME_V1 if version < MsmqVersion.V2 else _QUEUE_NAME, QUEUE_NAME_MAX, ";"
@@ -88,26 +88,26 @@ def _scan_kind(scanner: Scanner, separators: str) -> QueueKind:
             return QueueKind.PRIVATE
         if scanner.at_end or scanner.next_character == ";":
             scanner.fail(r"private$ must be followed by a backslash and a queue, as in private$\orders")
-    elif scanner.accept("private\\"):  # no queue name has a backslash, so the dollar sign was forgotten
+    elif scanner.accept("private\\"):  # a queue name has no backslash, so the dollar sign is missing
         scanner.fail(f"the dollar sign is missing: write {_with_dollar(scanner, start)}", start)
     elif scanner.accept("system$"):
         if scanner.accept(";"):
             return QueueKind.SYSTEM
         if scanner.at_end or scanner.next_character in separators:
             scanner.fail("system$ must be followed by a semicolon and a system queue, as in system$;deadletter")
-    scanner.position = start  # a public queue may be called private$x
+    scanner.position = start  # a public queue may have the name private$x
     return QueueKind.PUBLIC
 
 
 def _with_dollar(scanner: Scanner, start: int) -> str:
-    """The name as it was meant, where the text has `private\\` at `start`."""
+    r"""The name with the missing dollar sign, for a text that has `private\` at `start`."""
     end = start + len("private")
     return f"{scanner.text[:end]}${scanner.text[end:]}"
 
 
 @dataclass(frozen=True, slots=True)
 class PathName:
-    r"""Where a queue lives: `alpha\orders`, `alpha\private$\orders`, `alpha\system$;deadletter`.
+    r"""Where a queue is: `alpha\orders`, `alpha\private$\orders`, `alpha\system$;deadletter`.
 
     The computer `.` is the local one. Comparisons ignore case. The constructor checks nothing: use `parse`, or parts
     that a parser made.
@@ -122,10 +122,10 @@ class PathName:
 
     @classmethod
     def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6) -> PathName:
-        r"""Reads the three shapes, and for the local computer also `private$\orders`, `system$;journal`, `;journal`.
+        r"""Reads the three forms, and for the local computer also `private$\orders`, `system$;journal` and `;journal`.
 
-        Raises IllegalPathName on any other text. So it does on `private\orders`: a computer may be called private, but
-        here the dollar sign was forgotten. `DIRECT=OS:private\orders` names a queue of such a computer.
+        Raises IllegalPathName for any other text, including `private\orders`: a computer may be called private, but
+        here the dollar sign was probably forgotten. Use `DIRECT=OS:private\orders` for a queue of such a computer.
         """
         scanner = Scanner(text, IllegalPathName)
         if "\\" not in text:

@@ -1,6 +1,6 @@
 """QUEUE_FORMAT as a value, [MS-MQMQ] 2.2.6 to 2.2.11, to and from format names.
 
-No marshalling here: `rpc` makes the bytes.
+This does no marshalling: `rpc` makes the bytes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _COMPUTERS = frozenset({QueueFormatType.DIRECT, QueueFormatType.MACHINE})
 _PLAIN = frozenset({QUEUE_FORMAT_FLAG_NOT_SYSTEM})
 _SYSTEM = frozenset({QUEUE_FORMAT_FLAG_SYSTEM})
 
-# [MS-MQMQ] 2.2.7: each suffix, with the flags and types that are legal with it.
+# [MS-MQMQ] 2.2.7: each suffix, with its legal flags and types.
 _SUFFIX_RULES: dict[QueueSuffixType, tuple[frozenset[int], frozenset[QueueFormatType]]] = {
     QueueSuffixType.NONE: (_PLAIN, _ALL - {QueueFormatType.MACHINE}),
     QueueSuffixType.JOURNAL: (_SYSTEM, _ALL - _GROUPS - {QueueFormatType.UNKNOWN}),
@@ -95,7 +95,7 @@ _SENT_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class QueueFormat:
-    """A queue as RPC calls name it. The constructor checks the rules of 2.2.7 and raises IllegalQueueFormat."""
+    """A queue as RPC calls name it. The constructor checks the rules of 2.2.7. Raises IllegalQueueFormat."""
 
     m_qft: int
     m_suffix_and_flags: int
@@ -130,7 +130,8 @@ class QueueFormat:
 
     @classmethod
     def from_format_name(cls, name: FormatName) -> QueueFormat:
-        """Raises IllegalQueueFormat for the two kinds that it cannot hold: a list, and a machine without a suffix."""
+        """Converts a format name. Raises IllegalQueueFormat for the two kinds that it cannot hold: lists, and machines
+        without a suffix."""
         suffix_and_flags = name.suffix | _SENT_FLAGS.get(name.suffix, QUEUE_FORMAT_FLAG_NOT_SYSTEM)
         match name:
             case PublicName(guid=guid):
@@ -151,7 +152,8 @@ class QueueFormat:
         raise IllegalQueueFormat(f"a QUEUE_FORMAT must hold one name, got {name}")
 
     def to_format_name(self) -> FormatName:
-        """Raises IllegalFormatName if the arm is not a valid name, and IllegalQueueFormat for UNKNOWN."""
+        """Converts to a format name. Raises IllegalFormatName if the arm is not a valid name, and IllegalQueueFormat
+        for UNKNOWN."""
         journal = self.suffix is QueueSuffixType.JOURNAL
         match self.format_type:
             case QueueFormatType.PUBLIC:
@@ -172,7 +174,7 @@ class QueueFormat:
         raise self._fault("it names no queue")
 
     def _direct_name(self, text: str) -> DirectName:
-        # The grammar has the suffix in the text. We also accept a client that sets it in m_SuffixAndFlags only.
+        # The grammar has the suffix in the text. We also accept it from a client that sets only m_SuffixAndFlags.
         system_suffix = f";{self.suffix.name}"
         if self.suffix in _SENT_FLAGS and not text.lower().endswith(system_suffix.lower()):
             text += system_suffix
@@ -187,7 +189,7 @@ class QueueFormat:
         return name
 
     def _arm(self, arm_type: type[_ArmT]) -> _ArmT:
-        assert isinstance(self.arm, arm_type)  # checked by __post_init__
+        assert isinstance(self.arm, arm_type)  # __post_init__ has checked the rest
         return self.arm
 
     def _fault(self, fault: str) -> IllegalQueueFormat:

@@ -1,1 +1,1 @@
-"""The one vocabulary of values that people write: in files, requests, command lines and options of Spark."""
+"""The one vocabulary for values that people write: in files, requests, command lines and options of Spark."""

@@ -1,4 +1,5 @@
-"""Tables of fields: JSON objects by a table of properties, TOML tables by a frozen dataclass that is its own schema."""
+"""Tables of fields: reads JSON objects by a table of properties, and TOML tables by a frozen dataclass as their
+schema."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One key of a JSON object, and the field or argument that takes its value."""
+    """A key of a JSON object, and the field or argument that takes its value."""
 
     name: str
     field: str
@@ -40,7 +41,7 @@ def properties(*listed: Property) -> Properties:
 
 
 def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]:
-    """The values of an object by their fields. InvalidArgument names the first fault."""
+    """The values of a JSON object by field. Raises InvalidArgument for the first fault."""
     values = read_values(data, table)
     for name, each in table.items():
         if each.required and name not in data:
@@ -51,7 +52,8 @@ def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]
 def read_values(
     data: Mapping[str, object], table: Properties, error: type[PostroadError] = InvalidArgument, place: str = ""
 ) -> dict[str, Any]:
-    """The same for a table in which nothing is required. A fault is raised as `error`, with its key behind `place`."""
+    """The values of an object in which nothing is required. A fault is raised as `error`, with its key after
+    `place`."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         wanted = table.get(name)
@@ -65,7 +67,7 @@ def read_values(
 
 
 def checked(kind: Kind[T], value: object, name: str, error: type[PostroadError] = InvalidArgument) -> T:
-    """The value as its kind has it; a fault is raised as `error` with the name before it."""
+    """The value, converted to its kind. A fault is raised as `error`, with the name before it."""
     try:
         return kind(value)
     except FieldFault as fault:
@@ -73,7 +75,7 @@ def checked(kind: Kind[T], value: object, name: str, error: type[PostroadError] 
 
 
 def read_text(kind: Kind[T], text: str, name: str, error: type[PostroadError] = InvalidArgument) -> T:
-    """The same for the text of a query parameter or an option."""
+    """The value of the text of a query parameter or an option."""
     try:
         return kind.from_text(text)
     except FieldFault as fault:
@@ -84,25 +86,25 @@ def read_text(kind: Kind[T], text: str, name: str, error: type[PostroadError] = 
 
 
 def setting(kind: Kind[T], default: D, *, key: str | None = None, secret: bool = False, more: object = None) -> T | D:
-    """A field of a dataclass that a file sets; `key` is its name there, if it is not the field's.
+    """A field of a dataclass that a file sets. `key` is its name there, if it differs from the field's.
 
-    A secret is left out when the dataclass is printed. `more` is kept with the field, under MORE.
+    A secret is omitted when the dataclass is printed. `more` is stored with the field, under MORE.
     """
     return cast(T | D, field(default=default, metadata={KIND: kind, KEY: key, MORE: more}, repr=not secret))
 
 
 def required(kind: Kind[T], *, key: str | None = None) -> T:
-    """The same for a setting without a default."""
+    """A setting that has no default."""
     return cast(T, field(metadata={KIND: kind, KEY: key}))
 
 
 def shown_key(key: str) -> str:
-    """A key in the form for a dotted key."""
+    """A key in the form that a dotted key needs."""
     return key if _BARE_KEY.fullmatch(key) else f'"{key}"'
 
 
 def table(schema: type[T], **given: object) -> Kind[T]:
-    """A table that becomes a `schema`, a dataclass whose fields are settings. A key that is no setting is refused."""
+    """A table that becomes a `schema`, which is a dataclass whose fields are settings. Unknown keys are refused."""
     settings = {
         each.metadata[KEY] or each.name: each
         for each in fields(schema)  # type: ignore[arg-type]  # every schema is a dataclass
@@ -123,7 +125,8 @@ def table(schema: type[T], **given: object) -> Kind[T]:
             try:
                 if key not in value and kind.what != _TABLE:
                     raise FieldFault("is missing")
-                values[each.name] = kind(value.get(key, {}))  # the fault of a missing table names what it must have
+                # if the table is missing, the fault says what it must have
+                values[each.name] = kind(value.get(key, {}))
             except FieldFault as fault:
                 raise fault.inside(key) from None
         return schema(**values, **given)
@@ -144,7 +147,7 @@ def tables(schema: type[T]) -> Kind[tuple[T, ...]]:
 
 
 def tables_by_key(schema: type[T], key_kind: Kind[str], key_field: str) -> Kind[tuple[T, ...]]:
-    """A table of tables, such as `[peers]`: its keys are values too, and become the field `key_field`."""
+    """A table of tables, such as `[peers]`. Its keys are values too, and become the field `key_field`."""
 
     def check(value: Any) -> tuple[T, ...]:
         if not isinstance(value, dict):

@@ -1,6 +1,7 @@
 """Kinds of values. A kind checks a value of TOML, JSON or Python, reads it from text, and has a JSON schema.
 
-One object does all three, so the check, the reader and the documentation cannot differ. No tables and no files here.
+One object does all three, so the check, the reader and the documentation cannot differ. Nothing here knows tables or
+files.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ UINT32_MAX = 0xFFFFFFFF
 PORT_MAX = 65535
 MAX_LOOKUP_ID = (1 << 63) - 1
 SHOWN_CHARACTERS = 60
-LONGEST_GUESS = 200  # of a word that is compared with the known ones: that costs time and memory for each character
+LONGEST_GUESS = 200  # of a word to compare with the known ones, which costs time and memory for each character
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 _MANAGER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
 _NUMERIC = re.compile(r"[0-9.]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_USER_OF_URL = re.compile(r"//[^/]*@")  # may hold a password
+_USER_OF_URL = re.compile(r"//[^/]*@")  # may contain a password
 
 
 class FieldFault(ValueError):
-    """A value that does not fit. `key` says where it is, seen from the value that was checked."""
+    """A value that does not fit. `key` says where it is, relative to the value that was checked."""
 
     def __init__(self, fault: str, key: str = "") -> None:
         self.fault = fault
@@ -47,7 +48,7 @@ class FieldFault(ValueError):
         super().__init__(f"{key}: {fault}" if key else fault)
 
     def inside(self, key: str) -> FieldFault:
-        """The same fault, seen from the table or list that holds the value under `key`."""
+        """The same fault, relative to the table or list that holds the value under `key`."""
         return FieldFault(self.fault, join_keys(key, self.key))
 
 
@@ -57,7 +58,8 @@ def join_keys(outer: str, inner: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind(Generic[T]):
-    """`what` completes the sentence "must be ...". `read` turns text into the value that `check` takes.
+    """A kind of value. `what` completes the sentence "must be ...". `read` turns text into the value that `check`
+    takes.
 
     Both raise FieldFault, or ValueError or TypeError where that sentence says enough.
     """
@@ -76,7 +78,7 @@ class Kind(Generic[T]):
             raise FieldFault(f"must be {self.what}, got {shown(value)}") from None
 
     def from_text(self, text: str) -> T:
-        """The value of an option of a command, a query parameter or an option of Spark."""
+        """Reads the value of a command's option, a query parameter or a Spark option."""
         try:
             value = self.read(text)
         except ValueError:
@@ -85,7 +87,7 @@ class Kind(Generic[T]):
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it."""
+    """A value in the form for error texts."""
     match value:
         case None:
             return "null"
@@ -113,13 +115,13 @@ def _cut(text: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """`a, b or c`"""
+    """A list such as `a, b or c`."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` where a known word is close, else the known words."""
+    """`; did you mean x?` if a known word is similar. Otherwise, the known words."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6) if len(word) <= LONGEST_GUESS else ()
     if close:
@@ -137,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def text(longest: int) -> Kind[str]:
-    """Any text of up to `longest` characters."""
+    """Text of up to `longest` characters."""
 
     def check(value: Any) -> str:
         if len(_text(value)) > longest:
@@ -148,7 +150,7 @@ def text(longest: int) -> Kind[str]:
 
 
 def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str]:
-    """Text of one line, without control characters. No error shows a secret."""
+    """Text on one line, without control characters. Errors do not show a secret."""
     limited = text(longest)
 
     def check(value: Any) -> str:
@@ -165,7 +167,7 @@ def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str
 
 
 def parsed(what: str, parse: Callable[[str], T], longest: int = 1024, *, secret: bool = False) -> Kind[T]:
-    """A name that `parse` reads; the error of an illegal name says what is wrong with it."""
+    """A name that `parse` reads. If the name is illegal, its error says what is wrong."""
     plain = line(longest, secret=secret)
 
     def check(value: Any) -> T:
@@ -194,7 +196,8 @@ def choice(words: type[E] | Mapping[str, E]) -> Kind[E]:
 def _guid(value: Any) -> UUID:
     if isinstance(value, UUID):
         return value
-    from postroad.names import parse_guid  # all names of queues come with it, and a small command needs none
+    # imported here, because it imports all names of queues, and a small command needs none
+    from postroad.names import parse_guid
 
     try:
         return parse_guid(_text(value).removeprefix("{").removesuffix("}"))
@@ -245,7 +248,7 @@ MANAGER_NAME = parsed("text", _manager_name, 256)  # the part before the backsla
 HOST = parsed("text", _host, 253)
 URL = parsed("text", _url, 2048)
 PATH = parsed("text", Path, 4096)  # in a file, relative to that file
-FILE = parsed("text", Path, 4096)  # the same, and the file must exist
+FILE = parsed("text", Path, 4096)  # the same, but the file must exist
 
 
 # Numbers and switches
@@ -271,7 +274,7 @@ def _read_whole(text: str) -> int:
 
 
 def whole(lowest: int, highest: int) -> Kind[int]:
-    """A whole number in this range. Neither true nor 1.0 is one."""
+    """A whole number in this range. true and 1.0 are refused."""
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -309,7 +312,7 @@ SWITCH = Kind("true or false", {"type": "boolean"}, _switch, _read_switch)
 UINT32 = whole(0, UINT32_MAX)
 LOOKUP_ID = whole(0, MAX_LOOKUP_ID)
 _PORT = whole(0, PORT_MAX)
-# To listen on: 0 is any free port, and None is off.
+# A port to listen on: 0 is any free port, and None is off.
 LISTEN_PORT = Kind(
     "a port number, 0 for any free port, or false for off", {"type": ["integer", "boolean"]}, _port_or_off
 )
@@ -319,7 +322,7 @@ LISTEN_PORT = Kind(
 
 
 def nullable(kind: Kind[T]) -> Kind[T | None]:
-    """The same, or null."""
+    """The same kind, but null is allowed."""
     schema = dict(kind.schema)
     if isinstance(schema.get("type"), str):
         schema["type"] = [schema["type"], "null"]
@@ -331,7 +334,7 @@ def nullable(kind: Kind[T]) -> Kind[T | None]:
 def items(
     kind: Kind[T], *, least: int = 0, most: int = 1_000_000, distinct: bool = False, first: int = 1
 ) -> Kind[tuple[T, ...]]:
-    """A list. Errors count its items from `first`: 1 in files, which people read, and 0 in JSON."""
+    """A list. Errors count its items from `first`, which is 1 for files, which people read, and 0 for JSON."""
 
     def check(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple):

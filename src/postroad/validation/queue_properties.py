@@ -36,11 +36,12 @@ MAX_LABEL = 124
 MAX_QUOTA_KB = UINT32_MAX  # [MS-MQMQ] 2.3.1.5: no limit
 BASE_PRIORITY = whole(-0x8000, 0x7FFF)
 NO_BASE_PRIORITY = "must be 0, because only a public queue has a base priority"  # [MS-MQMQ] 2.3.1.6
-DEFAULT_JOURNAL_QUOTA_KB = 1 << 20  # of each journal and dead-letter queue: they fill up without being asked
+# of each journal and dead-letter queue, because these fill up without anybody asking for it
+DEFAULT_JOURNAL_QUOTA_KB = 1 << 20
 
 
 def _multicast_address(text: str) -> str:
-    from postroad.names import MulticastName, parse_format_name  # a small command needs no names
+    from postroad.names import MulticastName, parse_format_name  # imported here, because a small command needs no names
 
     try:
         name = parse_format_name(f"MULTICAST={text}")
@@ -52,7 +53,7 @@ def _multicast_address(text: str) -> str:
 
 
 class QueuePrivacy(StrEnum):
-    """PrivacyLevel: which bodies a queue takes."""
+    """PrivacyLevel: which bodies a queue accepts."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -81,7 +82,7 @@ class QueueProperty:
         return nullable(self.kind) if self.optional else self.kind
 
     def from_text(self, text: str) -> object:
-        """The value of a command's option; FieldFault if it does not fit."""
+        """Reads the value of a command's option. Raises FieldFault if it does not fit."""
         if not self.optional:
             return self.kind.from_text(text)
         if text.lower() == "none":
@@ -102,18 +103,17 @@ def queue_property(
     none: object = MISSING,
     stored: str | None = None,
 ) -> T | D:
-    """A property: its kind, its default, what it means, and the section of the specification that has it. A fixed one
-    cannot change once the queue exists.
+    """A property: its kind, its default, what it means, and its section of the specification.
 
-    `none` is the value of the word none on a command line; such a property may be null in JSON and None in Python.
-    `stored` is its name in the store, if that is not its own.
+    A fixed property cannot change once the queue exists. `none` is the value of the word none on a command line; such a
+    property may be null in JSON and None in Python. `stored` is its name in the store, if that differs.
     """
     return setting(kind, default, more=QueueProperty("", kind, default, help, spec, fixed, none, stored or ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """What people can set. A quota or limit of None is no limit."""
+    """What people can set. A quota or limit of None means no limit."""
 
     transactional: bool = queue_property(
         SWITCH, False, "take messages sent in transactions only", "[MS-MQMQ] 2.3.1.13", fixed=True
@@ -169,7 +169,7 @@ class QueueSettings:
 
 
 class QueueAttributes(TypedDict, total=False):
-    """The same as keyword arguments of Python."""
+    """The settings as keyword arguments in Python."""
 
     transactional: bool
     label: str
@@ -184,7 +184,7 @@ class QueueAttributes(TypedDict, total=False):
 
 
 def queue_properties(schema: type[Any] = QueueSettings) -> Mapping[str, QueueProperty]:
-    """The table of a dataclass whose fields are properties, by name."""
+    """The properties of a dataclass whose fields are properties, by name."""
     found = {each.name: each.metadata.get(MORE) for each in fields(schema)}
     return {
         name: replace(each, name=name, stored=each.stored or name) for name, each in found.items() if each is not None
@@ -193,11 +193,11 @@ def queue_properties(schema: type[Any] = QueueSettings) -> Mapping[str, QueuePro
 
 QUEUE_PROPERTIES = queue_properties()
 CHANGEABLE = {name: each for name, each in QUEUE_PROPERTIES.items() if not each.fixed}
-# As keys of a JSON object: those of a new queue, and those that a change takes.
+# As keys of a JSON object: those of a new queue, and those that can change.
 NEW_QUEUE = properties(*(Property(name, name, each.json_kind, each.help) for name, each in QUEUE_PROPERTIES.items()))
 QUEUE_CHANGES = {name: NEW_QUEUE[name] for name in CHANGEABLE}
 
 
 def settings_of(described: QueueSettings) -> dict[str, Any]:
-    """The properties alone, of a dataclass that has more."""
+    """Only the properties of a dataclass that has more fields."""
     return {name: getattr(described, name) for name in QUEUE_PROPERTIES}

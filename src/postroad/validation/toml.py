@@ -1,4 +1,4 @@
-"""TOML files: strict reading into frozen dataclasses, and faults that name the file and the key.
+"""TOML files: reads them strictly into frozen dataclasses, with errors that name the file and the key.
 
 The modules that declare the settings know what they mean (config.py, directory/file.py).
 """
@@ -18,13 +18,13 @@ from postroad.validation.kinds import FILE, PATH, FieldFault, join_keys
 
 T = TypeVar("T")
 
-MAX_FILE_BYTES = 16 << 20  # a larger file is no configuration, and parsing it would take the machine's memory
+MAX_FILE_BYTES = 16 << 20  # a larger file is not a configuration, and parsing it would fill the machine's memory
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is: the file, and the dotted key within it. Items of a list are counted from 1."""
+    """Where a value is: the file, and the dotted key in it. Items of a list count from 1."""
 
     file: str
     key: str = ""
@@ -40,19 +40,19 @@ class Place:
 
 
 def load(file: Path, schema: type[T], data: bytes | None = None) -> T:
-    """Reads the whole file as `schema`; raises ConfigurationError on the first fault.
+    """Reads the whole file as `schema`. Raises ConfigurationError on the first fault.
 
-    `data` is what the file holds, for a caller that has read it.
+    `data` is the content of the file, if the caller has already read it.
     """
     parsed = _parse(file, read_file(file) if data is None else data)
     try:
-        return _located(table(schema)(parsed), file.parent)
+        return _with_absolute_paths(table(schema)(parsed), file.parent)
     except FieldFault as fault:
         raise ConfigurationError(str(file), fault.key, fault.fault) from None
 
 
 def read_file(file: Path) -> bytes:
-    """What the file holds; ConfigurationError if it cannot be read or is far too large for a configuration."""
+    """Reads a file. Raises ConfigurationError if it cannot be read or is far too large for a configuration."""
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
@@ -87,8 +87,8 @@ def _syntax_error(file: str, data: bytes, fault: str) -> ConfigurationError:
     return ConfigurationError(file, f"line {match[1]}, column {match[2]}", words)
 
 
-def _located(settings: T, directory: Path) -> T:
-    """The same with paths that are relative to `directory`; FieldFault for a FILE that does not exist."""
+def _with_absolute_paths(settings: T, directory: Path) -> T:
+    """The value with its paths made relative to `directory`. Raises FieldFault for a FILE that does not exist."""
     changes: dict[str, object] = {}
     for each in fields(settings):  # type: ignore[arg-type]  # every schema is a dataclass
         kind, value = each.metadata.get(KIND), getattr(settings, each.name)
@@ -100,7 +100,7 @@ def _located(settings: T, directory: Path) -> T:
                 if kind is FILE and not (directory / value).is_file():
                     raise FieldFault(f"there is no file {directory / value}")
             elif is_dataclass(value):
-                changes[each.name] = _located(value, directory)
+                changes[each.name] = _with_absolute_paths(value, directory)
             elif isinstance(value, tuple) and value and is_dataclass(value[0]):
                 changes[each.name] = tuple(_located_items(value, directory))
         except FieldFault as fault:
@@ -111,7 +111,7 @@ def _located(settings: T, directory: Path) -> T:
 def _located_items(settings: Iterable[T], directory: Path) -> Iterable[T]:
     for index, each in enumerate(settings, 1):
         try:
-            yield _located(each, directory)
+            yield _with_absolute_paths(each, directory)
         except FieldFault as fault:
             raise fault.inside(f"[{index}]") from None
 
@@ -119,7 +119,7 @@ def _located_items(settings: Iterable[T], directory: Path) -> Iterable[T]:
 def refuse_duplicates(
     found: Iterable[T], place: Place, key: str, identity: Callable[[T], Hashable] | None = None
 ) -> None:
-    """No two entries of a list have the same `key`, or the same `identity`. The case of text makes no difference."""
+    """Refuses two entries of a list with the same `key`, or the same `identity`. Case does not matter."""
     seen: dict[Hashable, int] = {}
     for index, each in enumerate(found, 1):
         value = identity(each) if identity is not None else getattr(each, key)
