@@ -1,7 +1,7 @@
-"""Bytes to values and back, nothing else: [MS-MQMQ] 2.2.18 to 2.2.20 and [MS-MQQB] 2.2.
+"""Converts bytes to values and back, and does nothing else: [MS-MQMQ] 2.2.18 to 2.2.20 and [MS-MQQB] 2.2.
 
-`MessageView` reads a message packet lazily, `UserMessage` holds all of its values. `decode_packet` decodes any packet
-of a session, and `Framer` finds packets in a stream.
+`MessageView` reads a message packet lazily, and `UserMessage` holds all of its values. `decode_packet` decodes any
+packet of a session, and `Framer` finds packets in a stream.
 """
 
 from postroad.wire.bodies import body_text, encode_body

@@ -1,4 +1,5 @@
-"""Message bodies to text and back, as Windows applications write them ([MS-MQMQ] 2.2.12). Other bodies are bytes."""
+"""Converts message bodies to text and back, as Windows applications write them ([MS-MQMQ] 2.2.12). Other bodies are
+bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _UTF16_TYPES = frozenset({BodyType.VT_BSTR, BodyType.VT_LPWSTR})
 
 
 def body_text(body: bytes, body_type: int) -> str | None:
-    """The body as text if its type or its bytes show that it is text, else None.
+    """The body as text if its type or its bytes show that it is text. Otherwise None.
 
     If the type says text but the bytes are not valid text, the result is None. No character is replaced.
     """
@@ -21,13 +22,13 @@ def body_text(body: bytes, body_type: int) -> str | None:
     if body_type == BodyType.VT_LPSTR:
         text = _decode(body, "utf-8")
         return _terminated(_decode(body, "cp1252") if text is None else text)
-    if body_type == BodyType.VT_EMPTY:  # .NET's XML formatter, and senders that set no type
+    if body_type == BodyType.VT_EMPTY:  # .NET's XML formatter uses it, and so do senders that set no type
         return _sniffed(body)
     return None
 
 
 def encode_body(text: str, body_type: int) -> bytes:
-    """Text as the body of a message of this type: UTF-16LE for VT_BSTR and VT_LPWSTR, UTF-8 for all others."""
+    """Encodes text as the body of a message of this type: UTF-16LE for VT_BSTR and VT_LPWSTR, UTF-8 for all others."""
     return text.encode("utf-16-le" if body_type in _UTF16_TYPES else "utf-8", "surrogatepass")
 
 
@@ -53,5 +54,5 @@ def _sniffed(body: bytes) -> str | None:
 
 
 def _readable(text: str) -> bool:
-    """Whether there are no control characters except tab and line ends."""
+    """Whether the text has no control characters except tab and line ends."""
     return _CONTROLS.search(text) is None

@@ -7,12 +7,12 @@ from enum import IntEnum, IntFlag
 VERSION = 0x10
 SIGNATURE = 0x524F494C  # the bytes "LIOR"
 MAX_PACKET_SIZE = 0x00400000  # 4 MiB, without a trailing SessionHeader
-# ResendTimerTable, [MS-MQQB] 3.1.3.1 and [MC-MQSRM] 3.1.3.1: how long to wait before each time messages are sent again.
+# ResendTimerTable, [MS-MQQB] 3.1.3.1 and [MC-MQSRM] 3.1.3.1: how long to wait before each time messages are resent.
 RESEND_TABLE_S = (30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0, 1800.0, 1800.0, 21600.0)
 INFINITE = 0xFFFFFFFF
 DEFAULT_TIME_TO_REACH_QUEUE_S = 0x54600  # [MS-MQDMPR] 3.1.1.12: four days
 MAX_HOP_COUNT = 0x1D
-MAX_LABEL_UNITS = 250  # UTF-16 units with the terminator
+MAX_LABEL_UNITS = 250  # UTF-16 units, with the terminator
 MAX_CERTIFICATE_SIZE = 0xFFFF
 
 BASE_HEADER_SIZE = 16
@@ -103,7 +103,7 @@ class PingFlags(IntFlag):
 
 
 class OperatingSystemFlags(IntFlag):
-    """[MS-MQQB] 2.2.3.1 EstablishConnectionHeader.OperatingSystem; the low byte RE is the constant 0x10."""
+    """[MS-MQQB] 2.2.3.1 EstablishConnectionHeader.OperatingSystem. The low byte RE is the constant 0x10."""
 
     CONSTANT = 0x0010
     NO_PING = 0x0100  # SE
@@ -193,7 +193,7 @@ CUSTOM_CLASS_MASK = 0xE1FF
 
 
 def class_name(message_class: int) -> str:
-    """The specification's name of a class, in lower case with hyphens. A class without a name gives its number."""
+    """The specification's name of a class, in lower case with hyphens. For a class without a name, its number."""
     try:
         return MessageClass(message_class).name.lower().replace("_", "-")
     except ValueError:

@@ -36,11 +36,11 @@ class Framer:
     def __init__(self, limit: int = MAX_BUFFERED) -> None:
         """`limit` is the largest size of a packet, until `lift_limit`."""
         self._buffer = bytearray()
-        self._needed = 0  # bytes in the buffer, before there is something to cut
+        self._needed = 0  # bytes that the buffer must have before there is something to cut
         self._limit = limit
         self._over_limit = False  # the error is a packet above the limit, which may be valid once the limit is lifted
         self.error: RemoteProtocolError | None = None
-        self.position = 0  # in the stream: the first byte after the last complete packet
+        self.position = 0  # the position in the stream after the last complete packet
 
     @property
     def buffered(self) -> int:
@@ -64,7 +64,7 @@ class Framer:
             return []
         packets: list[bytes] = []
         taken = 0
-        while self._buffer:  # the beginning of a packet: first its header, then the rest of it
+        while self._buffer:  # the start of a packet: first its header, then the rest of it
             missing = self._needed - len(self._buffer)
             self._buffer += data[taken : taken + missing]
             taken = min(taken + missing, len(data))
@@ -83,7 +83,7 @@ class Framer:
         return packets
 
     def _cut(self, data: bytes, offset: int, packets: list[bytes]) -> int:
-        """Adds the packets from the offset on. Returns the offset after the last one."""
+        """Appends the packets from the offset on. Returns the offset after the last one."""
         start, end = offset, len(data)
         self._needed = BASE_HEADER_SIZE
         while end - offset >= BASE_HEADER_SIZE:
@@ -124,7 +124,7 @@ def decode_packet(data: bytes) -> Packet:
         return SessionAck.plain(data) or _decode_internal(data)
     view = MessageView(data)
     check_place(view)
-    # Reports and administration acknowledgments are UserMessages whatever their class.
+    # Reports and administration acknowledgments are UserMessages, whatever their class.
     if view.message_class and not view.base_flags and view.label == LABEL and is_order_queue(view.destination_queue):
         if view.message_class == MessageClass.ORDER_ACK and view.message_size == BODY_SIZE:
             return OrderAck.of(view)
@@ -134,7 +134,7 @@ def decode_packet(data: bytes) -> Packet:
 
 
 def check_place(view: MessageView) -> None:
-    """[MS-MQMQ] 2.2.20.5: numbers start at 1, and the previous message has a lower one. A FinalAck can name no others.
+    """[MS-MQMQ] 2.2.20.5: numbers start at 1, and the previous message has a lower one. A FinalAck cannot name others.
 
     Every receiver of packets calls this. A view accepts such packets, because older versions may have stored them.
     """

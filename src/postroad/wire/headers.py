@@ -158,7 +158,7 @@ def direct_name_end(data: bytes, offset: int, end: int, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UserHeader:
-    """The fields set DQ, AQ, RQ and CQ. The other bits of `flags` are kept."""
+    """Fields of UserHeader. The queue fields determine DQ, AQ, RQ and CQ. Other bits of `flags` are kept."""
 
     source_queue_manager: UUID
     message_id: int
@@ -194,7 +194,8 @@ class UserHeader:
         )
 
     def encode(self, writer: Writer, flags: int | None = None) -> None:
-        """`flags` replace its own: they have the bits that announce the headers after it."""
+        """Encodes the header. The argument `flags` replaces its own: it has the bits that announce the headers after
+        it."""
         if self.destination_queue.code not in DESTINATION_CODES:
             raise LocalProtocolError(f"a destination queue cannot be written as {self.destination_queue.code.name}")
         if self.admin_queue.code not in ADMIN_CODES:
@@ -490,7 +491,7 @@ class AddressHeader:
             raise RemoteProtocolError(f"section must be {expected:#06x}, got {section_id:#06x}", start + 4)
         if size < _ADDRESS.size or start + size > reader.end:
             raise RemoteProtocolError(f"HeaderSize {size} does not fit its packet", start)
-        if count > size:  # limits the loop: the shortest element is longer than a byte
+        if count > size:  # this limits the loop: the shortest element is longer than a byte
             raise RemoteProtocolError(f"{count} elements do not fit a HeaderSize of {size}", start + 8)
         if count > MAX_ELEMENTS:
             raise RemoteProtocolError(f"a list of {count} queues is longer than {MAX_ELEMENTS}", start + 8)
@@ -667,13 +668,13 @@ class TransactionHeader:
 
 
 _SECTION = Struct("<HHI")
-SECTION_SIZE = _SECTION.size  # of what stands before the text
+SECTION_SIZE = _SECTION.size  # of what is before the text
 _HEADER, _BODY = SectionId.SOAP_HEADER.value, SectionId.SOAP_BODY.value
 
 
 @dataclass(frozen=True, slots=True)
 class SoapHeader:
-    """`header` and `body` are None if the packet has no unit of them, not even a terminator."""
+    """A SOAP envelope. `header` and `body` are None if the packet has no unit of them, not even a terminator."""
 
     header: str | None
     body: str | None
@@ -709,8 +710,10 @@ def soap_sections(header: str, body: str) -> bytes:
 
 
 def soap_header_end(data: bytes, offset: int, end: int) -> int:
-    """Checks a SoapHeader with both its sections and returns the offset of its end. -1 means that the header has
-    another form: then `decode` reads it or names the fault."""
+    """Checks a SoapHeader with both its sections and returns the offset of its end.
+
+    -1 means that the header has another form. Then `decode` reads it or reports the fault.
+    """
     for expected in (_HEADER, _BODY):
         if offset + _SECTION.size > end:
             return -1
@@ -751,7 +754,7 @@ QUEUE_TYPE_PUBLIC = 1
 
 @dataclass(frozen=True, slots=True)
 class DebugHeader:
-    """`queue_identifier` is a public queue, or None."""
+    """The queue for trace reports. `queue_identifier` is a public queue, or None."""
 
     queue_identifier: UUID | None = None
     flags: int = 0

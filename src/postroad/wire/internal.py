@@ -29,7 +29,7 @@ PING_SIZE = _LAYOUT.size
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """`queue_manager` is the manager that made the packet. Unused flag bits are kept."""
+    """A Ping. `queue_manager` is the manager that made the packet. Unused flag bits are kept."""
 
     cookie: int
     queue_manager: UUID
@@ -130,7 +130,7 @@ class InternalPacket:
 
     @staticmethod
     def kept(base: BaseHeader, internal: InternalHeader) -> dict[str, Any]:
-        """The values that every packet keeps from its headers."""
+        """The values from the headers that every packet keeps."""
         return {"refused": internal.refused, "priority": base.priority, "base": base, "internal": internal}
 
     def encode(self) -> bytes:
@@ -149,7 +149,7 @@ class InternalPacket:
 
 _ESTABLISH = Struct("<16s16sIHH512s")
 RESPONSE_PADDING = b"\x5a" * 512
-RESPONSE_RESERVED = 0x5A  # as Windows answers: network scanners recognise a queue manager by it
+RESPONSE_RESERVED = 0x5A  # Windows answers so, and network scanners recognise a queue manager by it
 RESPONSE_PRIORITY = 3
 
 
@@ -248,7 +248,8 @@ class SessionAck(InternalPacket):
 
     @classmethod
     def plain(cls, data: bytes) -> SessionAck | None:
-        """The packet, if its headers are those that `encode_plain` writes. No packet comes to a sender more often."""
+        """The packet, if its headers are those that `encode_plain` writes. A sender receives no other packet more
+        often."""
         if len(data) != cls.size or not data.startswith(_PLAIN_ACK):
             return None
         return cls(SessionHeader.decode(data, _BODY))

@@ -1,4 +1,4 @@
-"""Reading and writing bytes in order: bounds, alignment, padding and UTF-16 strings. Knows no header."""
+"""Reads and writes bytes in order: bounds, alignment, padding and UTF-16 strings. Knows no header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def aligned(offset: int, to: int = 4) -> int:
 
 
 class Reader:
-    """Reads `data` from `offset` to `end`. A read past the end raises RemoteProtocolError with the offset."""
+    """Reads `data` from `offset` to `end`. Reading past the end raises RemoteProtocolError with the offset."""
 
     __slots__ = ("_padding", "data", "end", "offset")
 
@@ -44,7 +44,7 @@ class Reader:
         self._padding.append(self.take(aligned(self.offset, to) - self.offset, f"the padding of {what}"))
 
     def padded(self, size: int, what: str) -> bytes:
-        """`size` bytes, and the padding up to the next 4-byte boundary."""
+        """Takes `size` bytes and the padding up to the next 4-byte boundary. Returns the bytes."""
         item = self.take(size, what)
         self.align(4, what)
         return item
@@ -56,15 +56,15 @@ class Reader:
         return skipped
 
     def text(self, size: int, what: str) -> str:
-        """A UTF-16LE string of `size` bytes that ends in its only NUL."""
+        """Reads a UTF-16LE string of `size` bytes that ends in its only NUL."""
         start = self.offset
         return terminated_text(self.take(size, what), what, start)
 
     def text_to_nul(self, what: str) -> str:
-        """A UTF-16LE string without a length: it ends at the first NUL."""
+        """Reads a UTF-16LE string without a length. It ends at the first NUL."""
         start = self.offset
         stop = self.data.find(b"\0\0", start, self.end)
-        while stop >= 0 and (stop - start) % 2:  # two zero bytes across two units are not a NUL
+        while stop >= 0 and (stop - start) % 2:  # two zero bytes that belong to two units are not a NUL
             stop = self.data.find(b"\0\0", stop + 1, self.end)
         if stop < 0:
             raise RemoteProtocolError(f"{what} has no terminator", start)
@@ -73,13 +73,13 @@ class Reader:
 
 def check_text(data: bytes, start: int, stop: int, what: str) -> None:
     """Refuses the same strings as `terminated_text`, at a tenth of the cost."""
-    # In Latin text the first two zero bytes are the end of the last unit and the terminator.
+    # In Latin text, the first two adjacent zero bytes are the end of the last unit and the start of the terminator.
     if data[stop - 2 : stop] != b"\0\0" or (stop - start) % 2 or data.find(b"\0\0", start, stop) < stop - 3:
         terminated_text(data[start:stop], what, start)
 
 
 def terminated_text(raw: bytes, what: str, offset: int) -> str:
-    """Decodes UTF-16LE with its terminator. Lone surrogates are kept, because the application wrote them."""
+    """Decodes UTF-16LE with its terminator. Unpaired surrogates are kept, because the application wrote them."""
     if len(raw) < 2 or len(raw) % 2 or raw[-2:] != b"\0\0":
         raise RemoteProtocolError(f"{what} must end in a UTF-16 terminator", offset)
     text = raw[:-2].decode("utf-16-le", "surrogatepass")
@@ -89,7 +89,7 @@ def terminated_text(raw: bytes, what: str, offset: int) -> str:
 
 
 def encode_text(text: str, what: str) -> bytes:
-    """UTF-16LE with its terminator."""
+    """Encodes UTF-16LE with a terminator."""
     if "\0" in text:
         raise LocalProtocolError(f"{what} must not contain a NUL")
     return text.encode("utf-16-le", "surrogatepass") + b"\0\0"

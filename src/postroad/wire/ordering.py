@@ -21,7 +21,7 @@ from postroad.wire.view import MessageView
 
 LABEL = "QM Ordering Ack"
 BODY_SIZE = 0x24
-FINAL_ACK_CLASSES = MessageClass.ACK_RECEIVE  # this one and every higher one
+FINAL_ACK_CLASSES = MessageClass.ACK_RECEIVE  # this class and every higher one is final
 _ORDER_QUEUE = f"\\{ORDER_QUEUE}"
 _SENT_ORDER_QUEUE = re.compile(r"(TCP:[0-9A-Fa-f.:]+|SPX:[0-9A-F]{8}\.[0-9A-F]{12})\\PRIVATE\$\\order_queue\$")
 _BODY = Struct("<IIII20s")
@@ -43,7 +43,8 @@ def order_queue(address: str | None = None) -> QueueField:
 
 
 def _check_sent_order_queue(queue: QueueField) -> None:
-    """[MS-MQQB] 2.2.4 and 2.2.5: a name that we send follows their grammar. A received name is known by its end."""
+    """[MS-MQQB] 2.2.4 and 2.2.5: a name that we send follows their grammar. A received name is recognised by its
+    end."""
     if not is_order_queue(queue):
         raise LocalProtocolError("the destination of an ordering acknowledgment must be order_queue$")
     if queue.code is QueueCode.DIRECT and not _SENT_ORDER_QUEUE.fullmatch(queue.direct_name):
@@ -72,7 +73,7 @@ class OrderingAck:
         raise NotImplementedError
 
     def last_field(self) -> bytes:
-        """The last 20 bytes of the body, which differ between the two."""
+        """The last 20 bytes of the body, which differ between OrderAck and FinalAck."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
@@ -128,7 +129,7 @@ def _decode(view: MessageView) -> tuple[dict[str, Any], bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAck(OrderingAck):
-    """All messages of the sequence up to `sequence_number` have been accepted or finally rejected."""
+    """An OrderAck: all messages of the sequence up to `sequence_number` were accepted or finally rejected."""
 
     delivery = Delivery.EXPRESS
     reserved: bytes = field(default=bytes(20), compare=False, repr=False)
@@ -148,7 +149,7 @@ class OrderAck(OrderingAck):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalAck(OrderingAck):
-    """The final result of one message: received (0x4000), or a higher class if it was not and will not be received."""
+    """A FinalAck, the final result of one message: received (0x4000), or a higher class if it will not be received."""
 
     delivery = Delivery.RECOVERABLE
     final_class: int

@@ -1,4 +1,5 @@
-"""Changes the few fields that change when a packet is forwarded or stored, or when another is made after its pattern.
+"""Changes the few fields that change when a packet is forwarded or stored, or when a packet is made from a pattern.
+
 All other bytes stay as they are.
 """
 
@@ -17,9 +18,9 @@ from postroad.wire.headers import TRANSACTION_LAYOUT as _TRANSACTION
 from postroad.wire.headers import SessionHeader, TxSequenceId
 from postroad.wire.view import MessageView
 
-# Single fields of a whole packet, [MS-MQMQ] 2.2.20, where no view of it is needed. The bytes must be a valid packet.
+# Single fields of a whole packet, [MS-MQMQ] 2.2.20, for callers that need no view. The bytes must be a valid packet.
 #
-# The hot path reads these a few times a message: plain functions, one look at the bytes each.
+# These are on the hot path, several times for each message. So they are plain functions that look at the bytes once.
 
 
 SOURCE, MESSAGE_ID = slice(16, 32), slice(56, 60)  # UserHeader.SourceQueueManager and MessageID
@@ -39,14 +40,14 @@ def is_transactional(packet: bytes) -> bool:
 
 
 def transaction_fields_of(packets: Sequence[bytes]) -> list[tuple[int, int, int, int, int] | None]:
-    """Of each packet, what a MessageView has as `transaction_fields`."""
+    """For each packet, the `transaction_fields` of its MessageView."""
     found: list[tuple[int, int, int, int, int] | None] = []
     names, at = None, 0
     for packet in packets:
         if not is_transactional(packet):
             found.append(None)
             continue
-        if packet[_FLAGS_AT:at] != names:  # with the same names it is in the same place
+        if packet[_FLAGS_AT:at] != names:  # packets with the same names have it in the same place
             at = transaction_header_at(packet)
             names = packet[_FLAGS_AT:at]
         found.append(_TRANSACTION.unpack_from(packet, at))
@@ -64,23 +65,25 @@ def arrived_by_http(packet: bytes) -> bool:
 
 
 def wants_positive_copy(packet: bytes) -> bool:
-    """UserHeader.Flags.JP: a copy in its source's journal."""
+    """UserHeader.Flags.JP: whether the source's journal gets a copy."""
     return packet[61] & 0x02 != 0
 
 
 def wants_negative_copy(packet: bytes) -> bool:
-    """UserHeader.Flags.JN: a dead letter."""
+    """UserHeader.Flags.JN: whether the message becomes a dead letter."""
     return packet[61] & 0x01 != 0
 
 
 def wants_copy(packet: bytes) -> bool:
-    """UserHeader.Flags.JP or JN: a copy in its source's journal, or a dead letter."""
+    """UserHeader.Flags.JP or JN: whether the source's journal gets a copy, or the message becomes a dead letter."""
     return packet[61] & 0x03 != 0
 
 
 def asks_for_nothing(packet: bytes) -> bool:
-    """Whether nobody wants to know what becomes of the message: it has no AdminQueue, asks for no copy, and did not
-    come by HTTP."""
+    """Whether nobody must be told what happens to the message.
+
+    It has no AdminQueue, asks for no copy, and did not come by HTTP.
+    """
     return not packet[61] & 0xE3 and not packet[63] & _BY_HTTP
 
 
@@ -98,7 +101,7 @@ def times_of(packet: bytes) -> tuple[int, int, int]:
 
 
 def identifier_of(packet: bytes) -> MessageId | None:
-    """The id of the message, of whatever there is of its packet; None where there is too little."""
+    """The id of a message whose packet may be incomplete. None if too little is left of it."""
     if len(packet) < MESSAGE_ID.stop:
         return None
     return MessageId(UUID(bytes_le=packet[SOURCE]), message_id_of(packet))
@@ -111,7 +114,7 @@ _NOBODY = bytes(16)
 _CACHED = 1024
 _U32 = Struct("<I")
 _TWO_U32 = Struct("<II")
-_MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address within those of IPv6
+_MAPPED = bytes(10) + b"\xff\xff"  # the prefix of an IPv4 address as an IPv6 address
 _CONNECTOR_TYPE = 0x00400000
 _KEPT = (TransactionFlags.RESERVED | TransactionFlags.CONNECTOR_QM_GUID | TransactionFlags.FINAL_ACK).value
 _IDENTIFIER, _FIRST, _LAST = (
@@ -152,15 +155,17 @@ def stamp_transaction(
 def stamp_transactions(
     packets: Sequence[bytes], sequence: TxSequenceId, number: int, transaction_id: int, *, first: bool, last: bool
 ) -> list[bytes]:
-    """Packets of one transaction that follow each other, stamped with the numbers from `number` on. `first` and `last`
-    say whether the transaction begins and ends with them."""
+    """Stamps consecutive packets of one transaction with the numbers from `number` on.
+
+    `first` and `last` say whether the transaction begins and ends with them.
+    """
     stamped: list[bytes] = []
     names, at = None, 0
     identifier = transaction_id << TRANSACTION_ID_SHIFT & _IDENTIFIER
     ordinal, time_stamp = sequence.ordinal, sequence.time_stamp
     final = len(packets) - 1
     for index, packet in enumerate(packets):
-        if packet[_USER_FLAGS_AT:at] != names:  # with the same names it is in the same place
+        if packet[_USER_FLAGS_AT:at] != names:  # packets with the same names have it in the same place
             at = transaction_header_at(packet)
             names = packet[_USER_FLAGS_AT:at]
         flags = int.from_bytes(packet[at : at + 4], "little") & _KEPT | identifier
@@ -174,13 +179,13 @@ def stamp_transactions(
 
 
 def with_session_header(packet: bytes, header: SessionHeader) -> bytes:
-    """The packet followed by a SessionHeader, [MS-MQMQ] 2.2.20.4. PacketSize does not count it."""
+    """The packet followed by a SessionHeader, [MS-MQMQ] 2.2.20.4, which PacketSize does not count."""
     flags = packet[2] | 0x10
     return packet[:2] + bytes((flags,)) + packet[3:] + header.encode()
 
 
 def without_session_header(packet: bytes) -> bytes:
-    """The packet without its SessionHeader, which belongs to the session it arrived on."""
+    """The packet without its SessionHeader, which belongs to the session that it arrived on."""
     if not packet[2] & 0x10:
         return packet
     return packet[:2] + bytes((packet[2] & ~0x10,)) + packet[3:-16]
@@ -193,12 +198,12 @@ def as_stored(packet: bytes) -> bytes:
 
 
 def with_hop_count(packet: bytes, hop_count: int) -> bytes:
-    """[MS-MQQB] 3.1.5.8.2: RC, the number of routing servers passed."""
+    """[MS-MQQB] 3.1.5.8.2: sets RC, the number of routing servers that the packet has passed."""
     return packet[:_USER_FLAGS_AT] + bytes((packet[_USER_FLAGS_AT] & ~0x1F | hop_count,)) + packet[_USER_FLAGS_AT + 1 :]
 
 
 def with_previous_number(packet: bytes, previous: int) -> bytes:
-    """[MS-MQQB] 3.1.7.1.3: PreviousTxSequenceNumber, which skips messages that have expired."""
+    """[MS-MQQB] 3.1.7.1.3: sets PreviousTxSequenceNumber, which skips messages that have expired."""
     at = transaction_header_at(packet) + 16
     return packet[:at] + previous.to_bytes(4, "little") + packet[at + 4 :]
 
@@ -221,7 +226,7 @@ def brought_by(packet: bytes) -> str:
     return _address_in(caller)
 
 
-# The same few addresses come with every message, and reading one costs more than the rest of a packet's field.
+# The same few addresses come with every message, and parsing one costs more than the rest of the field.
 @lru_cache(_CACHED)
 def _address_in(caller: bytes) -> str:
     address = IPv6Address(caller)
@@ -230,7 +235,7 @@ def _address_in(caller: bytes) -> str:
 
 @lru_cache(_CACHED)
 def caller_field(address: str) -> bytes:
-    """The address of an HTTP client as a packet holds it."""
+    """The address of an HTTP client in the form that a packet holds."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -239,8 +244,8 @@ def caller_field(address: str) -> bytes:
 
 
 class Pattern:
-    """A packet without a body, for those that differ from it in their message id, their body and what follows the body
-    alone."""
+    """A packet without a body, to make packets that differ only in their message id, their body and what follows the
+    body."""
 
     __slots__ = ("_after_id", "_after_size", "_after_sizes", "_body_at", "_start")
 
@@ -254,7 +259,7 @@ class Pattern:
         self._after_sizes = packet[sizes_at + 8 : self._body_at]
 
     def filled(self, message_id: int, body: bytes, rest: bytes) -> bytes:
-        """The packet with this id and body, and the headers that follow the body. It may be too large."""
+        """The packet with this id, this body, and the headers that follow the body. It may be too large."""
         size = len(body)
         padding = -(self._body_at + size) % 4
         return b"".join(

@@ -1,6 +1,6 @@
-"""Converts the queue names of a UserHeader to format names and back: it knows which manager a number belongs to.
+"""Converts the queue names of a UserHeader to format names and back. It knows which manager a number belongs to.
 
-A packet has no code for a multicast address. Such a name stands where a direct one does, with its own prefix.
+A packet has no code for a multicast address. Such a name takes the place of a direct name, with its own prefix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MULTICAST_PREFIX = "MULTICAST="
 
 
 def destination_name(view: MessageView) -> FormatName | None:
-    """The destination. Raises IllegalFormatName if the packet has a direct name that violates the grammar."""
+    """The destination's name. Raises IllegalFormatName if the packet has a direct name that violates the grammar."""
     return _name(view.destination_queue, view, NULL_GUID)
 
 
@@ -56,7 +56,7 @@ def _name(field: QueueField, view: MessageView, admin_manager: UUID) -> FormatNa
 
 
 def written_name(text: str) -> DirectName | MulticastName:
-    """The name that stands where a direct one does. Raises IllegalFormatName if it violates the grammar."""
+    """The name in the place of a direct name. Raises IllegalFormatName if it violates the grammar."""
     if text[: len(MULTICAST_PREFIX)].upper() == MULTICAST_PREFIX:
         name = parse_format_name(text)
         if isinstance(name, MulticastName):

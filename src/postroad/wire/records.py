@@ -1,6 +1,6 @@
 """Small structures outside of packets: keys, addresses, sequences, multicast groups and certificates.
 
-[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. The marshalling of RPC is elsewhere.
+[MS-MQMQ] 2.2.1 to 2.2.5, 2.2.10, 2.2.21 and 2.2.22. RPC marshalling is elsewhere.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def encode_multicast_id(multicast: MulticastId) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class UserSignCertificate:
-    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest. The digest is not checked here."""
+    """MQUSERSIGNCERT, 2.2.22: a user's certificate with its MD5 digest, which is not checked here."""
 
     digest: bytes
     identifier: UUID
@@ -189,7 +189,7 @@ class UserSignCertificate:
 
     @classmethod
     def of(cls, identifier: UUID, certificate: bytes) -> UserSignCertificate:
-        """A certificate to be registered under an identifier of the caller's choice."""
+        """A certificate to be registered under an identifier that the caller chooses."""
         return cls(md5(certificate, usedforsecurity=False).digest(), identifier, certificate)
 
     @classmethod
@@ -233,7 +233,7 @@ class PublicKeyBlob:
 
     @property
     def bit_length(self) -> int:
-        """bitLen: eight times the octets of the modulus, k in [RFC8017] 2."""
+        """bitLen: eight times the number of octets in the modulus, k in [RFC8017] 2."""
         return -(-self.modulus.bit_length() // 8) * 8
 
     @classmethod
@@ -298,7 +298,7 @@ class TraceReport:
     Only a manager that forwards a message reports a next hop.
     """
 
-    manager_digits: str  # the first four of the GUID of the message's source
+    manager_digits: str  # the first four hexadecimal digits of the source manager's GUID
     message_id: int
     hops: int
     target_queue: str | None = None
@@ -306,7 +306,7 @@ class TraceReport:
 
     @classmethod
     def of(cls, view: MessageView) -> Self | None:
-        """The report in a message, or None if the message is not a report in this grammar."""
+        """The report in a message. None if the message is not a report in this grammar."""
         if view.message_class != MessageClass.REPORT or view.encrypted:
             return None
         label = _LABEL.fullmatch(view.label)

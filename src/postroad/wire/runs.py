@@ -1,8 +1,8 @@
-"""Runs of plain messages: neighbouring packets of one sender to one queue, checked in one pass.
+"""Runs of plain messages: adjacent packets of one sender to one queue, checked in one pass.
 
 The first packet of a run is a MessageView. Another packet belongs to the run if its headers have the same bytes, which
-are as valid there. What may differ is checked here, by the rules of MessageView. A packet that fails ends the run: the
-caller decodes it alone and gets the exact error.
+are then as valid as there. The fields that may differ are checked here, by the rules of MessageView. A packet that
+fails ends the run. The caller decodes that packet alone and gets the exact error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroad.wire.octets import check_text
 from postroad.wire.patch import transaction_header_at
 from postroad.wire.view import MessageView
 
-# Each of these makes a message more than plain: it has other parts, or somebody has to be told of its arrival.
+# With one of these, a message is not plain: it has other parts, or somebody must be told of its arrival.
 _BASE_FLAGS = (BaseFlags.INTERNAL | BaseFlags.SESSION_HEADER | BaseFlags.DEBUG_HEADER | BaseFlags.TRACING).value
 _USER_FLAGS = (
     UserFlags.POSITIVE_JOURNALING | UserFlags.MULTI_QUEUE_HEADER | UserFlags.ARRIVED_BY_HTTP | UserFlags.SOAP_HEADER
@@ -28,18 +28,19 @@ _CONNECTOR_QM_GUID = TransactionFlags.CONNECTOR_QM_GUID.value
 
 
 class Run(NamedTuple):
-    """Plain messages, in the order they came. All headers of `view`, the first one, are those of the others too, but
-    for their ids, sizes, sent times, places in a transactional sequence, labels and bodies.
+    """Plain messages, in the order in which they came.
 
-    Transactional messages follow each other without a gap: each names the one before it as the previous one.
+    All have the headers of `view`, the first one, except for ids, sizes, sent times, places in a transactional
+    sequence, labels and bodies. Transactional messages follow each other without a gap: each names the one before it as
+    the previous one.
     """
 
     view: MessageView
     packets: list[bytes]
-    identifiers: list[bytes]  # of 20 bytes
-    size: int  # bytes of all packets
+    identifiers: list[bytes]  # of 20 bytes each
+    size: int  # the size of all packets
     oldest_s: int  # the earliest SentTime
-    last_number: int  # TxSequenceNumber of the last one, or 0
+    last_number: int  # TxSequenceNumber of the last message, or 0
 
 
 def is_plain(view: MessageView) -> bool:
@@ -55,7 +56,7 @@ def plain_run(view: MessageView, packets: Sequence[bytes], start: int) -> Run:
     properties_at = view._properties_at
     place_at = transaction_header_at(view.data) if view.transactional else properties_at
     unpack = _layout(place_at, properties_at).unpack_from
-    text_at = properties_at + _PROPERTIES_SIZE  # of the label, the extension and the body
+    text_at = properties_at + _PROPERTIES_SIZE  # where the label, the extension and the body start
     first = unpack(view.data)
     head, _, envelope, oldest_s, _, names, first_place, security = first[:8]
     source = view.source_queue_manager_bytes
@@ -132,9 +133,12 @@ _PROPERTIES_SIZE = Struct("<" + _PROPERTIES).size
 
 @lru_cache(maxsize=256)
 def _layout(place_at: int, properties_at: int) -> Struct:
-    """Of a whole packet up to its label. What is the same in a run is one field where it stands together:
-    TimeToReachQueue, both managers and TimeToBeReceived; UserHeader.Flags and the queues. Between the queues and
-    MessagePropertiesHeader are the TransactionHeader, if there is one, and the SecurityHeader."""
+    """The layout of a whole packet up to its label.
+
+    Adjacent headers that are equal in a run are one field: TimeToReachQueue, both managers and TimeToBeReceived; and
+    UserHeader.Flags and the queues. Between the queues and MessagePropertiesHeader are the TransactionHeader, if there
+    is one, and the SecurityHeader.
+    """
     place = min(TRANSACTION.size, properties_at - place_at)
     security = properties_at - place_at - place
     return Struct(f"<8sI40sI4s{place_at - 60}s{place}s{security}s{_PROPERTIES}")

@@ -36,13 +36,13 @@ class SecuritySizes(NamedTuple):
 
 
 def security_sizes(view: MessageView) -> SecuritySizes | None:
-    """None without a SecurityHeader."""
+    """The sizes in the SecurityHeader. None without that header."""
     at = view._security_at
     return SecuritySizes._make(SECURITY.unpack_from(view.data, at)) if at else None
 
 
 class SecurityParts(NamedTuple):
-    """A SecurityHeader as plain bytes: a quarter of the cost of a SecurityHeader value."""
+    """A SecurityHeader as plain bytes, at a quarter of the cost of a SecurityHeader value."""
 
     flags: int
     security_id: bytes
@@ -53,7 +53,7 @@ class SecurityParts(NamedTuple):
 
 
 def security_parts(view: MessageView) -> SecurityParts | None:
-    """None without a SecurityHeader."""
+    """The parts of the SecurityHeader. None without that header."""
     at, data = view._security_at, view.data
     if not at:
         return None
@@ -67,14 +67,14 @@ def security_parts(view: MessageView) -> SecurityParts | None:
 
 
 def encode_parts(parts: SecurityParts) -> bytes:
-    """The SecurityHeader that `security_parts` reads. The caller knows that the items fit."""
+    """Encodes a SecurityHeader that `security_parts` can read. The caller makes sure that the items fit."""
     flags, *items = parts
     padded = (item + bytes(-len(item) & 3) for item in items)
     return SECURITY.pack(flags, *map(len, items)) + b"".join(padded)
 
 
 def label_bytes(view: MessageView) -> bytes:
-    """The label as it is in the packet, with its terminator. Empty where LabelLength is 0."""
+    """The label as it is in the packet, with its terminator. Empty if LabelLength is 0."""
     start = view._properties_at + PROPERTIES_HEADER_SIZE
     return view.data[start : start + 2 * view._properties[1]]
 
@@ -88,7 +88,7 @@ def name_bytes(view: MessageView, which: int) -> bytes:
 
 
 def connector_bytes(view: MessageView) -> bytes:
-    """ConnectorType, or nothing."""
+    """ConnectorType, or empty bytes."""
     at = view._names[3]
     return view.data[at : at + 16] if view.user_flags & _CONNECTOR_TYPE else b""
 
@@ -109,10 +109,10 @@ def with_security(
     hash_algorithm: int | None = None,
     encryption_algorithm: int | None = None,
 ) -> bytes:
-    """The packet with this SecurityHeader, new or instead of its own, and with what else is given. Bytes are
-    an encoded header; a number keeps the packet's own header, with these flags.
+    """The packet with this SecurityHeader, which is new or replaces its own, and with the other given parts.
 
-    `body` fills AllocationBodySize; `message_size` is the size of the plain body, by default that of `body`.
+    A header given as bytes is already encoded. A number keeps the packet's own header and sets these flags. `body`
+    fills AllocationBodySize. `message_size` is the size of the plain body, by default that of `body`.
     """
     data, at = view.data, view._properties_at
     acks, units, kind, correlation, body_type, tag, plain, allocated, privacy, hashing, cipher, extension = (
@@ -149,7 +149,7 @@ def with_security(
     before = data[: view._security_at or at]
     middle = properties + data[at + PROPERTIES_HEADER_SIZE : start] + body
     filled = len(before) + len(security) + len(middle)
-    # Every header starts at a multiple of 4, so the ones that follow move without a change.
+    # Every header starts at a multiple of 4, so the headers that follow move without a change.
     packet = b"".join(
         (before, security, middle, bytes(aligned(filled) - filled), data[aligned(stop) : view.packet_size])
     )
@@ -169,7 +169,7 @@ def with_multi_queue_signature(view: MessageView, signature: bytes) -> bytes:
 
 
 def _sized(packet: bytes, view: MessageView) -> bytes:
-    """With PacketSize, and with what followed the packet: its SessionHeader or its local part."""
+    """Sets PacketSize and adds what followed the packet: its SessionHeader or its local part."""
     if len(packet) > MAX_PACKET_SIZE:
         raise LocalProtocolError(
             f"a packet must have at most {MAX_PACKET_SIZE} bytes, got {len(packet)}: make the body smaller"

@@ -1,4 +1,4 @@
-"""A whole UserMessage packet as values, [MS-MQMQ] 2.2.20: to build a packet, or to read all of one."""
+"""A whole UserMessage packet as values, [MS-MQMQ] 2.2.20, to build a packet or to read all of one."""
 
 from __future__ import annotations
 

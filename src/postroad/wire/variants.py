@@ -1,7 +1,7 @@
 """PROPVARIANT, [MS-MQMQ] 2.2.12 to 2.2.14: the value of a property together with its type.
 
-Only the bytes of the structure itself are made here. `rpc` adds the pointers of strings, blobs and arrays, and the
-second copy of the type before the union.
+This makes only the bytes of the structure itself. `rpc` adds the pointers of strings, blobs and arrays, and the second
+copy of the type before the union.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def has_arm(vt: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PropVariant:
-    """A counted array is a tuple. Raises LocalProtocolError if the type has no arm, or the value does not fit it."""
+    """A value and its type. A counted array is a tuple.
+
+    Raises LocalProtocolError if the type has no arm, or the value does not fit it.
+    """
 
     vt: int
     value: Value = None
@@ -118,7 +121,7 @@ class PropVariant:
         return cls(vt, number == VARIANT_TRUE)
 
     def encode(self) -> bytes:
-        """Eight bytes and the union. Raises LocalProtocolError for a type whose union holds a pointer."""
+        """Encodes eight bytes and the union. Raises LocalProtocolError for a type whose union holds a pointer."""
         prefix = _PREFIX.pack(self.vt, 0, 0, 0)
         if self.vt in _WITHOUT_DATA:
             return prefix

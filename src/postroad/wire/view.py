@@ -40,14 +40,14 @@ from postroad.wire.headers import (
 )
 from postroad.wire.octets import Reader, check_text
 
-# What a queue manager keeps with a message of its own and no packet format has a field for.
+# The local part: what a queue manager stores with a message of its own, where no packet format has a field for it.
 #
-# It stands behind the packet, where PacketSize ends, and never leaves the manager: a session and an export send the
-# packet alone. So a peer can neither see it nor make one up: what comes from a session ends with its packet.
+# It follows the packet, after the end that PacketSize gives. It never leaves the manager, because sessions and exports
+# send only the packet. So a peer can neither see nor forge it: bytes from a session end with their packet.
 
 
 _DEAD_LETTER_QUEUE = b"dead_letter_queue="  # [MS-MQDMPR] 3.1.1.12 ApplicationDeadletterQueue
-_SENDER = b"sender="  # the SID of whom the manager asks for, where it writes because of the message
+_SENDER = b"sender="  # the SID of the user that the manager acts for when it writes something because of the message
 _SIZE = slice(8, 12)  # BaseHeader.PacketSize
 
 
@@ -60,7 +60,7 @@ def with_sender(packet: bytes, sid: str) -> bytes:
 
 
 def is_local_part(data: bytes) -> bool:
-    """Whether what follows a packet is such a part."""
+    """Whether the bytes after a packet are a local part."""
     items = data.split(b"\0")
     if items[0] or len(items) < 2 or not all(item.startswith((_DEAD_LETTER_QUEUE, _SENDER)) for item in items[1:]):
         return False
@@ -71,12 +71,12 @@ def is_local_part(data: bytes) -> bool:
 
 
 def dead_letter_queue(local_part: bytes) -> str | None:
-    """The name in what follows a packet; None where there is none."""
+    """The name of the dead-letter queue in a local part. None without one."""
     return _item(local_part, _DEAD_LETTER_QUEUE)
 
 
 def sender(local_part: bytes) -> str | None:
-    """The SID in what follows a packet; None where there is none."""
+    """The sender's SID in a local part. None without one."""
     return _item(local_part, _SENDER)
 
 
@@ -104,14 +104,14 @@ _TRAILERS = _MQ | _HH
 _Trailers = tuple[DebugHeader | None, SoapHeader | None, MultiQueueFormatHeader | None]
 _NO_TRAILERS: _Trailers = (None, None, None)
 
-# UserHeader.Flags and the names of the last packet that was read, and where those names are.
+# UserHeader.Flags and the names of the last packet that was read, and where these names are.
 _LAST_NAMES: list[tuple[bytes, tuple[int, int, int, int]]] = [(b"", (64, 64, 64, 64))]
-_LONG_NAMES = 1024  # bytes from the packet's start on: longer ones are not kept
+_LONG_NAMES = 1024  # bytes from the packet's start; names beyond them are not remembered
 
 
 def has_expired(time_to_reach_queue: int, sent_time: int, now: float) -> bool:
-    """[MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock ahead of ours does not make a message expire
-    sooner."""
+    """[MS-MQQB] 3.1.7.1.2 and [MC-MQSRM] 2.2.6.17. A sender's clock that is ahead of ours does not make a message
+    expire sooner."""
     return time_to_reach_queue != INFINITE and int(now) - sent_time > time_to_reach_queue
 
 
@@ -134,7 +134,8 @@ def _names_of(data: bytes, flags: int, end: int) -> tuple[int, int, int, int]:
 
 
 class MessageView:
-    """`data` is exactly one packet, with its SessionHeader. Raises RemoteProtocolError if it is not a UserMessage.
+    """A view of `data`, which is exactly one packet, with its SessionHeader. Raises RemoteProtocolError for other
+    bytes.
 
     A packet that this manager has stored may be followed by a local part.
     """
@@ -155,7 +156,7 @@ class MessageView:
     _names: tuple[int, int, int, int]
     _transaction: tuple[int, int, int, int, int] | None
     _properties: tuple[int, int, int, bytes, int, int, int, int, int, int, int, int]
-    _trailers: _Trailers | None  # None: decoded on demand
+    _trailers: _Trailers | None  # None means that it is decoded on demand
 
     def __init__(self, data: bytes) -> None:
         if len(data) < _FIXED_SIZE:
@@ -185,7 +186,8 @@ class MessageView:
             raise RemoteProtocolError("a transactional message must be recoverable", 60)
 
         known, names = _LAST_NAMES[0]
-        if data[60 : names[3]] != known or names[3] > end:  # else they are checked: those of a queue's messages repeat
+        # otherwise check the names; those of a queue's messages are usually the same
+        if data[60 : names[3]] != known or names[3] > end:
             names = _names_of(data, flags, end)
             if names[3] <= _LONG_NAMES:
                 _LAST_NAMES[0] = (data[60 : names[3]], names)
@@ -234,7 +236,7 @@ class MessageView:
             raise RemoteProtocolError("label, extension and body are longer than the packet", offset + 32)
         elif flags & _TRAILERS != _HH or base_flags & _DEBUG or soap_header_end(data, stop, end) != end:
             self._trailers = self._decode_trailers(stop)
-        else:  # the envelope alone, as in every message that arrived by SOAP
+        else:  # only the envelope, as in every message that arrived by SOAP
             self._trailers = None
 
     def _decode_trailers(self, offset: int) -> _Trailers:
@@ -273,14 +275,14 @@ class MessageView:
         return self._fixed[5]
 
     def has_expired(self, now: float) -> bool:
-        """Whether TimeToReachQueue is over."""
+        """Whether TimeToReachQueue has passed."""
         return has_expired(self._fixed[5], self._fixed[9], now)
 
     # UserHeader
 
     @property
     def source_queue_manager_bytes(self) -> bytes:
-        """The 16 bytes of the GUID. Together with the message id they identify duplicates."""
+        """The 16 bytes of the GUID. Together with the message id, they identify duplicates."""
         return self._fixed[6]
 
     @property
@@ -338,7 +340,8 @@ class MessageView:
 
     @property
     def destination_bytes(self) -> bytes:
-        """The bytes of the destination in the packet, its type first. Equal for messages to the same name."""
+        """The bytes of the destination in the packet, with its type first. They are equal for messages to the same
+        name."""
         data = self.data
         code = self._fixed[11] >> 10 & 7
         # The padding of a direct name is not a part of it.
@@ -462,7 +465,7 @@ class MessageView:
         start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11]
         return self.data[start : start + (properties[7] if self.encrypted else properties[6])]
 
-    # What may follow
+    # Headers that may follow
 
     def _trailing(self) -> _Trailers:
         if self._trailers is None:
@@ -485,13 +488,14 @@ class MessageView:
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """The queue that its sender has named for it, while the sender's manager has the message."""
+        """The dead-letter queue that the sender named, which only the sender's own manager knows."""
         end = self._fixed[4]
         return None if len(self.data) == end else dead_letter_queue(self.data[end:])
 
     @property
     def local_sender(self) -> str | None:
-        """The SID of an application's user here who has not every right; None of any other sender."""
+        """The SID in the local part: the user whose rights count for what the manager writes because of the message.
+        None without one."""
         end = self._fixed[4]
         return None if len(self.data) == end else sender(self.data[end:])
 
