@@ -1,4 +1,4 @@
-"""Arrow streams as strangers could write them: honest ones, and each kind that must be refused."""
+"""Arrow streams as strangers could write them: a valid one, and each kind that must be refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def honest() -> bytes:
 
 
 def changed(table: Any, old: bytes, new: bytes) -> bytes:
-    """The stream of an honest table, with other bytes in the place of some."""
+    """The stream of a valid table, with some of its bytes replaced."""
     whole = stream(table)
     assert len(old) == len(new)
     assert old in whole
@@ -33,7 +33,7 @@ def changed(table: Any, old: bytes, new: bytes) -> bytes:
 
 
 def offsets(*numbers: int, kind: Any = None) -> bytes:
-    """A column of two values whose offsets say what we like."""
+    """A column of two values with the given offsets."""
     table = pa.table({"body": pa.array(["abcdefgh", "ijkl"], kind or pa.string())})
     return changed(table, int32s(0, 8, 12), int32s(*numbers))
 
@@ -58,7 +58,7 @@ def deep(levels: int) -> bytes:
 
 
 def big_endian() -> bytes:
-    """The endianness of an empty schema that has been given one: the first 16-bit number behind its table's start."""
+    """An empty schema with big-endian numbers: `endianness` is the first 16-bit number after the start of its table."""
     whole = bytearray(pa.schema([("body", pa.string())]).serialize())
     header = memoryview(whole)[8:]
 
@@ -73,7 +73,7 @@ def big_endian() -> bytes:
     schema = place(message, 2)
     schema += u32(schema)
     vtable = schema - u32(schema)
-    # pyarrow leaves out a zero, so the field takes the place of the fields' vector; its low half is not zero.
+    # pyarrow omits a zero, so the field takes the place of the fields' vector, whose low half is not zero
     header[vtable + 4 : vtable + 6] = header[vtable + 6 : vtable + 8]
     return bytes(whole)
 

@@ -1,6 +1,6 @@
-"""Capture files and network frames, written byte by byte: what a test gives to `postroad.describe.capture` to read.
+"""Capture files and network frames, written byte by byte, for `postroad.describe.capture` to read.
 
-Checksums are left zero, as network cards that fill them in leave them in captures.
+Checksums are zero, as in captures of network cards that fill them in later.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ipv4(
     options: bytes = b"",
     total: int | None = None,
 ) -> bytes:
-    """`fragment` is the word of flags and offset; `total` a length other than the true one."""
+    """An IPv4 packet. `fragment` is the word of flags and offset; `total` replaces the true length."""
     header = 20 + len(options)
     total = header + len(payload) if total is None else total
     fixed = pack(">BBHHHBBH", 0x40 | header // 4, 0, total, 0, fragment, 64, protocol, 0)
@@ -73,7 +73,7 @@ def ipv6(
 
 
 def ethernet(payload: bytes, ethertype: int = 0x0800, tags: bytes = b"") -> bytes:
-    """`tags` are whole VLAN tags, each with its own ethertype first."""
+    """An Ethernet frame. `tags` are whole VLAN tags, each with its ethertype first."""
     return _MACS + tags + pack(">H", ethertype) + payload
 
 
@@ -95,7 +95,7 @@ def ping_frame(payload: bytes) -> bytes:
 
 
 def pcap(frames: Iterable[bytes], link_type: int = ETHERNET, *, order: str = "<", nanoseconds: bool = False) -> bytes:
-    """A pcap file. Frame n is of n seconds and 123456 fractions after TIME_S."""
+    """A pcap file. Frame n has the time TIME_S plus n seconds and 123456 fractions."""
     magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
     parts = [pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262144, link_type)]
     for number, frame in enumerate(frames, 1):
@@ -104,7 +104,7 @@ def pcap(frames: Iterable[bytes], link_type: int = ETHERNET, *, order: str = "<"
 
 
 def block(kind: int, body: bytes, order: str = "<") -> bytes:
-    """A pcapng block; `body` is padded."""
+    """A pcapng block. `body` is padded."""
     body += bytes(-len(body) % 4)
     return pack(f"{order}II", kind, 12 + len(body)) + body + pack(f"{order}I", 12 + len(body))
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and servers that it vouches for by their IP addresses."""
+"""Certificates for tests: an authority, and servers that it certifies by their IP addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """`file` is what a client has to trust."""
+    """A certificate authority. `file` is what a client must trust."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         self._directory = directory
@@ -24,7 +24,7 @@ class Authority:
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, address: str) -> tuple[Path, Path]:
-        """The certificate and the key of a server at this address, or of this name."""
+        """The certificate and the key of a server with this address or name."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
         named = x509.IPAddress(ip_address(address)) if address[0].isdecimal() else x509.DNSName(address)

@@ -1,4 +1,4 @@
-"""The `postroad` command as its users run it: servers and commands as processes of their own."""
+"""The `postroad` command as users run it, with servers and commands as separate processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 POSTROAD = (sys.executable, "-m", "postroad")
-PATIENCE_S = 60  # for a busy machine; nothing here takes a second on an idle one
+PATIENCE_S = 60  # for a busy machine; on an idle one, nothing here takes a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,10 @@ def postroad(
     output: BinaryIO | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Runs one command to its end; what it prints goes to `output`, if there is one. What keeps a server from starting
-    is a fault of its configuration for `serve --check` too."""
+    """Runs one command to its end. What it prints goes to `output`, if given.
+
+    A command that would keep a server from starting must also fail `serve --check`.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POSTROAD_")}
     environment |= variables or {}
     if api is not None:
@@ -72,7 +74,8 @@ def postroad(
 
 
 class ServerProcess:
-    """`postroad serve` on a configuration file; ready when it is made. `descriptors` is its limit of them."""
+    """`postroad serve` with a configuration file, ready when the object exists. `descriptors` limits its
+    descriptors."""
 
     command_prefix: tuple[str, ...] = ()  # a program that runs the server
 
@@ -105,12 +108,12 @@ class ServerProcess:
 
     @property
     def memory_mb(self) -> float:
-        """Resident now."""
+        """The memory that is resident now."""
         return self._memory_mb("VmRSS")
 
     @property
     def most_memory_mb(self) -> float:
-        """Resident at the most since its start."""
+        """The most memory that was resident since the start."""
         return self._memory_mb("VmHWM")
 
     def _memory_mb(self, field: str) -> float:
@@ -141,7 +144,7 @@ def serving(config: Path, *options: str, descriptors: int | None = None) -> Iter
 
 
 def pasted(command: str, directory: Path) -> list[list[str]]:
-    """What `postroad` would be called with, each time, if somebody pasted the command into a shell."""
+    """The arguments of each call of `postroad` if somebody pasted the command into a shell."""
     script = 'postroad() { printf "%s\\0" "$@"; printf "\\0"; }\n' + command
     run = subprocess.run(["sh", "-c", script], cwd=directory, capture_output=True, check=False, timeout=PATIENCE_S)
     return [call.decode().split("\0") for call in run.stdout.split(b"\0\0") if call]

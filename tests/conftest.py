@@ -1,4 +1,4 @@
-"""How long the property tests search: a hundred examples each, or many with HYPOTHESIS_PROFILE=long."""
+"""Sets how long the property tests search: a hundred examples each, or many with HYPOTHESIS_PROFILE=long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small enterprises for tests: sites and queue managers by name, their GUIDs made from it, and a strategy for many."""
+"""Small enterprises for tests: sites and queue managers by name, with GUIDs made from the names, and a strategy for
+many."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Link = tuple[str, str, int]
 
 
 def guid(name: str) -> UUID:
-    """Of a site, a queue manager or a queue."""
+    """The GUID of a site, a queue manager or a queue."""
     return uuid5(SPACE, name)
 
 
@@ -43,7 +44,7 @@ def link(one: str, other: str, cost: int = 1, gates: str = "", number: int = 0) 
 
 
 def client(name: str, sites: str, *, inward: str = "", outward: str = "", address: str | None = None) -> QueueManager:
-    """A queue manager that is no routing server. `inward` and `outward` are its in- and out-routing servers."""
+    """A queue manager that is not a routing server. `inward` and `outward` are its in- and out-routing servers."""
     return _manager(name, sites, False, inward, outward, address)
 
 
@@ -94,12 +95,12 @@ def table_of(enterprise: Directory, manager: str) -> RoutingTable:
 
 
 def next_sites(table: RoutingTable) -> dict[str, str]:
-    """The table as destination and next site, by name."""
+    """The routing table as destination and next site, by name."""
     return {row.destination_site.name: row.next_hop_site.name for row in table.rows}
 
 
 def hops(enterprise: Directory, source: str, destination: str) -> NextHops:
-    """As `source` itself would decide."""
+    """The next hops as `source` itself would decide."""
     return get_next_hops(enterprise, table_of(enterprise, source), guid(source), guid(destination))
 
 
@@ -107,12 +108,12 @@ def hop_names(enterprise: Directory, source: str, destination: str) -> list[str]
     return [each.computer_name for each in hops(enterprise, source, destination).hops]
 
 
-# Many of them
+# Random enterprises
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Sites by number, and links between them; more than one may join the same two."""
+    """Sites by number, and the links between them. Several links may join the same two sites."""
 
     sites: int
     links: tuple[tuple[int, int, int], ...]
@@ -122,7 +123,7 @@ class Graph:
         return gated(" ".join(names), [(names[one], names[other], cost) for one, other, cost in self.links])
 
     def least_costs(self) -> list[list[float]]:
-        """Floyd and Warshall's algorithm: simple enough to be believed."""
+        """Floyd and Warshall's algorithm, which is simple enough to be trusted."""
         costs = [[0.0 if one == other else float("inf") for other in range(self.sites)] for one in range(self.sites)]
         for one, other, cost in self.links:
             costs[one][other] = costs[other][one] = min(costs[one][other], cost)
@@ -135,7 +136,7 @@ class Graph:
 
 @st.composite
 def graphs(draw: st.DrawFn, *, connected: bool = False, most: int = 7) -> Graph:
-    """Few different costs, for many routes of equal cost."""
+    """Graphs with few different costs, so that many routes have equal costs."""
     sites = draw(st.integers(2, most))
     numbers = st.integers(0, sites - 1)
     pairs = draw(st.lists(st.tuples(numbers, numbers).filter(lambda pair: pair[0] != pair[1]), max_size=12))
@@ -147,8 +148,8 @@ def graphs(draw: st.DrawFn, *, connected: bool = False, most: int = 7) -> Graph:
 
 @st.composite
 def enterprises(draw: st.DrawFn, *, sites_each: int = 1) -> tuple[Graph, Directory]:
-    """Whole and sound: every site can be reached and has gates, in- and out-routing servers are routing servers of
-    the same site. A queue manager is in up to `sites_each` sites."""
+    """Enterprises without faults: every site can be reached and has gates, and in- and out-routing servers are routing
+    servers of the same site. A queue manager is in up to `sites_each` sites."""
     graph = draw(graphs(connected=True, most=5))
     names = [f"site-{number}" for number in range(graph.sites)]
     memberships = st.lists(st.sampled_from(names), min_size=1, max_size=sites_each, unique=True)

@@ -1,4 +1,4 @@
-"""The Python API in its four forms, so that one test body runs against each: embedded or remote, blocking or async."""
+"""The Python API in its four forms, so that one test body runs with each: embedded or remote, blocking or async."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NAME = "alpha"
 
 
 class Driven:
-    """An object of `postroad.aio` used as if it were one of `postroad`: whatever it gives to await is waited for."""
+    """Uses an object of `postroad.aio` as if it were one of `postroad`, by waiting for every awaitable that it
+    returns."""
 
     PLAIN = (
         *(str, bytes, int, float, list, tuple, type(None)),
@@ -66,7 +67,7 @@ class Driven:
 def served(
     directory: Path | str, token: str | None = None, port: int = 0, tls: TlsFiles | None = None
 ) -> Iterator[str]:
-    """A queue manager with its HTTP API on a port of this machine, any free one for 0: the URL."""
+    """Serves a queue manager by HTTP on this machine. 0 means any free port. Gives the URL."""
 
     async def start() -> tuple[Manager, ApiServer]:
         manager = Manager(NAME, open_store(directory))
@@ -105,7 +106,7 @@ def driven(opening: aio.Opening) -> Iterator[postroad.QueueManager]:
 
 @contextmanager
 def opened(face: str, directory: Path | str = ":memory:") -> Iterator[postroad.QueueManager]:
-    """A queue manager called alpha, through one of FACES."""
+    """A queue manager called alpha, opened through one of FACES."""
     where, _, kind = face.partition("-")
     if where == "embedded":
         if kind == "sync":

@@ -1,4 +1,4 @@
-"""What follows from a change and fails is only counted in a real manager; in a test it is a fault of ours."""
+"""Turns failed follow-ups of a change, which a real manager only counts, into failures of the test."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""More packets as bytes: the session frames of [MS-MQQB] 4.1, and our own for what that capture does not show.
+"""More packets as bytes: the session frames of [MS-MQQB] 4.1, and our own for what that capture lacks.
 
-Bytes only, written by hand: what they mean is said by the tests that use them.
+These are bytes only, written by hand. The tests that use them say what they mean.
 """
 
 from __future__ import annotations
 
 from tests.vectors import FRAME_7, FRAME_8, V1, V2
 
-# [MS-MQQB] 4.1.1 and 4.1.2, a ping and its answer. The unused flag bits are left as the stack had them.
+# [MS-MQQB] 4.1.1 and 4.1.2, a ping and its answer. The unused flag bits are as the stack left them.
 FRAME_1 = bytes.fromhex("017d485504000000d1587355509195954997b6e611ea26c6")
 FRAME_2 = bytes.fromhex("95b24855040000000789cd434c39118f44459078909ea0fc")
 
-# [MS-MQQB] 4.1.3 and 4.1.4, an EstablishConnection request and a response. The GUIDs of the response come from
-# another capture, so the two do not belong together; the layout of both is right.
+# [MS-MQQB] 4.1.3 and 4.1.4, an EstablishConnection request and response. The GUIDs of the response are from another
+# capture, so the two do not belong together, but both layouts are right.
 FRAME_3 = (
     bytes.fromhex(
         "10c00b004c494f523c020000ffffffff00000200"
@@ -29,7 +29,7 @@ FRAME_4 = (
 )
 
 # [MS-MQQB] 4.1.5 and 4.1.6, ConnectionParameters: request and response have the same bytes. The text beside the
-# response says a window of 32, its bytes say 64.
+# response gives a window of 32, but its bytes give 64.
 FRAME_5 = bytes.fromhex("10c00b004c494f5220000000ffffffff00000300d8050000c0d4010000004000")
 FRAME_6 = FRAME_5
 
@@ -55,7 +55,7 @@ FINAL_ACK = bytes.fromhex(
     "07000000090000000500000003000000a3a2a1a0a5a4a7a6a8a9aaabacadaeaf06000000"
 )
 
-# Every header that a UserMessage can have, the bits and the padding that mean nothing set to something.
+# Every header that a UserMessage can have. Bits and padding without a meaning are not zero.
 EVERY_HEADER = bytes.fromhex(
     # BaseHeader: session and debug headers follow, tracing
     "10ee30014c494f52c001000000460500"

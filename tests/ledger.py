@@ -1,9 +1,9 @@
 """The ledger, a pytest plugin: which rows of conformance/*.csv are covered by tests that pass.
 
-It reads rows, waivers, deviations and marks, judges them after the run, and prints the totals. `tests.ledger_page`
-knows how the page looks; the plugin does not know what a row means. `--conformance` writes the page,
-`--conformance-check` compares it with the run and fails the run if they differ. `--conformance-passed` joins several
-runs, each of a part of the tests.
+It reads rows, waivers, deviations and marks, judges them after the run, and prints the totals. It does not know what a
+row means, and only `tests.ledger_page` knows the form of the page. `--conformance` writes the page.
+`--conformance-check` compares it with the run, and fails the run if they differ. `--conformance-passed` joins several
+runs, each with a part of the tests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ledger:
 
 
 def read_ledger(directory: Path) -> Ledger:
-    """Read every row, waiver and deviation, or raise one UsageError that lists all that is wrong with them."""
+    """Reads every row, waiver and deviation. Raises one UsageError that lists everything that is wrong."""
     rows: dict[str, Row] = {}
     faults: list[str] = []
     for path in sorted(directory.glob("*.csv")):
@@ -87,7 +87,7 @@ def _raise_if_any(faults: Sequence[str]) -> None:
 
 
 def read_marks(items: Iterable[pytest.Item], ledger: Ledger) -> dict[str, list[str]]:
-    """The tests, by node id, that carry each row; raises one UsageError that lists every bad mark."""
+    """The tests that carry each row, by node id. Raises one UsageError that lists every bad mark."""
     carriers: dict[str, list[str]] = {}
     faults: list[str] = []
     for item in items:
@@ -106,9 +106,9 @@ def read_marks(items: Iterable[pytest.Item], ledger: Ledger) -> dict[str, list[s
 
 
 def judge(ledger: Ledger, carriers: dict[str, list[str]], passed: set[str]) -> list[Entry]:
-    """One entry a row, in the ledger's order. A row is covered only if every test that carries it passed.
+    """One entry for each row, in the ledger's order. A row is covered only if every test that carries it passed.
 
-    A row that we break on purpose may have tests of what we do instead: they have to pass too.
+    A row that we break on purpose may have tests of what we do instead. These must pass too.
     """
     entries = []
     for row in ledger.rows.values():
@@ -129,7 +129,7 @@ def _without_parameters(nodeid: str) -> str:
 
 
 class LedgerPlugin:
-    """Lives for one run: collects the marks, remembers the outcomes, writes the page at the end."""
+    """Lives for one run: collects the marks, records the outcomes, and writes the page at the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.ledger = read_ledger(config.rootpath / "conformance")
@@ -149,10 +149,10 @@ class LedgerPlugin:
             self.passed.update(self.earlier.read_text(encoding="utf-8").splitlines())
         self.differences: list[str] = []
         self.complete = False
-        # xdist collects in its workers, and each tells what it has found when it ends.
+        # xdist collects in its workers, and each reports what it found when it ends.
         self.told: dict[str, object] | None = getattr(config, "workeroutput", None)
 
-    # First, so that the tests a -k or -m takes away still count as carriers that did not pass.
+    # Run first, so that tests that -k or -m removes still count as carriers that did not pass.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self.carriers = read_marks(items, self.ledger)
@@ -178,7 +178,7 @@ class LedgerPlugin:
         if self.told is not None:
             self.told["carriers"] = self.carriers
             return
-        # An interrupted run knows too little to say what is open.
+        # An interrupted run does not know which rows are open.
         self.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self.unreadable
         if self.earlier is not None and self.complete:
             self.earlier.write_text(
@@ -220,7 +220,7 @@ class LedgerPlugin:
 
 
 def _differences(page: Path, wanted: str) -> list[str]:
-    """The lines that differ, as `diff -U0` prints them; none if the page is what it should be."""
+    """The lines that differ, as `diff -U0` prints them. Empty if the page is up to date."""
     found = page.read_text(encoding="utf-8") if page.exists() else ""
     return list(unified_diff(found.splitlines(), wanted.splitlines(), str(page), "this run", lineterm="", n=0))
 

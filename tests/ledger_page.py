@@ -57,7 +57,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row and what the run says of it; `notes` are the tests of a covered row, otherwise the reason."""
+    """A row and its verdict in the run. `notes` are the tests of a covered row, or else the reason."""
 
     row: Row
     verdict: Verdict
@@ -65,7 +65,7 @@ class Entry:
 
 
 def render(entries: Sequence[Entry], failed: Sequence[str]) -> str:
-    """The whole page; `failed` names the tests that failed in the run."""
+    """The whole page. `failed` names the tests that failed in the run."""
     blocks = [INTRODUCTION]
     if failed:
         blocks.append(_failure_note(failed))
@@ -78,7 +78,7 @@ def render(entries: Sequence[Entry], failed: Sequence[str]) -> str:
 
 
 def totals_lines(entries: Sequence[Entry]) -> Iterator[str]:
-    """One line a specification and one for all, for a terminal."""
+    """One line for each specification and one for all, for a terminal."""
     groups = [(_short_title(spec), group) for spec, group in _by_spec(entries)]
     for title, group in [*groups, ("all", list(entries))]:
         counts = _count(group)
@@ -129,7 +129,7 @@ def _section_lines(section: str, entries: Sequence[Entry]) -> Iterator[str]:
 def _state(entry: Entry) -> str:
     match entry.verdict:
         case Verdict.COVERED:
-            # The directory of a test adds nothing that its name does not say, times 2400.
+            # The directory of a test says no more than its name, but would appear 2400 times.
             name = f"`{entry.notes[0].rpartition('/')[2]}`"
             return name if len(entry.notes) == 1 else f"{name} and {len(entry.notes) - 1} more"
         case Verdict.DEVIATES | Verdict.WAIVED:
@@ -151,7 +151,7 @@ def _by_spec(entries: Iterable[Entry]) -> list[tuple[str, list[Entry]]]:
 
 
 def _place(section: str) -> list[tuple[int, str]]:
-    """Sections in the order of the book: 2.2.9 before 2.2.10, a lettered one last."""
+    """Orders sections as in the book: 2.2.9 before 2.2.10, and lettered ones last."""
     return [(int(part), "") if part.isdigit() else (1_000_000, part) for part in section.split(".")]
 
 
@@ -164,7 +164,7 @@ def _count(entries: Iterable[Entry]) -> Counter[Verdict]:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Rounded down, so that only all is 100.0."""
+    """A percentage, rounded down so that only all is 100.0."""
     return f"{part * 1000 // whole / 10:.1f}" if whole else "-"
 
 
@@ -179,6 +179,6 @@ def _shorten(text: str, width: int) -> str:
 
 
 def _escape(text: str) -> str:
-    """Plain text in a cell of a Markdown table."""
+    """Escapes plain text for a cell of a Markdown table."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{character}" if character in "\\`*_[]|#" else character for character in text)

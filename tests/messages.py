@@ -71,7 +71,7 @@ FINAL_ACK = FinalAck(
     source_guid=OTHER,
     acknowledged_message_id=6,
 )
-# What we send when nobody asks for anything odd.
+# What we send if nobody asks for anything special.
 OURS = [packet.encode() for packet in (PLAIN, FULL, ORDER_ACK, FINAL_ACK, *INTERNAL)] + [
     Composer(SOURCE, PublicName(OTHER)).compose(Message(b"abc", trace=OTHER, priority=7), 1, 2)
 ]

@@ -1,6 +1,6 @@
-"""A relay for PGM over UDP on loopback: senders have one port, receivers another, and packets get lost in between.
+"""A relay for PGM over UDP on loopback that loses packets. Senders have one port, and receivers another.
 
-Data go from the senders' port to the receivers', with the sender's own address; NAKs go back.
+Data packets go from the senders' port to the receivers', with the sender's own address. NAKs go back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DATAGRAM = 65_535
 
 
 def group_socket(group: str, port: int, address: str) -> socket.socket:
-    """A socket that gets what is sent to a group on loopback."""
+    """A socket that receives what is sent to a group on loopback."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -27,7 +27,7 @@ def group_socket(group: str, port: int, address: str) -> socket.socket:
 
 
 class MulticastRelay:
-    """`loss` is the chance of each packet, either way; `dropped` counts them."""
+    """A relay. `loss` is the chance of losing a packet in either direction; `dropped` counts the losses."""
 
     def __init__(
         self, group: str, sender: str, sender_port: int, receiver_port: int, loss: float, seed: int = 1

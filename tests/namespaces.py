@@ -1,6 +1,6 @@
-"""Network namespaces of Linux on one segment, whose packets a relay carries and sometimes loses.
+"""Network namespaces of Linux on one segment. A relay carries its packets and sometimes loses one.
 
-Only root may make them. `unavailable()` says why it cannot be done.
+Only root may make them. `unavailable()` says why it is not possible.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _ip(*arguments: str) -> None:
 
 
 def unavailable() -> str | None:
-    """Why there can be no namespaces with a link between them; None if there can."""
+    """Why there can be no namespaces with a link between them. None if there can be."""
     if sys.platform != "linux" or shutil.which("ip") is None:
         return "needs Linux and the program ip"
     try:
@@ -68,7 +68,7 @@ def unavailable() -> str | None:
 
 
 class Segment:
-    """Namespaces that hear each other through a relay. Each has the interface `eth0` and an address of its own."""
+    """Namespaces that hear each other through a relay. Each has the interface `eth0` and its own address."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -82,7 +82,7 @@ class Segment:
         return namespace
 
     def join(self) -> tuple[Namespace, str]:
-        """One more, with its address. All of them join before the relay starts."""
+        """Adds a namespace with this address. All must join before the relay starts."""
         namespace = self._new()
         number = len(self._links) + 1
         link, address = f"port{number}", f"{_PREFIX}.{number}"
@@ -94,7 +94,7 @@ class Segment:
         return namespace, address
 
     def start_relay(self, loss: float) -> None:
-        """`loss` is the chance of each PGM packet at each receiver."""
+        """Starts a relay. `loss` is the chance of losing a PGM packet at each receiver."""
         command = [sys.executable, "-m", "tests.segment_relay", str(loss), *self._links]
         self._relay = self._middle.run(subprocess.Popen, command, stdout=subprocess.PIPE, text=True)
         self._stack.callback(self.stop_relay)
@@ -102,14 +102,14 @@ class Segment:
         assert self._relay.stdout.readline() == "ready\n"
 
     def start_bridge(self) -> None:
-        """In place of a relay: the kernel carries the packets, and loses none."""
+        """Starts a bridge instead of a relay: the kernel carries the packets and loses none."""
         self._middle.run(_ip, "link", "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0")
         for link in self._links:
             self._middle.run(_ip, "link", "set", link, "master", "bridge0")
         self._middle.run(_ip, "link", "set", "bridge0", "up")
 
     def stop_relay(self) -> int:
-        """How many packets it has lost; 0 where it was stopped before."""
+        """Stops the relay and returns how many packets it has lost. 0 if it was already stopped."""
         relay, self._relay = self._relay, None
         if relay is None:
             return 0

@@ -1,6 +1,6 @@
-"""Packets made by hand, and variations of packets: what a test compares our own codec with.
+"""Packets made by hand, and variations of packets, to compare our own codec with.
 
-Nothing here uses the encoders under test; `meaning` and `refusal` are the only ways in.
+Nothing here uses the encoders under test. It calls the decoders only in `meaning` and `refusal`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ADDRESS = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 OTHER = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")
 SENT_TIME = 0x65000000
 MESSAGE_ID = 0x00C0FFEE
-# Stands in the MessagePropertiesHeader of every packet made here: whoever reads it has found that header.
+# Is in the MessagePropertiesHeader of every packet made here, so that a reader who sees it has found that header.
 TAG = 0x600DF00D
 
 PROPERTIES_PRESENT = 0x00200000
@@ -27,7 +27,7 @@ _USER_FLAGS_AT = 60
 
 
 def marked_as_http(packet: bytes) -> bytes:
-    """AH is set, and no address is known."""
+    """The packet with AH set and no known address."""
     return packet[:32] + bytes(16) + packet[48:63] + bytes((packet[63] | 0x02,)) + packet[64:]
 
 
@@ -40,12 +40,12 @@ def u32(value: int) -> bytes:
 
 
 def utf16(text: str) -> bytes:
-    """With its terminator."""
+    """Text in UTF-16 with its terminator."""
     return text.encode("utf-16-le", "surrogatepass") + b"\0\0"
 
 
 def padded(data: bytes, pad: bytes = b"\xbe") -> bytes:
-    """Filled up to a multiple of four."""
+    """Bytes padded to a multiple of four."""
     return data + pad * (-len(data) % 4)
 
 
@@ -84,7 +84,8 @@ def by_hand(
     trailers: bytes = b"",
     session: bytes = b"",
 ) -> bytes:
-    """A UserMessage. The caller sets the flags of what it puts in, but for that of the MessagePropertiesHeader."""
+    """A UserMessage. The caller sets the flags of the parts it passes, except for that of the
+    MessagePropertiesHeader."""
     size = 64 + len(names) + len(after_names) + len(properties) + len(trailers)
     base = pack("<BBHIII", 0x10, 0, base_flags, 0x524F494C, size, 0xFFFFFFFF)
     user = pack("<IIII", 0xFFFFFFFF, SENT_TIME, MESSAGE_ID, user_flags | PROPERTIES_PRESENT)
@@ -93,13 +94,13 @@ def by_hand(
 
 
 def patched(packet: bytes, offset: int, data: bytes) -> bytes:
-    """The packet with other bytes in one place; its length stays."""
+    """The packet with other bytes in one place. Its length does not change."""
     assert offset + len(data) <= len(packet)
     return packet[:offset] + data + packet[offset + len(data) :]
 
 
 def with_bits(packet: bytes, offset: int, bits: int) -> bytes:
-    """The packet with bits set in the 16-bit number at an offset, or in the 32-bit one where they do not fit."""
+    """The packet with bits set in the 16-bit number at an offset, or in the 32-bit number if they need it."""
     code = "<H" if bits <= 0xFFFF else "<I"
     changed = bytearray(packet)
     pack_into(code, changed, offset, unpack_from(code, packet, offset)[0] | bits)
@@ -107,7 +108,7 @@ def with_bits(packet: bytes, offset: int, bits: int) -> bytes:
 
 
 def spliced(packet: bytes, offset: int, data: bytes, removed: int = 0) -> bytes:
-    """The packet with `data` in place of `removed` bytes; PacketSize follows."""
+    """The packet with `data` in place of `removed` bytes, and with PacketSize adjusted."""
     (size,) = unpack_from("<I", packet, _PACKET_SIZE_AT)
     longer = packet[:offset] + data + packet[offset + removed :]
     return patched(longer, _PACKET_SIZE_AT, u32(size + len(data) - removed))
@@ -124,7 +125,7 @@ def user_flags(packet: bytes) -> int:
 
 
 def meaning(packet: bytes, *without: str) -> dict[str, object]:
-    """Every property of a message by its name, but for the two words of raw flags and those named."""
+    """Every property of a message by name, except for the two words of raw flags and those named."""
     view = MessageView(packet)
     hidden = {"base_flags", "user_flags", *without}
     names = [name for name, member in vars(MessageView).items() if isinstance(member, property)]
@@ -132,7 +133,7 @@ def meaning(packet: bytes, *without: str) -> dict[str, object]:
 
 
 def refusal(packet: bytes) -> RemoteProtocolError:
-    """Why a packet is no UserMessage, and where."""
+    """Why bytes are not a UserMessage, and where."""
     with pytest.raises(RemoteProtocolError) as caught:
         MessageView(packet)
     return caught.value

@@ -24,7 +24,7 @@ def apdu(number: int, size: int) -> bytes:
 
 
 def hash_of(data: bytes) -> int:
-    """FNV-1a, 64 bits."""
+    """The hash FNV-1a of 64 bits."""
     found = 14695981039346656037
     for each in data:
         found = (found ^ each) * 1099511628211 % (1 << 64)
@@ -32,8 +32,10 @@ def hash_of(data: bytes) -> int:
 
 
 class Peer:
-    """`source` or `receiver` is what it is. To hash an APDU in Python costs more than to receive it, so it can be
-    switched off."""
+    """A peer, which has either a `source` or a `receiver`.
+
+    Hashing an APDU in Python costs more than receiving it, so it can be switched off.
+    """
 
     def __init__(self, address: str, group: str, port: int, rate: int, count: int, size: int, *, sends: bool) -> None:
         self.transport = PgmTransport(TransportOptions((address,)), self._received)

@@ -14,13 +14,13 @@ from queue import Empty, Queue
 
 from tests.namespaces import Namespace
 
-LIBPGM = "openpgm-5.3"  # as pkg-config knows it
+LIBPGM = "openpgm-5.3"  # its name in pkg-config
 OURS = (sys.executable, "-m", "tests.pgm_peer")
-LARGEST_OF_LIBPGM = 16 * 1336  # it takes 16 fragments, and ours have so many bytes; it cannot send any
+LARGEST_OF_LIBPGM = 16 * 1336  # it accepts 16 fragments of the size that ours have, and cannot send fragments
 
 
 def libpgm_missing() -> str | None:
-    """Why there is no libpgm to compile with; None if there is."""
+    """Why there is no libpgm to compile with. None if there is."""
     for program in ("gcc", "pkg-config"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -38,7 +38,7 @@ def compile_libpgm_peer(directory: Path) -> tuple[str, ...]:
 
 
 class PeerProcess:
-    """One peer, which is ready when this is made. `cpu_us` is known after `close`."""
+    """One peer as a process, ready when the object exists. `cpu_us` is known after `close`."""
 
     def __init__(
         self, command: Sequence[str], namespace: Namespace, *arguments: object, env: Mapping[str, str] | None = None
@@ -48,7 +48,7 @@ class PeerProcess:
             [*command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if command is not OURS else None,  # libpgm writes there what it does
+            stderr=subprocess.DEVNULL if command is not OURS else None,  # where libpgm logs
             text=True,
             env=env,
         )
@@ -68,7 +68,7 @@ class PeerProcess:
         self._lines.put((time.monotonic(), ""))
 
     def line(self, patience_s: float | None = None) -> tuple[float, str]:
-        """The next one, and when it was printed; an empty one at the end, or if nothing comes."""
+        """The next line, and when it was printed. Empty at the end, or if none comes in time."""
         try:
             return self._lines.get(timeout=patience_s)
         except Empty:

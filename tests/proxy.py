@@ -1,7 +1,7 @@
-"""A small forwarding HTTP proxy as a process of its own: `python -m tests.proxy HOST` prints its port.
+"""A small forwarding HTTP proxy as a separate process: `python -m tests.proxy HOST` prints its port.
 
-Absolute-form requests are passed on one by one, CONNECT opens a tunnel. Each is a line on standard output. Statuses
-after HOST are what the first requests are answered with instead, as in `python -m tests.proxy HOST 407 404`.
+It forwards requests in absolute form one by one. CONNECT opens a tunnel. Each request is a line on standard output. The
+statuses after HOST are its answers to the first requests, as in `python -m tests.proxy HOST 407 404`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from postroad.client.blocking import LoopThread
 
 
 class Relay:
-    """Bytes go through both ways. With `cut` set, the next bytes that the server sends end the connection instead.
+    """Forwards bytes in both directions. With `cut` set, the next bytes from the server end the connection instead.
 
-    `allowances` are how many bytes from the server the next connections get, one after the other, before they end.
+    `allowances` limit how many bytes from the server each of the next connections gets before it ends.
     """
 
     def __init__(self, url: str) -> None:

@@ -39,7 +39,7 @@ BASE, ENHANCED, ADVANCED = _key("receiver_base_512"), _key("receiver_enhanced_10
 RING = KeyRing({PrivacyLevel.BASE: (BASE,), PrivacyLevel.ENHANCED: (ENHANCED,), PrivacyLevel.ADVANCED: (ADVANCED,)})
 CERTIFICATE = vector("V2_certificate", "x509_der")
 
-# Each signature: its vector, version, hash.
+# Each signature: its vector, version and hash.
 SIGNATURES = (
     ("V3_signature_1_0_md5", "1.0", "md5"),
     ("V3b_signature_1_0_sha1", "1.0", "sha1"),
@@ -79,7 +79,7 @@ def with_body(packet: bytes, body: bytes) -> bytes:
 
 
 class Counted:
-    """Random bytes that are the same in each run."""
+    """Random bytes that are the same in every run."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -90,7 +90,7 @@ class Counted:
 
 
 def certificate_of(key: RSAPrivateKey | EllipticCurvePrivateKey) -> bytes:
-    """A certificate that its owner has made, as users of MSMQ do."""
+    """A self-signed certificate, as users of MSMQ have it."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
     since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, since, until)

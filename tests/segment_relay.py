@@ -1,6 +1,6 @@
-"""A network segment in user space: every frame goes to all other ports, and some PGM packets get lost on the way.
+"""A network segment in user space: every frame goes to all other ports, and some PGM packets are lost.
 
-`python -m tests.segment_relay LOSS PORT...` runs until SIGTERM, then prints how many packets it has lost.
+`python -m tests.segment_relay LOSS PORT...` runs until SIGTERM and then prints how many packets it has lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
                     if lossy and random.random() < loss:
                         dropped += 1
                     else:
-                        with contextlib.suppress(OSError):  # a port without room, or that is down, loses packets too
+                        with contextlib.suppress(OSError):  # a port that is full or down loses packets too
                             other.send(frame)
     print(dropped)
     return 0

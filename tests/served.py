@@ -1,4 +1,4 @@
-"""A real HTTP API on a free port, its manager on an event loop of its own thread, and a plain client for tests."""
+"""A real HTTP API on a free port, its manager on an event loop in its own thread, and a plain client for tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reply:
 
 
 class FailingStore(MemoryStore):
-    """A store whose disk is full for as long as `full` says so."""
+    """A store whose disk is full while `full` is set."""
 
     full = False
 
@@ -50,7 +50,8 @@ class FailingStore(MemoryStore):
 
 
 class Served:
-    """`call` makes one request on a connection of its own; `run` runs a coroutine where the manager lives."""
+    """A served manager. `call` makes one request on its own connection. `run` runs a coroutine on the manager's
+    loop."""
 
     def __init__(self, manager: Manager, server: ApiServer, loop: asyncio.AbstractEventLoop) -> None:
         self.manager = manager
@@ -72,7 +73,7 @@ class Served:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """`value` goes as JSON, `body` as it is."""
+        """Makes a request. `value` is sent as JSON, and `body` as it is."""
         sent = dict(headers or {})
         if value is not None:
             body = json.dumps(value).encode()
@@ -93,7 +94,7 @@ class Served:
         assert self.call("POST", f"{ORDERS}/messages", {"messages": messages}).status == 201
 
     def bodies(self, queue: str = ORDERS) -> list[str]:
-        """What is in the queue and can be had."""
+        """The bodies of the messages in the queue that can be received."""
         return [each["body"] for each in self.call("GET", f"{queue}/messages").json["messages"]]
 
 
@@ -113,7 +114,7 @@ def served(
     tls: TlsFiles | None = None,
     audit: Path | None = None,
 ) -> Iterator[Served]:
-    """`users` all have the same password."""
+    """Serves a manager. `users` all have the same password."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="served")
     thread.start()

@@ -36,7 +36,7 @@ class Files(NamedTuple):
 
 
 def key_files(directory: Path, key: RSAPrivateKey = SENDER, name: str = "ann", password: str | None = None) -> Files:
-    """A key, and a certificate that its owner has made, in PEM."""
+    """A key and its self-signed certificate in PEM."""
     files = Files(directory / f"{name}.pem", directory / f"{name}.key")
     certificate = load_der_x509_certificate(certificate_of(key))
     files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -46,7 +46,7 @@ def key_files(directory: Path, key: RSAPrivateKey = SENDER, name: str = "ann", p
 
 
 def short_key_files(directory: Path) -> Files:
-    """512 bits."""
+    """A key of 512 bits and its certificate."""
     return key_files(directory, BASE, "short")
 
 

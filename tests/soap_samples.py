@@ -1,6 +1,6 @@
 """The messages of [MC-MQSRM] section 4, as a receiver gets them, and tools to change them.
 
-Envelopes that an application wrote are laid out over lines, as printed; those of a queue manager are joined.
+Envelopes of applications have line breaks, as printed. Those of queue managers have none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _END = "  </se:Header>\n  <se:Body></se:Body>\n</se:Envelope>"
 
 
 def joined(text: str) -> str:
-    """Without white space between elements, as a queue manager writes."""
+    """The text without white space between elements, as a queue manager writes it."""
     return re.sub(r">\s+<", "><", text.replace('envelope/"\n', 'envelope/" '))
 
 
@@ -104,7 +104,7 @@ RECEIPTS_WANTED = f"""<se:Envelope xmlns:se= "http://schemas.xmlsoap.org/soap/en
 RECEIPTS_WANTED_BODY = b"Both delivery and commitment receipt requests"
 
 RECEIPT_MANAGER = UUID("ac678228-2dd6-418b-b31f-0539ffeea853")
-FIRST_ID_BASE64 = "AAAAAAAAAAAAAAAAAAAAAAEAAAA="  # of uuid:1 and the null GUID
+FIRST_ID_BASE64 = "AAAAAAAAAAAAAAAAAAAAAAEAAAA="  # the id uuid:1 with the null GUID
 
 
 def _receipt(action: str, to: str, via: str, message_id: str, sent_at: str, block: str, msmq: str) -> str:
@@ -285,25 +285,25 @@ def multipart(envelope: bytes, body: bytes, boundary: str = "MSMQ - SOAP boundar
 
 
 def changed(text: str, old: str, new: str) -> str:
-    """The text with one thing in it replaced, which has to be there once."""
+    """The text with one part replaced, which must occur once."""
     assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
     return text.replace(old, new)
 
 
 def without(text: str, name: str) -> str:
-    """The text without the one element of this name."""
+    """The text without the only element of this name."""
     found = re.findall(rf"<{name}(?:\s[^>]*)?(?:/>|>.*?</{name}>)", text, re.DOTALL)
     assert len(found) == 1, f"{name} is there {len(found)} times"
     return text.replace(found[0], "")
 
 
 def added(text: str, parent: str, element: str) -> str:
-    """The text with an element more, the last in its parent."""
+    """The text with one more element, which is the last in its parent."""
     return changed(text, f"</{parent}>", f"{element}</{parent}>")
 
 
 def read(text: str) -> Envelope:
-    """What both readers make of it, which has to be the same."""
+    """The result of both readers, which must be the same."""
     envelope = read_envelope(text.encode())
     slowly = read_any(text.encode())
     assert envelope == slowly

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for envelopes, legal in every way that XML and [MC-MQSRM] 2.2 allow, and for damage to them."""
+"""Hypothesis strategies for envelopes that use everything that XML and [MC-MQSRM] 2.2 allow, and for damaged ones."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ envelopes = st.builds(
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """The bytes with a few of them cut out, doubled or replaced."""
+    """Bytes of which a few were removed, repeated or replaced."""
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(data)))
         stop = draw(st.integers(start, min(start + 60, len(data))))

@@ -1,6 +1,6 @@
-"""Hypothesis strategies for everything that can stand on the wire, legal and damaged.
+"""Hypothesis strategies for everything that can be on the wire, legal and damaged.
 
-The packets here are legal, with anything at all in the bits and bytes that mean nothing; `damaged` makes them illegal.
+The packets here are legal, with random values in bits and bytes without a meaning. `damaged` makes them illegal.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def utf16(units: list[int]) -> str:
 
 
 def texts(max_units: int = 40) -> st.SearchStrategy[str]:
-    """Any text without NUL that fits UTF-16, lone surrogates included: most of it readable."""
+    """Any text without NUL that fits UTF-16, including unpaired surrogates. Most of it is readable."""
     readable = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=max_units // 2)
     units = st.lists(st.integers(1, 0xFFFF), max_size=max_units).map(utf16)
     return st.one_of(readable, units)
@@ -172,7 +172,7 @@ properties_headers = st.builds(
 debug_headers = st.builds(DebugHeader, st.none() | guids, u16.map(lambda flags: flags & ~QUEUE_TYPE_MASK), u16)
 
 
-# Where the second section is not aligned, its id must not seem to stand on the boundary as well.
+# If the second section is not aligned, its id must not seem to be at the boundary as well.
 _soap_reserved = u16.filter(lambda number: number != SectionId.SOAP_BODY)
 soap_headers = st.builds(
     SoapHeader,
@@ -205,7 +205,7 @@ def address_headers(draw: st.DrawFn) -> AddressHeader:
         elements,
         draw(u16),
         align_public,
-        header_size=draw(st.integers(writer.size, aligned(writer.size))),  # it may leave out the padding at its end
+        header_size=draw(st.integers(writer.size, aligned(writer.size))),  # the last padding may be missing
         padding=draw(padding),
     )
 
@@ -223,7 +223,7 @@ session_headers = st.builds(SessionHeader, u16, u16, u32, u16, u16, u16, u16)
 
 
 def _legal(message: UserMessage, tracing: bool) -> UserMessage:
-    """Puts right the two flags that depend on other headers."""
+    """Corrects the two flags that depend on other headers."""
     base, user = message.base, message.user
     if tracing and message.debug is not None:
         base = replace(base, flags=base.flags | BaseFlags.TRACING)
@@ -335,10 +335,10 @@ _INSERTIONS = st.binary(min_size=1, max_size=20)
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes], *, base_header: bool = False) -> bytes:
-    """Bytes that were right once: bits flipped, cut, dropped, inserted, or a number that lies a little or a lot.
+    """Damages valid bytes: flips, cuts, drops or inserts some, or changes a number a little or a lot.
 
-    With a BaseHeader in front, most of the damage spares it and PacketSize is put right, so that the damage is met
-    behind the door and not at it.
+    If they start with a BaseHeader, most of the damage spares it and PacketSize is corrected. So the damage reaches the
+    decoders behind the first check.
     """
     data = bytearray(draw(whole))
     spared = 16 if base_header and draw(st.integers(0, 4)) else 0
@@ -360,7 +360,7 @@ def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes], *, base_header: bo
             case "u32":
                 data[at : at + 4] = pack("<I", draw(u32))
             case "step":
-                at &= ~1  # the sizes in a packet stand on even offsets
+                at &= ~1  # the sizes in a packet are at even offsets
                 value = int.from_bytes(data[at : at + 2], "little") + draw(_STEPS)
                 data[at : at + 2] = pack("<H", value & 0xFFFF)
     if spared and len(data) >= spared:

@@ -1,10 +1,11 @@
-"""Which tests `make test` leaves to `make test-all`: the files and directories of one table, marked `slow`. Which ones
-`make test-all` leaves to `make torture-pipeline`: the tests of another table, marked `long`. And what the workers of a
-parallel run share out: the longest files first, and all that use the Spark session to one of them.
+"""Divides the tests: the files of one table are marked `slow` and left to `make test-all`; the tests of another table
+are marked `long` and left to `make torture-pipeline`. Also orders the work of parallel workers: the longest files
+first, and all files with the Spark session in one worker.
 
-A test file belongs here if it takes more than ten seconds of processor time and a quicker file makes the same promise
-in short. What `make test` keeps of the processes: serving, sending and receiving in `acceptance/test_serve.py`, three
-managers and kill -9 in `acceptance/test_network.py`, one manager killed under load in `integration/test_kill.py`.
+A test file is slow if it takes more than ten seconds of processor time and a faster file tests the same promise in
+short. Of the tests with processes, `make test` keeps serving, sending and receiving in `acceptance/test_serve.py`,
+three managers and kill -9 in `acceptance/test_network.py`, and one manager killed under load in
+`integration/test_kill.py`.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ LONG = {
     "spark/test_remote_killed.py::test_the_server_and_the_driver_are_killed_once": "sessions of Spark that die; 70 s",
 }
 
-# The work that takes longest, the longest first: in the place that their names give them, some files would run at the
-# end, beside workers that have nothing left to do. The first one stands for all that share the Spark session.
+# The longest work, which starts first. In the order of names, some of these files would run at the end, beside workers
+# with nothing left to do. The first entry stands for all files that share the Spark session.
 LONGEST = (
     "spark/test_incremental_gold.py",
     "integration/test_simulation_soap.py",
@@ -70,7 +71,7 @@ LONGEST = (
     "acceptance/test_commands.py",
 )
 
-# Files that import Spark: not collected where it is not installed. `make test` does not install it.
+# Files that import Spark. They are not collected without it, and `make test` does not install it.
 SPARK = ("spark", "unit/spark/test_queues.py", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
 HAS_SPARK = find_spec("pyspark") is not None
 
@@ -89,7 +90,7 @@ def is_slow(path: Path) -> bool:
 
 
 def order(path: Path) -> int:
-    """The place of a file among those that start first; the others stay in the order of their names."""
+    """The position of a file among those that start first. All others follow in the order of their names."""
     name = str(path.relative_to(TESTS)) if TESTS in path.parents else ""
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
@@ -104,21 +105,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A file goes to one worker; the files that use the Spark session go to one together. Each worker that runs one
-    starts a Java runtime: its start and its first pipeline run cost more than two later runs."""
+    """Gives each file to one worker, and all files that use the Spark session to the same worker.
+
+    Each worker that runs one of those starts a Java runtime. Its start and its first pipeline run cost more than two
+    later runs.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(super()._split_scope(nodeid))
 
 
 def scope(file: str) -> str:
-    """What a worker takes as a whole, by a file's path from the root of the project."""
+    """The unit of work for a worker, from a file's path relative to the root of the project."""
     path = TESTS.parent / file
     if path.parent == TESTS / "spark" and "spark: SparkSession" in path.read_text(encoding="utf-8"):
         return "the Spark session"
     return file
 
 
-@pytest.hookimpl(optionalhook=True)  # of xdist, which may be switched off
+@pytest.hookimpl(optionalhook=True)  # of xdist, which may be disabled
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

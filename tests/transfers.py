@@ -1,6 +1,6 @@
 """How far transactional messages have got, [MS-MQDMPR] 3.1.1.4 and 3.1.1.5, under the specification's own names.
 
-Senders and receivers keep the figures; tests read them here.
+Senders and receivers have these figures, and tests read them here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOTHING = SequenceInfo()
 
 @dataclass(frozen=True, slots=True)
 class OutgoingTransferInfo:
-    """[MS-MQDMPR] 3.1.1.4. `eod_resend_time_s` is 0 while nothing waits to be sent again."""
+    """[MS-MQDMPR] 3.1.1.4. `eod_resend_time_s` is 0 while nothing waits to be resent."""
 
     eod_first_non_ack: SequenceInfo
     eod_last_non_ack: SequenceInfo
@@ -34,8 +34,11 @@ class OutgoingTransferInfo:
 
 @dataclass(frozen=True, slots=True)
 class IncomingTransferInfo:
-    """[MS-MQDMPR] 3.1.1.5: one sender to one local queue. `sender_identifier` is where the messages come from first,
-    and `sequence_number` is that of the last one that was accepted."""
+    """[MS-MQDMPR] 3.1.1.5: the transfer from one sender to one local queue.
+
+    `sender_identifier` is the manager that the messages come from first, and `sequence_number` that of the last
+    accepted message.
+    """
 
     format_name: str
     sender_identifier: UUID
@@ -53,7 +56,11 @@ def outgoing_info(
     unread: int,
     resend_s: tuple[float, ...],
 ) -> OutgoingTransferInfo:
-    """`unacked` has the places of those messages, `following` is the next one's; `unread` have arrived in order."""
+    """Information about an outgoing transfer.
+
+    `unacked` has the places of the unacknowledged messages, and `following` is the next place. `unread` messages have
+    arrived in order.
+    """
     return OutgoingTransferInfo(
         eod_first_non_ack=unacked[0] if unacked else NOTHING,
         eod_last_non_ack=unacked[-1] if unacked else NOTHING,

@@ -1,4 +1,4 @@
-"""A program as one writes it without looking anything up. `mypy --strict` accepts it, and a test runs it."""
+"""A program as people write it without looking anything up. `mypy --strict` accepts it, and a test runs it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Packets that many tests share: two captured frames of [MS-MQQB] 4.1, and two of our own that cover more headers.
 
-Bytes only: what they mean is said by the tests that use them.
+These are bytes only. The tests that use them say what they mean.
 """
 
 from __future__ import annotations
 
-# [MS-MQQB] 4.1.7, an express message to OS:a04bm02\q with a SecurityHeader. The document cuts the body short: its
-# 2000 bytes are the pair 61 00 throughout, and two bytes of padding follow.
+# [MS-MQQB] 4.1.7, an express message to OS:a04bm02\q with a SecurityHeader. The document shortens the body: its 2000
+# bytes are the pair 61 00 throughout, followed by two bytes of padding.
 FRAME_7 = (
     bytes.fromhex(
         "100003004c494f52b008000000460500d1587355509195954997b6e611ea26c600000000000000000000000000000000"

@@ -39,16 +39,16 @@ def environment(*, carried: bool = False) -> dict[str, str]:
 
 
 class Daemon:
-    """One of the cluster's processes, with what it logs."""
+    """One of the cluster's processes, with its log."""
 
     def __init__(self, log: Path, kind: str, *arguments: str, hidden: Path | None = None) -> None:
         variables = environment()
         options = archive_options(cache_directory(), variables, Path(pyspark.__file__).parent)
-        if "SharedArchiveFile" in options:  # for the executors of workers too; daemons are killed, and write none
+        if "SharedArchiveFile" in options:  # executors inherit it too; killed daemons write no class archive
             variables["JAVA_TOOL_OPTIONS"] = options
         program = Path(variables["SPARK_HOME"], "bin", "spark-class")
         command = [str(program), f"org.apache.spark.deploy.{kind}", "--host", HOST, "--webui-port", "0", *arguments]
-        if hidden is not None:  # in its place, the process sees an empty disk of its own
+        if hidden is not None:  # a directory that the process sees as an empty one
             mount = 'mount -t tmpfs none "$0" && exec "$@"'
             command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(hidden), *command]
         self._log = log
@@ -73,7 +73,7 @@ class Daemon:
 
 @contextmanager
 def cluster(directory: Path, workers: int, hidden: Path | None = None) -> Iterator[str]:
-    """The address of its master. The workers have a core each, and do not share the directory `hidden`."""
+    """Starts a cluster and gives the address of its master. Each worker has one core, and does not share `hidden`."""
     daemons = [Daemon(directory / "master.log", "master.Master", "--port", "0")]
     try:
         master = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, with settings that start fast; managers to read from and send to."""
+"""One fast-starting Spark session for all tests that need one, and managers to read from and send to."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from postroad.spark import session
 from tests.served import Served, served
 
 HERE = Path(__file__).parent
-# A task that fails is tried three times: plain local[2] never tries again.
+# A failed task is retried up to three times. Plain local[2] never retries.
 MASTER = "local[2,3]"
 FAST = {
     "spark.ui.enabled": "false",
-    # Tables of some hundred rows: a second task for each step costs more than it saves.
+    # The tables have some hundred rows, for which a second task in each step costs more than it saves.
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    # They do not earn back code that is compiled for each query either. `postroad pipeline` sets the same for them.
+    # They are also too small for compiled code. `postroad pipeline` uses the same settings for them.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -30,7 +30,7 @@ FAST = {
     "spark.log.level": "OFF",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-# What Spark does by default, where tables are large.
+# Spark's defaults, for large tables.
 LARGE = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "true",
@@ -39,7 +39,8 @@ LARGE = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves the sockets of its results to the garbage collector, in whatever test it runs next."""
+    """Ignores unclosed sockets, because PySpark leaves those of its results to the garbage collector, which runs in
+    later tests."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
@@ -66,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def as_if_large(spark: SparkSession) -> Iterator[None]:
-    """For the tests of a file: code is compiled for each query, and the rows of each step are in two parts."""
+    """For the tests of a file: compiles code for each query, and divides the rows of each step into two parts."""
     for key, value in LARGE.items():
         spark.conf.set(key, value)
     yield

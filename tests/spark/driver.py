@@ -1,4 +1,4 @@
-"""Spark's own order of calls to a stream's reader, without Spark: offset log, commits, tasks and restarts."""
+"""Calls a stream's reader in Spark's order, without Spark: offset log, commits, tasks and restarts."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ def stream_reader(given: Mapping[str, str]) -> AnyReader:
 
 
 def bodies(reader: AnyReader, parts: Sequence[InputPartition]) -> list[str]:
-    """What tasks read, in a process that has seen nothing of the reader's life."""
+    """What tasks read in a process that knows nothing of the reader so far."""
     return [text for part in parts for batch in reader.read(part) for text in batch.column("body_text").to_pylist()]
 
 
 @dataclass
 class Query:
-    """A checkpoint, and the query that runs on it: `start`, then `batch` after `batch`."""
+    """A checkpoint and the query that runs on it: first `start`, then one `batch` after the other."""
 
     given: dict[str, str]
     offset_log: list[str] = field(default_factory=list)
     commit_log: int = 0  # batches whose end was written
 
     def start(self, *, available_now: bool = False) -> None:
-        """In a new process: whatever the last one knew is gone."""
+        """Starts in a new process, which knows nothing that the last one knew."""
         self.reader = stream_reader(self.given)
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
         self.limit: ReadLimit = self.reader.getDefaultReadLimit()
 
     def construct(self) -> bool:
-        """The next batch is in the offset log, if there is one."""
+        """Writes the next batch to the offset log, if there is one."""
         if len(self.offset_log) > self.commit_log:
             return True  # it was constructed before a crash
         start = self.offset_log[-1] if self.offset_log else json.dumps(self.reader.initialOffset())
@@ -73,11 +73,11 @@ class Query:
         return self.reader.partitions(json.loads(start), json.loads(self.offset_log[-1]))
 
     def parts(self) -> list[Range]:
-        """The same of a stream by the HTTP API."""
+        """The partitions of the last batch of a stream by the HTTP API."""
         return [part for part in self.planned() if isinstance(part, Range)]
 
     def batch(self) -> list[str] | None:
-        """Runs one batch; None where there is nothing new."""
+        """Runs one batch. None if there is nothing new."""
         if not self.construct():
             return None
         found = bodies(stream_reader(self.given), self.planned())

@@ -1,7 +1,4 @@
-"""A generated history of two days: what was sent and what became of it, as a ledger, and as the packets of a lake.
-
-The ledger is plain Python. The lake has real packets, and Spark makes its other tables as in any run.
-"""
+"""A generated history of two days, with the fate of every message: as a ledger, and as the packets of a lake."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ END_S = START_S + HOURS * 3600
 NUMBERS = {"orders": 1, "invoices": 2, "audit": 3, "questions": 4, "replies": 5, "unread": 6}
 APIS = {LONDON: "http://127.0.0.1:8180", ROME: "http://127.0.0.2:8180"}
 REASONS = (MessageClass.NACK_Q_EXCEED_QUOTA, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
-BURST_HOURS = 8  # before the end: an hour in which audit gets many times its usual messages
+BURST_HOURS = 8  # before the end: the hour in which audit gets many times its usual messages
 BURST_HOUR = HOURS - BURST_HOURS
-STOP_S = 3600 * 3  # before the end: the receiver of invoices stops
+STOP_S = 3600 * 3  # before the end: when the receiver of invoices stops
 _ARROW_TYPES = {
     "bigint": pyarrow.int64(),
     "int": pyarrow.int32(),
@@ -79,7 +76,7 @@ class Sent:
         return None if self.reason is None else class_name(self.reason)
 
     def packet(self) -> bytes:
-        """Asks for what its fate makes known."""
+        """The packet of a message, which asks for whatever makes its fate known."""
         more: dict[str, Any] = {}
         if self.fate == "unexplained":
             more = {"ack": "full", "admin_queue": rf"PRIVATE={LONDON}\9"}
@@ -144,7 +141,7 @@ def _fate(queue: str, sent_s: int, end_s: int, chance: Random) -> tuple[str, int
 
 
 def copies(sent: Sequence[Sent]) -> Iterator[tuple[Any, ...]]:
-    """Bronze rows. Those that left their queue stand before all that wait: a floor separates them."""
+    """Bronze rows. Messages that have left their queue come before all that wait, because a floor separates them."""
     ordered = sorted(sent, key=lambda each: each.fate != "left")
     for arrival, each in enumerate(ordered, 1):
         path = rf"private$\{each.queue}"
@@ -160,7 +157,7 @@ def copies(sent: Sequence[Sent]) -> Iterator[tuple[Any, ...]]:
 
 
 def depth(sent: Sequence[Sent], queue: str, until_s: int) -> list[Sent]:
-    """What waits in a queue at a time."""
+    """The messages that wait in a queue at a time."""
     return [each for each in sent if each.queue == queue and each.fate == "waiting" and each.sent_s < until_s]
 
 
@@ -193,7 +190,7 @@ def look(lake: Lake, number: int, at_s: int, waiting: Mapping[str, tuple[int, in
 
 
 def made_lake(spark: SparkSession, path: Path, sent: Sequence[Sent]) -> Lake:
-    """A lake of this history, with two looks at the queues: an hour before the end, and at the end."""
+    """A lake of this history with two looks at the queues: one an hour before the end, one at the end."""
     lake = Lake(spark, path)
     frame = spark.createDataFrame(pyarrow.Table.from_batches([bronze_batch(list(copies(sent)))]))
     lake.table(BRONZE).append(frame, 1, bronze_facts())

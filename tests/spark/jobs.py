@@ -1,8 +1,4 @@
-"""A driver program of its own: copies a queue to another by a stream, with a task that fails. Run as a process.
-
-`python -m tests.spark.jobs MASTER API DIRECTORY [--drain] [--rpc HOST]` prints a line for each batch that is done.
-With a host it reads by remote read, and sends by the API as ever.
-"""
+"""A driver program that copies a queue to another by a stream in which a task fails. It runs as a separate process."""
 
 from __future__ import annotations
 
@@ -58,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rpc")
     arguments = parser.parse_args()
     directory: Path = arguments.directory
-    # A cluster's workers reach the driver at the address that it has among them.
+    # The workers of a cluster reach the driver at the address that it has among them.
     settings = {**SETTINGS, "spark.driver.host": "127.0.30.1", "spark.driver.bindAddress": "127.0.30.1"}
     spark = session("copies", arguments.master, settings=settings)
     spark.streams.addListener(Teller())

@@ -1,4 +1,4 @@
-"""Bodies as columns of Spark: real frames, their schema inferred, and what cannot be read beside what can."""
+"""Bodies as Spark columns: real frames, inferred schemas, and unreadable bodies beside readable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real cluster, a real manager, and everything killed once: no row is lost and none is there twice."""
+"""A real cluster and a real manager. Everything is killed once, and every row arrives exactly once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Driver:
         self._close()
 
     def finish(self) -> None:
-        """Waits for its own end."""
+        """Waits until the process ends."""
         for _ in self._lines:
             pass
         assert self._process.wait(PATIENCE_S) == 0, Path(self._log.name).read_text()
@@ -82,7 +82,7 @@ class Driver:
 
 
 class Manager:
-    """`postroad serve` on one address, however often it is started."""
+    """`postroad serve` on one address, which can be started several times."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "alpha.toml"

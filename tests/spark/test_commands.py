@@ -1,4 +1,4 @@
-"""`postroad pipeline` as a process: faults of the command line are told in one line, before Spark is started."""
+"""`postroad pipeline` as a process: it reports mistakes on the command line in one line, before it starts Spark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ name = "rome"
 sites = ["london", "paris"]
 cost = 1
 """
-STARTED = "spark.driver.extraJavaOptions=-XX:NoSuchOption"  # with it, Java ends at once, and says why
+STARTED = "spark.driver.extraJavaOptions=-XX:NoSuchOption"  # makes Java end at once and say why
 
 
 def run(*arguments: str, api: str | None = None) -> Outcome:
-    """A pipeline command for which Spark cannot be started."""
+    """Runs a pipeline command for which Spark cannot start."""
     return postroad("pipeline", *arguments, "--conf", STARTED, api=api)
 
 

@@ -1,4 +1,4 @@
-"""Silver and gold on real packets: what became of every message, by what copies, acknowledgments and reports say."""
+"""Silver and gold on real packets: the fate of every message, from copies, acknowledgments and reports."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ COPIES = (
     Copy(LONDON, r"private$\answers", silver.QUEUED, acknowledgment(13, MessageClass.NACK_Q_EXCEED_QUOTA, at_s=7), 8.0),
     Copy(ROME, QUEUE, silver.QUEUED, b"no packet at all", 5.0),
     Copy(ROME, QUEUE, silver.QUEUED, sent(14)[:-4], 6.0),
-    # 15: still in its queue, which has no message below FLOOR any more
+    # 15: still in its queue, which has no messages below FLOOR
     Copy(ROME, QUEUE, silver.QUEUED, sent(15), 1.0),
 )
 FLOOR = len(COPIES)  # the arrival number of the last copy
@@ -212,7 +212,7 @@ def test_the_summaries_add_up(told: Told) -> None:
     columns = ("reason", "source", "dead_in", "messages", "replayed")
     assert {tuple(row[column] for column in columns) for row in dead} == {
         ("nack-reach-queue-timeout", "london", "london", 1, 1),
-        ("nack-q-exceed-quota", "london", None, 1, 0),  # only an acknowledgment says so
+        ("nack-q-exceed-quota", "london", None, 1, 0),  # only an acknowledgment tells
     }
     assert [row["id"].rpartition("\\")[2] for row in summaries.oldest(told.gold).collect()] == ["5"]
 
@@ -246,7 +246,7 @@ def trend_of(delivered: DataFrame) -> DataFrame:
 
 
 def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
-    """The first message was sent at noon, the last one died 61 s later: no two minutes."""
+    """The first message was sent at noon and the last one died 61 s later, which is less than two minutes."""
     assert trend_of(told.gold).count() == 0
     later = told.gold.where("label = 'message 3'").withColumn("dead_at", f.expr("dead_at + interval 61 seconds"))
     rows = {
@@ -262,7 +262,7 @@ def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
 
 
 def test_a_queue_without_messages_in_both_periods_is_not_compared(told: Told) -> None:
-    """Messages of the day before: a period is six hours long."""
+    """There are messages of the day before, and a period is six hours long."""
     day = f.expr("interval 1 day")
     events = {name: f.col(name) - day for name in ("sent_at", "reached_at", "received_at", "dead_at")}
     rows = trend_of(told.gold.union(told.gold.withColumns(events | {"queue": f.lit("quiet")}))).collect()
@@ -286,7 +286,7 @@ def test_chains_end_where_no_answer_has_one(
 
 
 def _chains(spark: SparkSession, answers: dict[int, int | None]) -> list[Row]:
-    """Of messages that answer another."""
+    """The chains of messages that answer each other."""
     rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
     frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
     delivered = frame.withColumn("sent_at", f.timestamp_seconds("at"))
@@ -294,7 +294,7 @@ def _chains(spark: SparkSession, answers: dict[int, int | None]) -> list[Row]:
 
 
 def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
-    """1 is answered by 2 and 3, 3 by 4, 4 by 5; 6 answers a message that nothing is known of, 7 answers itself."""
+    """1 is answered by 2 and 3, 3 by 4, and 4 by 5. 6 answers an unknown message, and 7 answers itself."""
     answers = {1: None, 2: 1, 3: 1, 4: 3, 5: 4, 6: 99, 7: 7}
     found = _chains(spark, answers)
     assert [(row["id"], row["steps"], row["followers"], row["seconds"]) for row in found] == [("1", 3, 4, 4.0)]

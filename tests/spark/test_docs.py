@@ -1,4 +1,4 @@
-"""The page about Spark runs as it is written, block after block."""
+"""Runs the page about Spark as it is written, block after block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("delta")` and `format("iceberg")` on our session, without a jar of either."""
+"""`spark.read.format("delta")` and `format("iceberg")` in our session, without the jars of either format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gold after random arrivals in random pieces, with kills in between, equals gold that is made at once, row by row."""
+"""Gold made from random pieces with kills in between equals gold made at once, row by row."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ ENTERPRISE = directory(
 
 
 def traces(chance: Random, number: int) -> Iterator[Copy]:
-    """What becomes of one message, in the order of time: copies, acknowledgments, reports; any may be missing."""
+    """The traces of one message in the order of time: copies, acknowledgments, reports. Any may be missing."""
     at = chance.randrange(4) * DAY_S + chance.randrange(1000)
     asked: dict[str, Any] = {"ack": "reach-queue,receive", "admin_queue": rf"PRIVATE={LONDON}\2"}
     if number % 2:
         asked["response_queue"] = rf"PRIVATE={LONDON}\3"
-    if number % 3 == 0:  # an answer, at times to a message that is no request, or in a chain
+    if number % 3 == 0:  # an answer, sometimes to a message that is no request, or in a chain
         asked["correlation_id"] = LONDON.bytes_le + (number - chance.randrange(1, 4)).to_bytes(4, "little")
     packet = in_sequence(number, chance.randrange(1, 40), at) if number % 4 == 0 else sent(number, at_s=at, **asked)
     took = chance.randrange(1, 2 * DAY_S)
@@ -106,7 +106,7 @@ def traces(chance: Random, number: int) -> Iterator[Copy]:
 
 
 def pieces(chance: Random, count: int) -> list[list[Copy]]:
-    """All traces by time, with some much too late, cut at random places; each piece is a batch."""
+    """All traces ordered by time, except for some that are very late, cut at random places. Each piece is a batch."""
     found = [copy for number in range(1, MESSAGES_SENT + 1) for copy in traces(chance, number)]
     found.sort(key=lambda copy: copy.at_s + (chance.random() < 0.1) * chance.randrange(5 * DAY_S))
     cuts = [0, *sorted(chance.sample(range(1, len(found)), count - 1)), len(found)]
@@ -125,7 +125,7 @@ def arrive(lake: Lake, copies: Sequence[Copy], first: int, *, named: bool = True
 
 
 def look(lake: Lake, floor: int) -> None:
-    """A look at the queue of the orders, in which no message below this arrival number is left."""
+    """A look at the queue of orders, which has no messages below this arrival number."""
     last = lake.table(DEPTHS).last()
     number = 1 if last is None else last.batch + 1
     noon = datetime.fromtimestamp(NOON_S + number * DAY_S, UTC)
@@ -212,7 +212,7 @@ def test_pieces_and_kills_make_the_same_tables_as_one_rebuild(
 
 @pytest.fixture(scope="module")
 def two_days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished lake: in the queue are three messages of the first day, then message 9 of the second."""
+    """A finished lake. Its queue has three messages of the first day, and then message 9 of the second."""
     lake = Lake(spark, tmp_path_factory.mktemp("two-days"))
     early = [Copy(ROME, QUEUE, silver.QUEUED, sent(number), 1.0) for number in range(1, 4)]
     later = [Copy(ROME, QUEUE, silver.QUEUED, sent(9, at_s=DAY_S), DAY_S + 1.0)]
@@ -271,7 +271,7 @@ def test_what_has_nothing_new_writes_no_file(lake: Lake) -> None:
 
 
 def test_few_messages_take_few_tasks(lake: Lake) -> None:
-    """With the settings of a large lake: steps of a plan have many tasks, unless Spark sees that there are few rows."""
+    """With the settings for large lakes, steps of a plan have many tasks unless Spark knows that there are few rows."""
     large = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "100"}
     context, conf = lake.session.sparkContext, lake.session.conf
     before = {key: str(conf.get(key)) for key in large}
@@ -316,7 +316,7 @@ def test_a_message_that_has_left_its_queue_without_a_packet_is_seen(lake: Lake, 
     made = lake.table(DELIVERY).last()
     look(lake, 9)
     finish(lake)
-    assert lake.table(DELIVERY).last() == made  # no message was between the floors
+    assert lake.table(DELIVERY).last() == made  # there was no message between the floors
 
 
 def test_what_is_older_than_the_days_to_retain_goes_from_every_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -336,11 +336,11 @@ def test_what_is_older_than_the_days_to_retain_goes_from_every_table(spark: Spar
     assert sum(row["messages"] for row in lake.rows(STATES)) == 3
     assert min(lake.table(DEPTHS).days()) == first
     assert len(lake.rows(BACKLOG)) == 3
-    for name in (BRONZE, MESSAGES):  # a day more
+    for name in (BRONZE, MESSAGES):  # one more day
         assert min(lake.table(name).days()) == str(FIRST_DAY + timedelta(days=2))
     assert_equals_a_rebuild(lake, tmp_path / "rebuilt")
 
-    # A late acknowledgment of a message that was removed does not bring it back, and the offsets are still known.
+    # A late acknowledgment of a removed message does not bring it back, and the offsets are still known.
     late = Copy(
         LONDON, ANSWERS, silver.QUEUED, acknowledgment(2, MessageClass.ACK_RECEIVE, at_s=DAY_S), 6 * DAY_S, batch=2
     )

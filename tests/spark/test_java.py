@@ -1,4 +1,4 @@
-"""Where Spark gets its Java from, and a SPARK_HOME that starts fast: what the user has set wins."""
+"""Where Spark gets its Java from, and a SPARK_HOME that starts fast. The user's settings win."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroad.spark import java
 
 
 def runtime(place: Path, release: str | None = "17.0.9") -> Path:
-    """A directory that looks like a JAVA_HOME; its java prints its arguments."""
+    """A directory like a JAVA_HOME, whose java prints its arguments."""
     program = place / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\nfor each do printf "%s\\n" "$each"; done\n')
@@ -133,7 +133,7 @@ def test_without_pyspark_the_sentence_says_what_to_install() -> None:
 
 @pytest.fixture
 def archive_environment(tmp_path: Path) -> dict[str, str]:
-    """With a Java, and the SPARK_HOME in the cache."""
+    """An environment with a Java and a SPARK_HOME in the cache."""
     home = runtime(tmp_path / "java")
     (tmp_path / "pyspark" / "jars").mkdir(parents=True)
     spark = java.spark_home(tmp_path / "cache", tmp_path / "pyspark")
@@ -218,7 +218,7 @@ def test_a_shared_directory_is_not_filled(tmp_path: Path, carried: Path) -> None
     loose(cache.parent)
     with pytest.raises(SparkUnavailable, match="can be changed by other users"):
         java.java_home(cache, {"PATH": ""})
-    cache.parent.chmod(0o1777)  # as /tmp is: nobody can replace what belongs to another
+    cache.parent.chmod(0o1777)  # like /tmp: nobody can replace the files of another user
     assert java.java_home(cache, {"PATH": ""}) is not None
 
 

@@ -1,4 +1,4 @@
-"""Lakes that are not on this machine's disk: through Hadoop's file systems only, and refused where there is none."""
+"""Lakes that are not on this machine's disk: they use Hadoop's file systems, and are refused without one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["filled"]
 
 @pytest.fixture
 def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
-    """Hadoop's view file system: an address that only Hadoop can resolve, here to a directory of the test."""
+    """An address of Hadoop's view file system, which only Hadoop can resolve, here to a directory of the test."""
     (tmp_path / "disk").mkdir()
     key = "fs.viewfs.mounttable.lakes.link./lake"
     spark.conf.set(key, f"file://{tmp_path / 'disk'}")
@@ -62,11 +62,11 @@ def test_a_run_on_an_address_of_hadoops(
     assert facts.lake == f"{mounted}/one"
     assert compact(lake)
     assert states(lake) == {"one": "received", "two": "received", "three": "reached"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk"]  # and no directory that is called `viewfs:`
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk"]  # there must be no directory called `viewfs:`
 
 
 def test_a_part_without_its_last_file_does_not_count(spark: SparkSession, mounted: str) -> None:
-    """The process is killed after Spark has written, and before the commit: an object store has no rename."""
+    """The process is killed after Spark has written and before the commit. An object store has no rename."""
     files = open_files(f"{mounted}/two", spark)
     table = ParquetTable(spark, files, BRONZE)
     table.append(rows(spark, 1), 1)
@@ -107,7 +107,7 @@ def test_a_run_that_has_lost_its_lease_publishes_nothing(
     table = ParquetTable(spark, files, BRONZE)
     with files.lock():
         table.append(rows(spark, 1), 1)
-        while not files._lease_is_lost:  # a renewal that was under way may have written over it
+        while not files._lease_is_lost:  # a renewal that was under way may have overwritten it
             files._overwrite("_lock", "another run")
             time.sleep(0.01)
         with pytest.raises(PipelineError, match="has taken"):

@@ -28,7 +28,7 @@ needs_kit = pytest.mark.skipif(not (KIT / "jars").is_dir(), reason="`make test-s
 LAKE = "s3a://lakes/one"
 MESSAGES = 1000
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Times as plain numbers: the connector is older than Spark's Hadoop, whose defaults have units.
+# Times as plain numbers, because the connector is older than Spark's Hadoop, whose defaults have units.
 CONNECTOR = {
     "path.style.access": "true",
     "connection.ssl.enabled": "false",
@@ -75,7 +75,7 @@ def create(bucket: str) -> None:
 
 
 class Pipeline:
-    """`postroad pipeline` with settings of Spark, in a directory of its own."""
+    """Runs `postroad pipeline` with settings of Spark, in its own directory."""
 
     def __init__(self, directory: Path, api: str, settings: dict[str, str], *options: str) -> None:
         self.directory = directory

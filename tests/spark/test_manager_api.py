@@ -1,4 +1,4 @@
-"""The manager as Spark's processes call it: asked again while it is away, and told apart from what is no manager."""
+"""The manager as Spark's processes call it: they retry while it is away, and recognise a server that is no manager."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def api(manager: Served | str, *, timeout_s: float = 10, token: str | None = Non
 
 @contextmanager
 def stranger(*answers: tuple[int, str, bytes]) -> Iterator[str]:
-    """An HTTP server that is no manager: its answers, one after the other, the last for ever."""
+    """An HTTP server that is not a manager. It gives its answers in order, and repeats the last one."""
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):

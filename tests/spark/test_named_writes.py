@@ -1,4 +1,4 @@
-"""Named writes by Spark itself: a job that is run again sends the rest, and another job under its name nothing."""
+"""Named writes by Spark itself: repeating a job sends the rest, and another job under the same name sends nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 6000
 
 
 def job(spark: SparkSession, partitions: int, *, text: str = "id", broken: Path | None = None) -> DataFrame:
-    """Rows with their numbers; while the file is there, the third partition fails in the middle."""
+    """Numbered rows. While the file exists, the third partition fails in the middle."""
     frame = spark.range(0, ROWS, 1, partitions).selectExpr(f"CAST({text} AS STRING) AS body", "true AS recoverable")
     if broken is None:
         return frame

@@ -15,7 +15,7 @@ Routes = dict[tuple[str, str], tuple[str, int, int]]  # (from, to): (next site, 
 
 
 def routes_of(directory: Directory) -> Routes:
-    """What the arrays say, three destinations at a time."""
+    """The routes in the arrays, for three destinations at a time."""
     network = Network.of(directory)
     found: Routes = {}
     for some in chunks(range(len(network.sites)), 3):
@@ -30,7 +30,7 @@ def routes_of(directory: Directory) -> Routes:
 
 
 def by_tables(directory: Directory) -> Routes:
-    """What the site gates themselves say."""
+    """The routes by the site gates' own tables."""
     graph = SiteGraph(directory)
     found: Routes = {}
     for manager in directory.managers:

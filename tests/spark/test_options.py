@@ -1,4 +1,4 @@
-"""Options of the sources: every wrong one is told by its name, in one sentence."""
+"""Options of the sources: every mistake is reported with the option's name, in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of packets as rows: captures, hex text and raw bytes, with what does not decode."""
+"""Files of packets as rows: captures, hex text and raw bytes, including packets that cannot be decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline on a real manager: what is new is read once, whatever was killed, and the tables tell what happened."""
+"""The pipeline on a real manager: new messages are read once, whatever is killed, and the tables tell what happened."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def send(alpha: Served, *labels: str, **properties: Any) -> None:
 
 @pytest.fixture
 def filled(alpha: Served) -> Served:
-    """A manager with a journaled queue, one for acknowledgments, and something in both."""
+    """A manager with a journaled queue and a queue for acknowledgments, with messages in both."""
     with connect(address(alpha)) as manager:
         manager.queue(ORDERS).change(journal=True)
         manager.create_queue(ANSWERS)
@@ -84,7 +84,7 @@ def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, filled: 
     lake = Lake(spark, tmp_path)
     told: list[tuple[str, int, int]] = []
     first = run(lake, sources(address(filled)), None, lambda *step: told.append(step))
-    # two in the manager's journal, one in the queue, one in its journal, three acknowledgments
+    # two in the manager's journal, one in the queue, one in its journal, and three acknowledgments
     assert (first.batch, first.packets) == (1, 7)
     assert [done for _, done, _ in told] == list(range(1, len(TABLES) + 2))
     assert states(lake) == {"one": "received", "two": "reached"}
@@ -96,7 +96,7 @@ def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, filled: 
     assert run(lake, sources(address(filled))).packets == 0
     assert len(lake.rows(BRONZE)) == 7
     assert sum(";" not in row["queue"] for row in lake.rows(DEPTHS)) == 4  # two queues, two looks
-    assert lake.table(DELIVERY).last() == made  # nothing new, so not made again
+    assert lake.table(DELIVERY).last() == made  # there is nothing new, so it is not made again
 
     with connect(address(filled)) as manager:
         manager.queue(ORDERS).receive(timeout=5)
@@ -181,7 +181,7 @@ def test_dead_letters_that_were_sent_again_are_known(spark: SparkSession, filled
     assert told.commands == (f"postroad pipeline replay {replays} --where \"reason = 'nack-q-purged'\"",)
 
     assert replay(spark, address(filled), "label = 'three'", plans=lake.replays).sent == 1
-    run(lake, [])  # nothing new in any queue that is read
+    run(lake, [])  # there is nothing new in any queue that is read
     facts = gather(lake)
     assert (facts.reasons, facts.replayed) == ({"nack-q-purged": 2}, {"nack-q-purged": 1})
     assert {row["label"] for row in lake.rows(DELIVERY) if row["replayed"]} == {"three"}

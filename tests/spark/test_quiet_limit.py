@@ -1,4 +1,4 @@
-"""A query that wants a few rows of many prints no traceback, neither in the driver's log nor in a worker's."""
+"""A query that wants a few of many rows prints no traceback, neither in the driver's log nor in a worker's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream by remote read whose server and whose driver are killed: no row is lost and none is there twice."""
+"""A stream by remote read whose server and driver are killed: every row arrives exactly once."""
 
 from __future__ import annotations
 

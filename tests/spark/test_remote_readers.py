@@ -1,4 +1,4 @@
-"""Queues read by MS-MQQP, by Spark's own order of calls: each message is read once and removed once."""
+"""Queues read by MS-MQQP, with calls in Spark's order: each message is read once and removed once."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_walk_finds_every_message_where_ids_are_dense_and_where_they_are_not(
     random = Random(5)
     for priority in (3, 6):
         alpha.send(*numbered(200), priority=priority)
-        for number in range(30):  # every id but some is another queue's
+        for number in range(30):  # most of these ids belong to another queue
             alpha.send(*("other" for _ in range(random.randrange(6))), queue=OTHERS)
             alpha.send(f"sparse {number}", priority=priority)
         alpha.send(*("other" for _ in range(300)), queue=OTHERS)
@@ -248,7 +248,7 @@ def test_a_removal_that_was_cut_short_is_finished_and_takes_nothing_else(alpha: 
     stream = query(alpha, maxMessagesPerBatch=3)
     assert stream.batch() == ["a", "b", "c"]
     with postroad.remote(HOST, port=alpha.address[1]) as server:
-        assert server.queue(ORDERS).receive(0).label == "a"  # as the process did before it was killed
+        assert server.queue(ORDERS).receive(0).label == "a"  # as the process had done before it was killed
     stream.start()
     assert stream.batch() == ["d"]
     assert alpha.labels() == ["d"]

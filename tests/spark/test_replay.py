@@ -1,4 +1,4 @@
-"""Dead letters sent again: each once, whatever is killed, and the original goes only after that."""
+"""Dead letters sent again: each once, whatever is killed. The original is removed only afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS, RESCUED = r"private$\orders", r"private$\rescued"
 
 @pytest.fixture
 def manager(alpha: Served) -> Iterator[QueueManager]:
-    """A manager with five dead letters, of which the third has another label, and one transactional one."""
+    """A manager with five dead letters, the third with another label, and a transactional one."""
     with connect(f"http://{alpha.server.host}:{alpha.server.port}") as found:
         orders = found.queue(ORDERS)
         for label in ("order 1", "order 2", "note", "order 3", "order 4"):
@@ -109,7 +109,7 @@ def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
     verb: str,
     after: bool,
 ) -> None:
-    """Killed at the second call of a verb, before it or after it was done."""
+    """The replay is killed at the second call of a verb, before or after the manager has done it."""
     calls = 0
     honest = getattr(Queue, verb)
 

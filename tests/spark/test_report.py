@@ -1,4 +1,4 @@
-"""The report from plain figures: whole in itself, escaped, and it says what there is to do. No Spark takes part."""
+"""The report from plain figures, without Spark: it is self-contained and escaped, and says what to do."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ FULL = Facts(
 
 
 class Reader(HTMLParser):
-    """What a browser would take from the page: its text, its tags, and whatever leads elsewhere."""
+    """What a browser would take from the page: its text, its tags, and everything that leads elsewhere."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed() -> None:
 def test_what_came_in_a_message_stays_text() -> None:
     read = Reader(render(FULL, NOON))
     assert '<script>alert("1")</script>' in read.text
-    assert read.tags.count("script") == 3  # the data, the library and ours
+    assert read.tags.count("script") == 3  # the data, the library and our script
     assert "<" not in read.scripts[0]
     names = {value.get("queue") for chart in charts(read) for value in drawn_values(chart)}
     assert HOSTILE in names
@@ -346,7 +346,8 @@ def test_messages_in_queues_that_are_not_read_here() -> None:
     reached = state("reached", 4, first_reached_at=NOON)
     (found,) = advice(replace(NOTHING, states=[reached]))
     assert (found.where, found.messages, found.age_s) == (r"rome: private$\orders", 4, 3 * 3600)
-    assert advice(replace(NOTHING, states=[reached], backlog=[depth(0)])) == []  # read, and not there any more
+    # they were read, and are not in their queue
+    assert advice(replace(NOTHING, states=[reached], backlog=[depth(0)])) == []
 
 
 def test_slow_routes_and_what_got_worse() -> None:

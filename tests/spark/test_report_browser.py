@@ -26,7 +26,7 @@ FACTS = replace(
     backlog=[*FULL.backlog, depth(12, queue=LONG[6:], called=LONG)],
     dead_letters=[*FULL.dead_letters, minute(30, 3, queue=MARKUP, reason="nack-q-purged")],
 )
-# Shows one queue alone once all is drawn, and leaves what it saw in the page.
+# Shows one queue alone once everything is drawn, and records in the page what is visible.
 CHOOSE = """<script>
 const wait = setInterval(() => {
   if (!document.body.dataset.drawn) return;
@@ -46,7 +46,7 @@ const wait = setInterval(() => {
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-@pytest.mark.parametrize("width", [1280, 500])  # Chromium's windows are no narrower
+@pytest.mark.parametrize("width", [1280, 500])  # Chromium's windows cannot be narrower
 def test_the_page_in_a_browser(tmp_path: Path, width: int) -> None:
     page = render(FACTS, NOON)
     file = tmp_path / "report.html"
@@ -72,7 +72,7 @@ def test_the_page_in_a_browser(tmp_path: Path, width: int) -> None:
     assert 0 < after < before
     assert float(kept["right"]) <= width
     legends = [unescape(entry) for entry in re.findall(r"<li style=[^>]*>([^<]*)</li>", done.stdout)]
-    assert LONG in legends  # whole, over several lines where it must be
+    assert LONG in legends  # whole, over several lines if necessary
     assert "it was purged from its queue (nack-q-purged)" in legends
     assert int(kept["page"]) <= width
     assert "<title>Postroad: delivery report</title>" in done.stdout

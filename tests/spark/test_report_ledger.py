@@ -1,4 +1,4 @@
-"""Every number in a report against the ledger of what was sent: a generated history, run through Spark."""
+"""Every number in a report against the ledger of what was sent, for a generated history that runs through Spark."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 COUNT = 2000
 LIMIT_S = 60
-PERIOD_S = 6 * 3600  # the longest that fits twice into less than two days
+PERIOD_S = 6 * 3600  # the longest period that fits twice into less than two days
 
 
 class Tables(HTMLParser):
-    """The tables of a page by their section, in order; its tiles, its findings, and the data of its charts."""
+    """The content of a page: tables by section in order, tiles, findings, and the data of charts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def took(sent: Iterable[Sent], share: float) -> float:
 
 
 def counted(sent: Iterable[Sent], share: float) -> float:
-    """Of gold/latency, which counts seconds by bins: each is the most that was seen in its bin."""
+    """Values as gold/latency has them: it counts seconds by bins, and gives the largest value of a bin."""
     spans = [each.after_s for each in sent]
     bins = [ceil(log(span) / log(WIDTH)) if span else None for span in spans]
     most = {of: max(span for span, its in zip(spans, bins, strict=True) if its == of) for of in set(bins)}
@@ -205,7 +205,7 @@ def test_what_was_delivered(reported: Reported) -> None:
 
 
 def values(reported: Reported, wanted: Callable[[dict[str, Any]], bool], place: int = 0) -> list[dict[str, Any]]:
-    """The data of the charts whose values are of this kind."""
+    """The data of the charts with values of this kind."""
     data = [next(iter(chart["datasets"].values())) for chart in reported.page.charts]
     return list([each for each in data if each and wanted(each[0])][place])
 

@@ -1,4 +1,4 @@
-"""Routes of whole enterprises on Spark: those of `postroad.routing`, and what changes with a link."""
+"""Routes of whole enterprises on Spark: they equal those of `postroad.routing`, and change with the links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SQUARE = gated("a b c d", [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("d", "a
 
 
 def chance_made(sites: int, links: int, seed: int) -> Directory:
-    """Few costs, so that ways of equal cost are many; parallel links, and sites that none leads to."""
+    """A random enterprise: few different costs, so that many routes cost the same, parallel links, and unreachable
+    sites."""
     chance = Random(seed)
     ends = [(chance.randrange(sites), chance.randrange(sites)) for _ in range(links)]
     made = tuple((one, other, chance.randint(1, 4)) for one, other in ends if one != other)

@@ -1,4 +1,4 @@
-"""Rows as messages: which columns fit, and that a row is sent once however often it comes."""
+"""Rows as messages: which columns fit, and that a row is sent once, however often it comes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def send(made: WriteOptions, epoch: int, partition: int, batches: Iterator[pa.Re
 
 
 def finish(manager: Served, epoch: int, run: str = "first") -> None:
-    """As the driver does when all tasks are done."""
+    """What the driver does after all tasks."""
     writer = MessageSource(options(manager)).streamWriter(StructType().add("body", "string"), False)
     writer.commit([None, Sent("w", epoch, 0, 0, run)], epoch)
 

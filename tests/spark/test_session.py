@@ -1,4 +1,4 @@
-"""The sources in a real Spark session: batch, stream, sinks, retries, and what people see of a fault."""
+"""The sources in a real Spark session: batches, streams, sinks, retries, and what people see of an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stream(spark: SparkSession, manager: Served, **given: object) -> DataFrame:
 
 
 def drain(frame: DataFrame, manager: Served, checkpoint: str) -> None:
-    """Everything that is there, to the queue of copies."""
+    """Copies everything that is there to the queue of copies."""
     writer = frame.writeStream.format("postroad").options(**options(manager, queue=r"private$\copies"))
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -42,7 +42,7 @@ def copies(manager: Served) -> list[str]:
 
 
 def sentence(fault: pytest.ExceptionInfo[PySparkException]) -> str:
-    """Our class and sentence in what Spark says, which starts with the sentence and has no traceback of ours."""
+    """Our class and sentence in Spark's error, which must start with the sentence and have no traceback of ours."""
     text = str(fault.value)
     found = re.search(r"postroad\.errors\.\w+: (.+)", text)
     assert found is not None

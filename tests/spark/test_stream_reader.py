@@ -1,4 +1,4 @@
-"""A stream from a queue, by Spark's own order of calls: nothing lost and nothing twice, whatever comes between."""
+"""A stream from a queue, with calls in Spark's order: nothing is lost or repeated, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_batch_that_is_run_again_is_the_same_batch(alpha: Served, monkeypatch:
     assert stream.construct()
     first = [(part.begin, part.end, part.messages) for part in stream.parts()]
     alpha.send("later")
-    stream.given = options(alpha, partitions=1)  # whoever starts it again has other ideas
+    stream.given = options(alpha, partitions=1)  # options may change when it is started again
     stream.start()
     assert stream.construct()
     assert [(part.begin, part.end, part.messages) for part in stream.parts()] == first
@@ -96,7 +96,7 @@ def test_the_first_batch_of_a_stream_from_latest_is_the_same_after_a_crash(alpha
     alpha.send("a", "b")
     assert stream.construct()
     alpha.send("c")
-    stream.start()  # Spark asks it for the initial offset once more
+    stream.start()  # Spark asks for the initial offset once more
     assert stream.batch() == ["a", "b"]
     assert stream.batch() == ["c"]
 
@@ -159,7 +159,7 @@ def test_a_checkpoint_that_is_older_than_the_queue_yields_what_is_left(alpha: Se
     stream = query(alpha, mode="consume")
     assert stream.batch() == ["a", "b"]
     assert stream.batch() is None
-    stream.commit_log -= 1  # a power cut took the last file of the checkpoint
+    stream.commit_log -= 1  # a power failure destroyed the last file of the checkpoint
     stream.start()
     assert stream.batch() == []
     alpha.send("c")
@@ -556,7 +556,7 @@ def test_a_message_that_a_reader_locks_and_puts_back_is_not_lost(alpha: Served) 
     locked: list[object] = []
 
     def plan(*args: Any, **given: Any) -> Any:
-        """A reader has a message during the first look, and again when the next one is over."""
+        """A reader has a message during the first look, and has it again after the next one."""
         reply = alpha.call("POST", f"{ORDERS}/lock?timeout=0") if len(locked) in (0, 2) else None
         found = plain(*args, **given)
         if reply is not None:

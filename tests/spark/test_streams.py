@@ -18,7 +18,7 @@ def stream(spark: SparkSession, manager: Served, **given: object) -> DataFrame:
 
 
 def drain(frame: DataFrame, directory: Path) -> StreamingQuery:
-    """Runs the query over all that is there; its rows are in files."""
+    """Runs the query until it has read everything. Its rows are in files."""
     writer = frame.writeStream.format("parquet").option("path", str(directory / "rows"))
     query = writer.option("checkpointLocation", str(directory / "state")).trigger(availableNow=True).start()
     query.awaitTermination(120)

@@ -1,4 +1,4 @@
-"""The page of the pipeline's tables has every column of every table, with its type, in the order of the table."""
+"""The page about the pipeline's tables has every column of every table, with its type, in the table's order."""
 
 from __future__ import annotations
 

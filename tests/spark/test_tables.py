@@ -1,4 +1,5 @@
-"""The pipeline's tables, in every format: each batch exactly once, whatever was killed, and columns are only added."""
+"""The pipeline's tables in every format: each batch is there exactly once, whatever is killed, and columns only
+grow."""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def test_a_table_can_be_replaced_by_a_later_batch(spark: SparkSession, tmp_path:
 def test_files_without_a_commit_do_not_count(
     spark: SparkSession, tmp_path: Path, kind: type[Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is killed after Spark's tasks have written, and before the commit."""
+    """The process is killed after Spark's tasks have written and before the commit."""
     table = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     table.append(rows(spark, 1), 1)
 
@@ -165,7 +166,7 @@ def test_a_compaction_that_was_killed_before_it_cleaned_up_shows_no_row_twice(
     assert numbers(table) == [1, 2]
     assert table.append(rows(spark, 3), 3)
     assert len(list((tmp_path / table.name).glob("part=*"))) == 2
-    assert spark.read.parquet(str(tmp_path / table.name)).count() == 3  # as any other program reads it
+    assert spark.read.parquet(str(tmp_path / table.name)).count() == 3  # as any other program would read it
 
 
 def test_a_part_whose_commit_is_damaged_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tutorial as it is written: its shell lines one after the other in one shell, then its Python on their tables."""
+"""Runs the tutorial as it is written: its shell lines in one shell, and then its Python on their tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "from-queues-to-a-report.md"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PREPARED = ("make install\n", 'export PATH="$PWD/.venv/bin:$PATH"\n')  # what the test has done instead
-LONG_S = 900  # Spark starts for most of the commands
+PREPARED = ("make install\n", 'export PATH="$PWD/.venv/bin:$PATH"\n')  # what the test does instead
+LONG_S = 900  # most of the commands start Spark
 
 
 def free_port() -> int:

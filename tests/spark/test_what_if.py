@@ -30,7 +30,7 @@ SQUARE = gated("a b c d", [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("d", "a
 
 
 def demand(**loads: int) -> Demand:
-    """a_c=10: ten messages of 100 bytes from the gate of `a` to that of `c`."""
+    """a_c=10 stands for ten messages of 100 bytes from the gate of `a` to that of `c`."""
     pairs = {name: name.split("_") for name in loads}
     return Demand({(f"gate-{pairs[n][0]}", f"gate-{pairs[n][1]}"): Load(m, 100 * m) for n, m in loads.items()})
 
@@ -75,7 +75,7 @@ def test_a_manager_that_moves_to_another_site_has_another_route() -> None:
 
 @given(graphs())
 def test_whole_routes_are_those_of_the_gates_tables(graph: Graph) -> None:
-    """Every step of a route is the next hop of the table at that place, and the costs agree."""
+    """Every step of a route is the next hop in the table there, and the costs agree."""
     enterprise = graph.directory()
     tables = by_tables(enterprise)
     empty = directory(*enterprise.sites, *enterprise.managers)
@@ -179,7 +179,7 @@ def lake(tmp_path: Path) -> str:
 
 @pytest.fixture
 def what_if(capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command, in this process: Spark and Java are not started."""
+    """Runs the command in this process. Spark and Java do not start."""
 
     def call(*arguments: str) -> Outcome:
         capsys.readouterr()
