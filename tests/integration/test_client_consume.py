@@ -361,13 +361,19 @@ def test_async_exceptions_and_cancellation_give_it_back(kind: str) -> None:
             await fail()
         await queue.manager.cleanups.wait()
 
+        in_hand = asyncio.Event()
+
         async def loop() -> None:
             async for message in queue.consume():
                 if message.text == ALL[1]:
+                    in_hand.set()
                     await asyncio.sleep(3600)
 
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(loop(), 0.3)
+        looping = asyncio.create_task(loop())
+        await in_hand.wait()
+        looping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looping
 
     assert run_async(kind, work) == ALL[1:]
 

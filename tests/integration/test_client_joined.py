@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -24,7 +24,7 @@ from postroad.errors import (
     PostroadError,
     QueueNotFound,
 )
-from tests.served import Served, served
+from tests.served import PATIENCE_S, Served, served
 
 QUEUE = r"private$\orders"
 TOO_LARGE = bytes(5 << 20)
@@ -38,16 +38,19 @@ def api() -> Iterator[Served]:
 
 
 class Requests:
-    """How many messages the requests of a server brought, in order; the first waits until `others` are on their way."""
+    """How many messages the requests of a server brought, in order. The first sets `came`, and is done after `go`."""
 
     def __init__(self, api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
+        self.came, self.go = Event(), Event()
         send, send_each = api.manager.send, api.manager.send_each
 
         async def one(destination: str, messages: list[postroad.Message], *rest: object) -> list[str]:
             if len(messages) == 1:
                 self.sizes.append(1)
-            await asyncio.sleep(0.2 if len(self.sizes) == 1 else 0)
+            if not self.came.is_set():
+                self.came.set()
+                await asyncio.to_thread(self.go.wait, PATIENCE_S)
             return await send(destination, messages, *rest)  # type: ignore[arg-type]
 
         async def each(destination: str, messages: list[postroad.Message], *rest: object) -> list[str | PostroadError]:
@@ -60,6 +63,7 @@ class Requests:
 
 def test_sends_that_come_meanwhile_go_together_and_in_order(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(api, monkeypatch)
+    requests.go.set()
 
     async def main() -> list[str]:
         async with aio.connect(api.server.url) as manager:
@@ -75,6 +79,7 @@ def test_sends_that_come_meanwhile_go_together_and_in_order(api: Served, monkeyp
 
 def test_one_request_has_a_bound(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(api, monkeypatch)
+    requests.go.set()
     monkeypatch.setattr(payloads, "MAX_JOINED", 20)
     monkeypatch.setattr(payloads, "MAX_JOINED_BYTES", 10_000)
 
@@ -122,14 +127,15 @@ def test_a_queue_that_is_missing_fails_its_own_senders(api: Served) -> None:
 
 
 def test_a_sender_that_leaves_in_time_sends_nothing(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    Requests(api, monkeypatch)
+    requests = Requests(api, monkeypatch)
 
     async def main() -> None:
         async with aio.connect(api.server.url) as manager:
             queue = manager.queue(QUEUE)
             first, left, last = (asyncio.ensure_future(queue.send(each)) for each in ("first", "left", "last"))
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(requests.came.wait, PATIENCE_S)
             left.cancel()
+            requests.go.set()
             await asyncio.gather(first, last)
 
     asyncio.run(main())
@@ -137,18 +143,19 @@ def test_a_sender_that_leaves_in_time_sends_nothing(api: Served, monkeypatch: py
 
 
 def test_when_the_first_sender_leaves_the_others_go_on(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    Requests(api, monkeypatch)
+    requests = Requests(api, monkeypatch)
 
     async def main() -> None:
         async with aio.connect(api.server.url) as manager:
             queue = manager.queue(QUEUE)
             first, *others = (asyncio.ensure_future(queue.send(each)) for each in ("first", "second", "third"))
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(requests.came.wait, PATIENCE_S)
             first.cancel()
             await asyncio.gather(*others)
 
     asyncio.run(main())
-    assert api.bodies()[-2:] == ["second", "third"]
+    assert api.bodies() == ["second", "third"]
+    requests.go.set()
 
 
 # Threads
@@ -164,6 +171,13 @@ def in_threads(number: int, work: object) -> None:
 
 def test_threads_share_requests_and_each_keeps_its_order(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(api, monkeypatch)
+    wait = JoinedSends._wait
+
+    async def waits(joined: JoinedSends, name: str, waiting: _Waiting) -> payloads.Outcome:
+        requests.go.set()
+        return await wait(joined, name, waiting)
+
+    monkeypatch.setattr(JoinedSends, "_wait", waits)
     ids: dict[str, str] = {}
     together = Barrier(8)
     with postroad.connect(api.server.url) as manager:
@@ -283,7 +297,7 @@ def test_a_wrong_token_is_told_to_every_sender() -> None:
 
 
 def test_closing_the_manager_ends_the_sends_that_wait(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    Requests(api, monkeypatch)
+    requests = Requests(api, monkeypatch)
     faults: list[Exception] = []
     manager = postroad.connect(api.server.url)
     queue = manager.queue(QUEUE)
@@ -298,20 +312,22 @@ def test_closing_the_manager_ends_the_sends_that_wait(api: Served, monkeypatch: 
     for thread in threads:
         thread.start()
     manager.close()
+    requests.go.set()
     for thread in threads:
         thread.join()
     assert all(isinstance(each, OperationCancelled | InvalidHandle) for each in faults)
 
 
 def test_closing_the_manager_ends_the_tasks_that_wait(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    Requests(api, monkeypatch)
+    requests = Requests(api, monkeypatch)
 
     async def main() -> list[str | BaseException]:
         manager = await aio.connect(api.server.url)
         queue = manager.queue(QUEUE)
         sending = [asyncio.ensure_future(queue.send(f"{number}")) for number in range(4)]
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(requests.came.wait, PATIENCE_S)
         await manager.close()
+        requests.go.set()
         return await asyncio.gather(*sending, return_exceptions=True)
 
     first, *others = asyncio.run(main())

@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from postroad.rpc.client import connect
 from tests.unit.rpc.counter import HOST, counter
 from tests.unit.rpc.parcels import PARCELS
 
+PATIENCE_S = 30
 ROOT = Path(__file__).parents[2]
 CLIENT = """
 import asyncio, sys
@@ -27,12 +29,17 @@ async def main():
         for _ in range(50):
             await client.call(parcels.OPEN, parcels.Open(None))
     waiting = [asyncio.create_task(second.call(parcels.WAIT, parcels.Wait(n))) for n in range(5)]
-    await asyncio.sleep(0.05)
     print("ready", flush=True)
     await asyncio.gather(*waiting)
 
 asyncio.run(main())
 """
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  (another process brings it about)
+            await asyncio.sleep(0.005)
 
 
 def test_a_killed_process_is_run_down() -> None:
@@ -44,15 +51,11 @@ def test_a_killed_process_is_run_down() -> None:
             )
             assert process.stdout is not None
             assert await process.stdout.readline() == b"ready\n"
+            await until(lambda: len(it.waiting) == 5)
             assert len(it.open) == 100
-            assert len(it.waiting) == 5
             process.send_signal(signal.SIGKILL)
             await process.wait()
-            for _ in range(2000):
-                if len(it.run_down) == 100:
-                    break
-                await asyncio.sleep(0.005)
-            assert len(it.run_down) == 100
+            await until(lambda: len(it.run_down) == 100)
             assert it.open == set()
             assert sorted(it.cancelled) == [0, 1, 2, 3, 4]
             assert it.waiting == {}
