@@ -32,6 +32,7 @@ WHEEL_TAGS = ("--python-version=39", "--implementation=cp", "--abi=cp39", "--pla
 MONO = Path("/usr/lib/mono/4.5")
 MONO_PACKAGES = (
     "mono-runtime",
+    "libmono-messaging-rabbitmq4.0-cil",
     "libmono-system-data4.0-cil",
     "libmono-system-messaging4.0-cil",
     "libmono-system-runtime-serialization4.0-cil",
