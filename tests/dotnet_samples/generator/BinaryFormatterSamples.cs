@@ -28,6 +28,8 @@ namespace Postroad.Samples
             var output = new MemoryStream();
             formatter.Serialize(output, value);
             var read = new BinaryFormatter().Deserialize(new MemoryStream(output.ToArray()));
+            if (value is DataSet set)
+                ((DataSet)read).RemotingFormat = set.RemotingFormat; // which a reader forgets
             return new Sample
             {
                 Writer = "BinaryFormatter", Body = output.ToArray(), BodyType = Samples.BinaryObject, Kind = kind,

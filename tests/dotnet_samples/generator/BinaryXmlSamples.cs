@@ -140,6 +140,7 @@ namespace Postroad.Samples
                 var sample = Framed(BinaryXml.Envelope("urn:shop/unframed", writer => writer.WriteElementString("order", "urn:shop", "tea")));
                 sample.Body = BinaryXml.Written(BinaryXml.Envelope("urn:shop/unframed", writer => writer.WriteElementString("order", "urn:shop", "tea")));
                 sample.Kind = "wcf|bytes";
+                sample.Framework = null;
                 return sample;
             });
         }
@@ -181,8 +182,8 @@ namespace Postroad.Samples
                     }
                 },
                 { "long", w => { foreach (var number in new[] { 5L, 1L << 40, long.MinValue, long.MaxValue }) Element(w, "n", () => w.WriteValue(number)); } },
-                { "float", w => { foreach (var number in new[] { 1.5f, 2f, 0.1f, float.MaxValue, float.NaN, float.PositiveInfinity }) Element(w, "n", () => w.WriteValue(number)); } },
-                { "double", w => { foreach (var number in new[] { 1.5, 0.1, -3, double.MaxValue, double.Epsilon, double.NaN, double.NegativeInfinity, 1e16, 1e-5 }) Element(w, "n", () => w.WriteValue(number)); } },
+                { "float", w => { foreach (var number in new[] { 1.5f, 2f, -2f, 0.1f, 1e7f, 1e9f, 1e10f, 1e20f, 1e-5f, 16777216f, float.MaxValue, float.NaN, float.PositiveInfinity, float.NegativeInfinity }) Element(w, "n", () => w.WriteValue(number)); } },
+                { "double", w => { foreach (var number in new[] { 0, 1.5, 0.1, -3, double.MaxValue, double.Epsilon, double.NaN, double.PositiveInfinity, double.NegativeInfinity, 1e9, 1e10, 1e15, 1e16, -1e16, 9007199254740993, 1e18, 1e19, 1e20, 1e21, 1e22, 123456.789, 0.001, 0.0001, 1e-5, 1.25e-7, 1e100 }) Element(w, "n", () => w.WriteValue(number)); } },
                 { "decimal", w => { foreach (var number in new[] { 129.90m, 0m, -1.5m, 100m, decimal.MaxValue, decimal.MinValue, 0.0000000000000000000000000001m }) Element(w, "n", () => w.WriteValue(number)); } },
                 { "datetime", w =>
                     {

@@ -11,6 +11,7 @@ using System.Reflection;
 using System.Runtime.CompilerServices;
 using System.Runtime.Serialization;
 using System.Runtime.Serialization.Json;
+using System.Text;
 using System.Xml;
 
 namespace Postroad.Samples
@@ -103,8 +104,9 @@ namespace Postroad.Samples
                 case char unit:
                     Pieces(unit.ToString());
                     return;
-                case double number:
-                    texts.Add(number.ToString("R", CultureInfo.InvariantCulture).Replace('E', 'e'));
+                case double number: // old runtimes write more digits than the number needs
+                    var whole = number.ToString("R", CultureInfo.InvariantCulture).Replace('E', 'e');
+                    texts.Add(whole.Contains("e") ? whole : whole.Substring(0, Math.Min(whole.Length, 16)));
                     return;
                 case float number: // the digits that every way to write it shares
                     var digits = number.ToString("R", CultureInfo.InvariantCulture).Split('E')[0];
@@ -114,7 +116,7 @@ namespace Postroad.Samples
                     Moment(moment);
                     return;
                 case DateTimeOffset moment:
-                    Moment(moment.UtcDateTime);
+                    Moment(moment.DateTime);
                     return;
                 case TimeSpan span:
                     texts.Add(span.Duration().ToString(@"hh\:mm\:ss", CultureInfo.InvariantCulture));
@@ -134,8 +136,7 @@ namespace Postroad.Samples
         void Moment(DateTime moment)
         {
             texts.Add(moment.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture));
-            var fraction = moment.Ticks % 10000000 / 10 != 0;
-            texts.Add(moment.ToString(fraction ? "HH:mm:ss.ffffff" : "HH:mm:ss", CultureInfo.InvariantCulture));
+            texts.Add(moment.ToString("HH:mm:ss.FFFFFF", CultureInfo.InvariantCulture));
         }
 
         void Inside(object value)
@@ -143,8 +144,14 @@ namespace Postroad.Samples
             var type = value.GetType();
             switch (value)
             {
+                case Array items:
+                    foreach (var item in items)
+                        Walk(item);
+                    return;
                 case DataSet set:
                     texts.Add(set.DataSetName);
+                    if (set.RemotingFormat == SerializationFormat.Binary) // its tables are streams inside arrays of bytes
+                        return;
                     foreach (DataTable table in set.Tables)
                         Walk(table);
                     return;
@@ -165,11 +172,16 @@ namespace Postroad.Samples
                     }
                     return;
                 case Exception fault:
-                    texts.Add(type.FullName);
-                    Pieces(fault.Message);
-                    Walk(fault.InnerException);
-                    if (fault.Data.Count > 0)
-                        Walk(fault.Data);
+                    var kept = new SerializationInfo(type, new FormatterConverter());
+                    fault.GetObjectData(kept, new StreamingContext(StreamingContextStates.All));
+                    foreach (SerializationEntry entry in kept)
+                        Walk(entry.Value);
+                    return;
+                case BitArray bits:
+                    texts.Add(bits.Length.ToString(CultureInfo.InvariantCulture));
+                    return;
+                case StringBuilder built:
+                    Pieces(built.ToString());
                     return;
                 case Uri address:
                     Pieces(address.OriginalString);

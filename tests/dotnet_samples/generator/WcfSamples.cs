@@ -12,8 +12,7 @@ namespace Postroad.Samples
     /// <summary>[MC-NMF] 2.2: a datagram is version, mode, via, encoding and the message; a session has sized envelopes.</summary>
     static class Framing
     {
-        public const byte Soap11Utf8 = 0, Soap11Utf16 = 1, Soap11Utf16Little = 2, Soap12Utf8 = 3, Soap12Utf16 = 4, Soap12Utf16Little = 5,
-            Mtom = 6, Binary = 7, BinarySession = 8;
+        public const byte Soap11Utf8 = 0, Soap12Utf8 = 3, Binary = 7, BinarySession = 8;
         const byte Simplex = 3, SingletonSized = 4;
 
         public static byte[] Datagram(string via, byte encoding, byte[] message)
@@ -57,6 +56,7 @@ namespace Postroad.Samples
     static class WcfSamples
     {
         const string Via = "net.msmq://shop.example/private/orders";
+        const string Writer = "XmlDictionaryWriter, text, in netMsmq framing";
 
         public static void All()
         {
@@ -163,39 +163,49 @@ namespace Postroad.Samples
 
         static void Texts()
         {
-            var encodings = new Dictionary<string, KeyValuePair<byte, Encoding>>
+            Encoding little = new UnicodeEncoding(false, false), big = new UnicodeEncoding(true, false);
+            foreach (var number in new Dictionary<string, byte> { { "soap11", 0 }, { "soap12", 3 } }) // both orders of bytes: the names do not say which
             {
-                { "soap12-utf8", new KeyValuePair<byte, Encoding>(Framing.Soap12Utf8, new UTF8Encoding(false)) },
-                { "soap11-utf8", new KeyValuePair<byte, Encoding>(Framing.Soap11Utf8, new UTF8Encoding(false)) },
-                { "soap12-utf16-little", new KeyValuePair<byte, Encoding>(Framing.Soap12Utf16Little, new UnicodeEncoding(false, false)) },
-                { "soap12-utf16-big", new KeyValuePair<byte, Encoding>(Framing.Soap12Utf16, new UnicodeEncoding(true, false)) },
-                { "soap11-utf16-little", new KeyValuePair<byte, Encoding>(Framing.Soap11Utf16Little, new UnicodeEncoding(false, false)) },
-            };
-            foreach (var encoding in encodings)
-                Samples.Try("netmsmq-text/" + encoding.Key, () =>
+                var utf8 = number.Value;
+                Known(number.Key + "-utf8", utf8, new UTF8Encoding(false));
+                Known(number.Key + "-utf16-little", (byte)(utf8 + 1), little);
+                Known(number.Key + "-utf16-big", (byte)(utf8 + 1), big);
+                Known(number.Key + "-unicode-little", (byte)(utf8 + 2), little);
+                Known(number.Key + "-unicode-big", (byte)(utf8 + 2), big);
+            }
+            // What the text encoder of WCF calls UTF-16 has no number of its own, and starts with a declaration.
+            foreach (var encoding in new Dictionary<string, Encoding> { { "utf-16", little }, { "utf-16BE", big } })
+                Samples.Try("netmsmq-text/content-type-" + encoding.Key, () =>
                 {
-                    var document = Text(encoding.Value.Value);
-                    return Wcf("XmlDictionaryWriter, text, in netMsmq framing", Framing.Datagram(Via, encoding.Value.Key, document), Xml(document, encoding.Value.Value));
+                    var document = Text(encoding.Value, true);
+                    return Wcf(Writer, Framing.Datagram(Via, "application/soap+xml; charset=" + encoding.Key, document), Xml(document, encoding.Value));
                 });
-            Samples.Try("netmsmq-text/content-type", () => // what the text encoder of WCF calls UTF-16 has no number of its own
-            {
-                var document = Text(new UnicodeEncoding(false, false));
-                return Wcf("XmlDictionaryWriter, text, in netMsmq framing",
-                    Framing.Datagram(Via, "application/soap+xml; charset=utf-16", document), Xml(document, new UnicodeEncoding(false, false)));
-            });
             Samples.Try("netmsmq-text/session", () =>
             {
                 var document = Text(new UTF8Encoding(false));
                 var xml = Xml(document, new UTF8Encoding(false));
-                return Wcf("XmlDictionaryWriter, text, in netMsmq framing", Framing.Session(Via, Framing.Soap12Utf8, new[] { document, document }), xml + "\n" + xml);
+                return Wcf(Writer, Framing.Session(Via, Framing.Soap12Utf8, new[] { document, document }), xml + "\n" + xml);
             });
         }
 
-        static byte[] Text(Encoding encoding)
+        static void Known(string name, byte number, Encoding encoding)
+        {
+            Samples.Try("netmsmq-text/" + name, () =>
+            {
+                var document = Text(encoding);
+                return Wcf(Writer, Framing.Datagram(Via, number, document), Xml(document, encoding));
+            });
+        }
+
+        static byte[] Text(Encoding encoding, bool declared = false)
         {
             var output = new MemoryStream();
             using (var writer = XmlDictionaryWriter.CreateTextWriter(output, encoding, false))
+            {
+                if (declared)
+                    writer.WriteStartDocument();
                 Envelopes()["request"](writer);
+            }
             return output.ToArray();
         }
 

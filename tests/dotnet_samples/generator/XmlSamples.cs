@@ -158,8 +158,10 @@ namespace Postroad.Samples
 
         public static Sample Document(byte[] body, string writer)
         {
+            string xml;
             using (var reader = XmlReader.Create(new MemoryStream(body)))
-                return new Sample { Writer = writer, Body = body, Kind = "xml", Contains = Leaves.OfXml(reader).ToList() };
+                xml = BinaryXml.Text(reader);
+            return new Sample { Writer = writer, Body = body, Kind = "xml", Xml = xml, Contains = BinaryXml.LeavesOf(xml) };
         }
     }
 }
