@@ -30,7 +30,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console
-.PHONY: test-s3 torture torture-multicast torture-pipeline fuzz demo clean
+.PHONY: test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -170,6 +170,10 @@ bench-lake: install
 test-s3: install
 	$(BIN)/python -m scripts.s3_kit build/s3
 	POSTROAD_S3_KIT=build/s3 $(BIN)/python -m pytest tests/spark/test_lake_s3.py
+
+# Bodies that .NET writes, as test data. Fetches its SDK once, 110 MB; needs npm, and mono with its WCF (Debian's packages).
+dotnet-samples: $(TEST_STAMP)
+	$(BIN)/python -m tests.dotnet_samples build tests/data/bodies/samples.jsonl
 
 # What strangers cost: memory, log and answers under attack, and beside 10,000 outgoing queues.
 bench-hostile: install

@@ -55,7 +55,7 @@ ENVIRONMENT = {
 
 
 def missing() -> str | None:
-    """What is not on this machine and not in build/dotnet/, in a sentence."""
+    """What stops `build`, in a sentence."""
     if not LIBRARIES.exists() and shutil.which("npm") is None:
         return f"the SDK of .NET is not in {SDK}, and npm, which would fetch it, is not installed"
     if shutil.which("mono") is None or not all((MONO / f"{name}.dll").exists() for name in MONO_REFERENCES):

@@ -259,13 +259,37 @@ namespace Postroad.Samples
                 },
                 { "attributes-typed", w =>
                     {
-                        w.WriteStartAttribute("int"); w.WriteValue(42); w.WriteEndAttribute();
-                        w.WriteStartAttribute("truth"); w.WriteValue(true); w.WriteEndAttribute();
-                        w.WriteStartAttribute("guid"); w.WriteValue(token); w.WriteEndAttribute();
-                        w.WriteStartAttribute("at"); w.WriteValue(new DateTime(2026, 1, 2, 3, 4, 5, DateTimeKind.Utc)); w.WriteEndAttribute();
-                        w.WriteStartAttribute("price"); w.WriteValue(1.50m); w.WriteEndAttribute();
-                        w.WriteStartAttribute("raw"); w.WriteBase64(new byte[] { 1, 2, 3, 4 }, 0, 4); w.WriteEndAttribute();
-                        w.WriteStartAttribute("known"); w.WriteString(StaticDictionary.Known("Reply")); w.WriteEndAttribute();
+                        var number = 0;
+                        foreach (var value in new object[]
+                        {
+                            0, 1, 42, -300, 70000, 1L << 40, ulong.MaxValue, true, false, 1.5f, 2.5, 1.50m, token, new UniqueId(token), new UniqueId("urn:mine:1"),
+                            new DateTime(2026, 1, 2, 3, 4, 5, DateTimeKind.Utc), new TimeSpan(1, 2, 3, 4), "text", new string('a', 300), StaticDictionary.Known("Reply"),
+                        })
+                        {
+                            w.WriteStartAttribute("a" + number++);
+                            w.WriteValue(value);
+                            w.WriteEndAttribute();
+                        }
+                        foreach (var size in new[] { 4, 300 })
+                        {
+                            w.WriteStartAttribute("raw" + size);
+                            w.WriteBase64(new byte[size], 0, size);
+                            w.WriteEndAttribute();
+                        }
+                    }
+                },
+                { "attribute-qname", w =>
+                    {
+                        w.WriteXmlnsAttribute("q", StaticDictionary.Known("http://schemas.xmlsoap.org/ws/2005/02/rm"));
+                        w.WriteStartAttribute("name");
+                        w.WriteQualifiedName(StaticDictionary.Known("Sequence"), StaticDictionary.Known("http://schemas.xmlsoap.org/ws/2005/02/rm"));
+                        w.WriteEndAttribute();
+                    }
+                },
+                { "elements-of-objects", w =>
+                    {
+                        foreach (var value in new object[] { (byte)200, (sbyte)-5, (short)-300, (ushort)60000, 4000000000u, ulong.MaxValue, 5UL, 1.5m, token, TimeSpan.FromHours(1), new Uri("http://shop.example/a b"), new byte[] { 1, 2, 3 } })
+                            Element(w, "v", () => w.WriteValue(value));
                     }
                 },
                 { "attribute-list", w => { w.WriteStartAttribute("list"); w.WriteValue(new object[] { 1, "two", true, 2.5 }); w.WriteEndAttribute(); } },

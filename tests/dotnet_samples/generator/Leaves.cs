@@ -177,9 +177,6 @@ namespace Postroad.Samples
                     foreach (SerializationEntry entry in kept)
                         Walk(entry.Value);
                     return;
-                case BitArray bits:
-                    texts.Add(bits.Length.ToString(CultureInfo.InvariantCulture));
-                    return;
                 case StringBuilder built:
                     Pieces(built.ToString());
                     return;
