@@ -94,6 +94,7 @@ namespace Postroad.Samples
                 case null:
                 case byte[] _:
                 case DBNull _:
+                case BitArray _:
                     return;
                 case string text:
                     Pieces(text);
