@@ -33,8 +33,16 @@ namespace Postroad.Samples
             return new Sample
             {
                 Writer = "BinaryFormatter", Body = output.ToArray(), BodyType = Samples.BinaryObject, Kind = kind,
-                Framework = "system.messaging", Contains = Leaves.OfObject(read).ToList(),
+                Framework = "system.messaging", Contains = Leaves.OfObject(read).ToList(), Text = OneLine(read),
             };
+        }
+
+        /// <summary>The whole text of a value that everybody writes alike.</summary>
+        static string OneLine(object value)
+        {
+            if (value is string text)
+                return text.Any(char.IsControl) ? null : text;
+            return value is bool ? value.ToString().ToLowerInvariant() : value is int || value is long || value is Guid ? value.ToString() : null;
         }
 
         static Dictionary<string, Func<object>> Primitives()

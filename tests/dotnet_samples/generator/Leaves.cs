@@ -92,7 +92,7 @@ namespace Postroad.Samples
             switch (value)
             {
                 case null:
-                case byte[] _:
+                case byte[] _ when value.GetType() == typeof(byte[]): // not sbyte[], which the runtime takes for one
                 case DBNull _:
                 case BitArray _:
                     return;
@@ -209,8 +209,10 @@ namespace Postroad.Samples
                         Walk(item);
                     return;
             }
-            if (type.Namespace != "Shop") // Tuple, KeyValuePair and the like
+            if (type.Namespace != "Shop") // Tuple, ValueTuple, KeyValuePair and the like
             {
+                foreach (var field in type.GetFields().Where(each => !each.IsStatic))
+                    Walk(field.GetValue(value));
                 foreach (var property in type.GetProperties().Where(each => each.GetIndexParameters().Length == 0))
                     if (property.DeclaringType.Namespace.StartsWith("System") && property.Name != "Rest" && property.Name != "Length")
                         Walk(property.GetValue(value));

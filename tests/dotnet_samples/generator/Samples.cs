@@ -29,7 +29,7 @@ namespace Postroad.Samples
     {
         public const int BinaryObject = 768; // the body type of BinaryMessageFormatter
         const int MostTexts = 60;
-        const int LongestXml = 20000;
+        const int LongestText = 10000;
 
         static readonly List<Sample> All = new List<Sample>();
 
@@ -83,10 +83,15 @@ namespace Postroad.Samples
                 Field("contains", "[" + string.Join(", ", sample.Contains.Distinct().Take(MostTexts).Select(Quoted)) + "]"),
                 Field("headers", sample.Headers == null ? "null" : "{" + string.Join(", ",
                     sample.Headers.Select(pair => Field(pair.Key, Quoted(pair.Value)))) + "}"),
-                Field("text", Quoted(sample.Text)),
-                Field("xml", sample.Xml != null && sample.Xml.Length > LongestXml ? "null" : Quoted(sample.Xml)),
+                Field("text", Quoted(Kept(sample.Text))),
+                Field("xml", Quoted(Kept(sample.Xml))),
             };
             return "{" + string.Join(", ", fields) + "}";
+        }
+
+        static string Kept(string text)
+        {
+            return text != null && text.Length > LongestText ? null : text;
         }
 
         static string Field(string name, string json)
