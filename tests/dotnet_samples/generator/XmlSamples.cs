@@ -20,6 +20,7 @@ namespace Postroad.Samples
             foreach (var value in Contracts())
                 Samples.Try("datacontract/" + value.Key, () => Contract(value.Value));
             Encodings();
+            FromStringWriter();
             Oddities();
         }
 
@@ -117,6 +118,20 @@ namespace Postroad.Samples
                 });
         }
 
+        /// <summary>What comes from a StringWriter says that it is UTF-16, whatever encoding it is sent in.</summary>
+        static void FromStringWriter()
+        {
+            foreach (var encoding in new Dictionary<string, Encoding> { { "utf-8", new UTF8Encoding(false) }, { "utf-16", new UnicodeEncoding(false, false) } })
+                Samples.Try("xml-encoding/declared-utf-16-in-" + encoding.Key, () =>
+                {
+                    var text = new StringWriter();
+                    new XmlSerializer(typeof(Order)).Serialize(text, Order.Example());
+                    var sample = Document(Encoding.Unicode.GetPreamble().Concat(Encoding.Unicode.GetBytes(text.ToString())).ToArray(), "XmlSerializer by StringWriter");
+                    sample.Body = encoding.Value.GetBytes(text.ToString());
+                    return sample;
+                });
+        }
+
         static void Oddities()
         {
             var documents = new Dictionary<string, Action<XmlWriter>>
@@ -154,6 +169,11 @@ namespace Postroad.Samples
                         document.Value(writer);
                     return Document(output.ToArray(), "XmlWriter");
                 });
+            Samples.Try("xml/doctype", () => // .NET's reader refuses it unless told otherwise
+            {
+                const string text = "<!DOCTYPE order [<!ENTITY tea \"Earl Grey\">]><order>&tea;</order>";
+                return new Sample { Writer = "XmlWriter", Body = Encoding.UTF8.GetBytes(text), Kind = "text", Text = text };
+            });
         }
 
         public static Sample Document(byte[] body, string writer)

@@ -3,6 +3,7 @@
 using System;
 using System.Collections.Generic;
 using System.IO;
+using System.IO.Compression;
 using System.Linq;
 using System.Text;
 using System.Xml;
@@ -249,6 +250,16 @@ namespace Postroad.Samples
             Samples.Try("rebus/error", () => RebusSample(JsonConvert.SerializeObject(Order.Example(), types), With(new Dictionary<string, string>(headers),
                 "rbs2-error-details", "System.InvalidOperationException: no \"stock\"\r\n   at Shop.Handle() in C:\\src\\x.cs:line 7", "rbs2-source-queue", "billing@APP01"), "json"));
             Samples.Try("rebus/unicode-header", () => RebusSample("{}", With(new Dictionary<string, string>(headers), "tenant", "Köln & \"Bonn\" 世界"), "json"));
+            Samples.Try("rebus/gzip", () =>
+            {
+                var sample = RebusSample(JsonConvert.SerializeObject(Order.Example(), types), With(new Dictionary<string, string>(headers), "rbs2-content-encoding", "gzip"), "json");
+                var output = new MemoryStream();
+                using (var zip = new GZipStream(output, CompressionLevel.Optimal))
+                    zip.Write(sample.Body, 0, sample.Body.Length);
+                sample.Body = output.ToArray();
+                sample.Kind = "json|bytes";
+                return sample;
+            });
             Samples.Try("rebus/system-text-json", () => RebusSample(JsonConvert.SerializeObject(Order.Example()), headers, "json"));
         }
 

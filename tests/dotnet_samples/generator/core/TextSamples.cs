@@ -31,6 +31,12 @@ namespace Postroad.Samples
             Samples.Try("text/number", () => Text("42", Encoding.ASCII, "text|json"));
             Samples.Try("text/looks-like-json", () => Text("{not json}", Encoding.ASCII, "text"));
             Samples.Try("text/looks-like-xml", () => Text("<not xml", Encoding.ASCII, "text"));
+            Samples.Try("text/terminated", () => // as programs in C send it
+            {
+                var sample = Text("plain old text", Encoding.ASCII, "text");
+                sample.Body = sample.Body.Concat(new byte[1]).ToArray();
+                return sample;
+            });
             Samples.Try("text/csv", () => Text("id;name\r\n1;Ada\r\n2;Grace\r\n", Encoding.ASCII, "text"));
             Samples.Try("bytes/binarywriter", BinaryWritten);
             Samples.Try("bytes/random", () => { var raw = new byte[256]; new Random(1).NextBytes(raw); return Bytes(raw); });
