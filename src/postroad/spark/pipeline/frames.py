@@ -10,7 +10,7 @@ import pyarrow
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import DataType, StructType
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def persisted(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DI
 
 def local(spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     """A few rows of the driver, as a part of the plan. They need no job, and Spark removes a join with an empty one."""
-    kinds = _parse_datatype_string(schema) if isinstance(schema, str) else schema
+    kinds = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     assert isinstance(kinds, StructType)
     wanted = to_arrow_schema(kinds, timezone="UTC")
     columns = list(zip(*rows, strict=True)) or [()] * len(wanted)

@@ -11,7 +11,7 @@ import pyarrow
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import DataType, StructField, StructType
 
 from postroad.columns import ERROR, PROPERTIES, arrow_type
 from postroad.columns import decode as decode_columns
@@ -131,7 +131,7 @@ def _is_acknowledgment() -> Column:
 
 def _decoded_schema(bronze: StructType) -> StructType:
     properties = from_arrow_schema(pyarrow.schema([(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)]))
-    extras = [StructField(name, _parse_datatype_string(kind)) for name, kind in _EXTRAS.items()]
+    extras = [StructField(name, DataType.fromDDL(kind)) for name, kind in _EXTRAS.items()]
     return StructType([*bronze, *properties, *extras])
 
 
