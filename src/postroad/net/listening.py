@@ -155,14 +155,14 @@ class Listener:
         if not self._sockets:
             return
         sockets, self._sockets = self._sockets, ()
+        self._shut_down()  # at once: answers that leave from now on say that the connection ends
         await self._supervisor.stop(self._task)
         for listener in sockets:
             listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for connection in tuple(self.connections):
-            connection.shutdown()
+        self._shut_down()
         self._emptied.clear()
         if self.connections:
             with contextlib.suppress(TimeoutError):
@@ -171,6 +171,10 @@ class Listener:
             for connection in tuple(self.connections):
                 connection.transport.abort()
             await self._emptied.wait()
+
+    def _shut_down(self) -> None:
+        for connection in tuple(self.connections):
+            connection.shutdown()
 
     def forget(self, connection: Connection) -> None:
         """It is closed."""
