@@ -161,3 +161,21 @@ def test_a_client_that_was_not_invited_and_may_send_its_body_or_not_is_left() ->
     assert taken == []
     assert written.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close\r\n" in written
+
+
+def test_an_old_client_is_not_invited() -> None:
+    _, written = answers([b"POST /x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", b"abcd"])
+    assert written.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_trailer_is_no_header_of_its_request_or_of_the_next() -> None:
+    first = CHUNKED + b"0\r\nAuthorization: no\r\n\r\n"
+    second = POST + b"Transfer-Encoding: chunked\r\nAuthorization: no\r\n\r\n0\r\n\r\n"
+    taken, _ = answers([first + second], headers=True)
+    assert [b"authorization" in each[4] for each in taken] == [False, True]
+    assert [dict(each[3]).keys() for each in answers([first])[0]] == [{b"host", b"transfer-encoding"}]
+
+
+def test_a_path_is_measured_also_where_the_headers_are_those_of_the_last_request() -> None:
+    _, written = answers([NEXT + NEXT.replace(b"/next", b"/" + b"a" * MAX_HEAD)])
+    assert [int(part[:3]) for part in written.split(b"HTTP/1.1 ")[1:]] == [200, 431]

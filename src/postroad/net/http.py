@@ -83,17 +83,18 @@ class TaskApp(App):
         except Exception:
             log.exception("request failed", extra={"path": request.path})
             response = self.failed()
-        if response.pieces is None:
-            request.connection.answer(request, response)
-            return
         try:
-            await request.connection.stream(request, response)
+            if response.pieces is None:
+                request.connection.answer(request, response)
+            else:
+                await request.connection.stream(request, response)
         except ClientLeft:
             pass
         except PostroadError as error:
             log.warning("answer broken off", extra={"path": request.path, "reason": str(error)})
         except Exception:
             log.exception("answer broken off", extra={"path": request.path})
+            request.connection.transport.close()
 
 
 class HttpConnection(Connection):
@@ -111,6 +112,7 @@ class HttpConnection(Connection):
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._lines = 0  # headers and trailers
         self._known: tuple[list[tuple[bytes, bytes]], dict[bytes, str]] = ([], {})  # the last head: most are alike
         self._waiting: deque[Request] = deque()  # for the answers to those before them
         self._coming: Request | None = None  # its head is here, and its body is not complete
@@ -208,6 +210,7 @@ class HttpConnection(Connection):
         self._expect(REQUEST_S)
         self._target = b""
         self._fields = []
+        self._lines = 0
 
     def on_url(self, url: bytes) -> None:
         if not self._resuming:
@@ -216,9 +219,11 @@ class HttpConnection(Connection):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._resuming:
             return
-        if len(self._fields) >= MAX_HEADERS:
+        self._lines += 1
+        if self._lines > MAX_HEADERS:
             raise ValueError("too many headers")
-        self._fields.append((name.lower(), value))
+        if self._in_head:  # else it is a trailer, and nobody asks for these
+            self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if self._resuming:
@@ -227,7 +232,7 @@ class HttpConnection(Connection):
         self._in_head = False
         parser, fields, target = self._parser, self._fields, self._target
         known, headers = self._known
-        if fields != known:
+        if fields != known or len(target) > MAX_HEAD:
             headers = self._read_headers(fields)
             self._known = (fields, headers)
         if target[:1] != b"/":

@@ -52,7 +52,7 @@ class Request:
         self.length = length  # of the body as the head says it; None where it comes in chunks
         self.chunks = chunks  # the client reads an answer in chunks
         self.keep_alive = keep_alive
-        self.expects = headers.get(b"expect", "").lower() == "100-continue"  # leave to send the body
+        self.expects = chunks and headers.get(b"expect", "").lower() == "100-continue"  # leave to send the body
         self.complete = False
         self.lost = False  # the connection ended
         self.answered = False
