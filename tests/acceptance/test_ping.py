@@ -189,7 +189,7 @@ def test_the_address_decides_between_the_two_kinds_of_ip() -> None:
         (["nowhere.invalid"], 1, "nowhere.invalid cannot be found"),
     ],
 )
-def test_what_cannot_be_asked(arguments: list[str], code: int, sentence: str) -> None:
+def test_wrong_arguments(arguments: list[str], code: int, sentence: str) -> None:
     run = postroad("ping", *arguments)
     assert (run.code, run.output) == (code, b"")
     assert sentence in run.errors

@@ -130,7 +130,7 @@ def test_the_manager_selects(alpha: Served) -> None:
     assert table(reader(alpha, arrivalTo=0)).num_rows == 0
 
 
-def test_what_somebody_is_receiving_hides_nothing_else(alpha: Served) -> None:
+def test_a_locked_message_hides_no_other(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     alpha.call("POST", f"{ORDERS}/lock?timeout=0")
     assert table(reader(alpha))["body_text"].to_pylist() == ["b", "c"]

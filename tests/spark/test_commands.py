@@ -67,7 +67,7 @@ def test_a_queue_to_send_to_that_is_no_name(tmp_path: Path) -> None:
     assert "a path must be a computer, a backslash and a queue" in ended.errors
 
 
-def test_queues_that_are_not_there_and_a_lake_that_cannot_be(alpha: Served, tmp_path: Path) -> None:
+def test_missing_queues_and_an_impossible_lake(alpha: Served, tmp_path: Path) -> None:
     api = f"http://{alpha.server.host}:{alpha.server.port}"
     lake = tmp_path / "lake"
     ended = run("run", "--queue", r"private$\nosuch", "--lake", str(lake), api=api)

@@ -43,7 +43,7 @@ def test_a_process_reads_the_token_when_it_connects(token: Path) -> None:
         assert ManagerApi(place).mark().messages == 0
 
 
-def test_what_travels_to_workers_has_the_path_only(token: Path) -> None:
+def test_workers_get_only_the_path_of_a_secret(token: Path) -> None:
     given = {"queue": QUEUE, "tokenFile": str(token)}
     found = read_options(given)
     reader = pickle.dumps(BatchReader(found, spark_schema(found.columns)))
@@ -92,7 +92,7 @@ def test_a_file_without_one_line_is_refused_with_the_machine(tmp_path: Path, tex
         ({"rpc": "host", "tokenFile": "y"}, "tokenFile: needs the option `api`"),
     ],
 )
-def test_what_excludes_each_other(given: dict[str, str], sentence: str) -> None:
+def test_options_that_exclude_each_other(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{re.escape(sentence)}"):
         read_options({"queue": QUEUE, **given})
 

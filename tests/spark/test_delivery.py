@@ -152,7 +152,7 @@ def test_times_and_the_seconds_between_them(told: Told) -> None:
     assert told.rows[8]["receive_s"] == 9.0
 
 
-def test_the_way_is_what_traced_managers_reported_in_the_order_of_hops(told: Told) -> None:
+def test_the_way_lists_the_reporting_managers_by_hops(told: Told) -> None:
     assert told.rows[1]["way"] == ["london", "rome"]
     assert told.rows[2]["way"] == []
 
@@ -171,13 +171,13 @@ def test_a_message_behind_a_later_one_of_its_sequence_is_out_of_order(told: Told
     assert [number for number, row in told.rows.items() if row["out_of_order"]] == [9]
 
 
-def test_unexplained_is_what_asked_to_be_heard_of_and_was_not(told: Told) -> None:
+def test_a_message_without_its_requested_acknowledgment_is_unexplained(told: Told) -> None:
     assert [number for number, row in told.rows.items() if row["unexplained"]] == [5]
     assert told.rows[5]["asked"] == "reach,receive"
     assert told.rows[11]["asked"] == "receive"
 
 
-def test_a_message_that_is_both_received_and_dead_is_told(told: Told) -> None:
+def test_a_message_both_received_and_dead_is_contradicted(told: Told) -> None:
     assert [number for number, row in told.rows.items() if row["contradicted"]] == [12]
 
 
@@ -194,7 +194,7 @@ def test_whether_a_message_is_still_in_its_queue_is_known_where_the_queue_was_lo
     assert (reached["messages"], reached["in_queue"], reached["left_queue"]) == (1, 1, 0)
 
 
-def test_packets_that_do_not_decode_are_kept_with_the_fault_and_their_first_bytes(told: Told) -> None:
+def test_undecodable_packets_are_kept_with_the_error_and_first_bytes(told: Told) -> None:
     rows = silver.undecodable(told.decoded).orderBy("arrival").collect()
     assert [row["head"] for row in rows] == [b"no packet at all".hex(), sent(14)[:64].hex()]
     assert all(row["error"] for row in rows)
@@ -217,7 +217,7 @@ def test_the_summaries_add_up(told: Told) -> None:
     assert [row["id"].rpartition("\\")[2] for row in summaries.oldest(told.gold).collect()] == ["5"]
 
 
-def test_latency_is_told_of_all_and_by_queue_route_and_priority(told: Told) -> None:
+def test_latency_is_counted_in_all_and_by_queue_route_and_priority(told: Told) -> None:
     rows = {(row["by"], row["value"], row["until"]): row for row in latency(spans(told.gold)).collect()}
     seconds = sorted(row["receive_s"] for row in told.rows.values() if row["receive_s"] is not None)
     everything = rows["all", "all", "receive"]
@@ -228,7 +228,7 @@ def test_latency_is_told_of_all_and_by_queue_route_and_priority(told: Told) -> N
     assert rows["queue", r"rome: private$\orders", "reach"]["p50_s"] == 1.0
 
 
-def test_traffic_is_counted_by_the_minute_and_by_the_links_on_the_way(spark: SparkSession, told: Told) -> None:
+def test_traffic_is_counted_by_minute_and_by_link(spark: SparkSession, told: Told) -> None:
     by_minute = traffic(told.gold).persist()
     assert by_minute.selectExpr("sum(messages)", "sum(bytes)").first() == (
         len(told.rows),

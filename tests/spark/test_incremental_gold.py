@@ -240,7 +240,7 @@ def test_new_messages_change_only_their_days(lake: Lake) -> None:
     assert states == {"1": "reached", "2": "reached", "3": "reached", "9": "received"}
 
 
-def test_a_message_that_nothing_was_known_of_rewrites_no_file(lake: Lake) -> None:
+def test_a_new_message_rewrites_no_file(lake: Lake) -> None:
     before = {file.path for file in lake.table(DELIVERY).files()}
     arrive(lake, [Copy(ROME, QUEUE, silver.QUEUED, sent(4), 2.0, batch=2)], 5)
     finish(lake)
@@ -258,7 +258,7 @@ def test_a_lake_of_an_older_version_gets_the_tables_that_it_lacks(lake: Lake, tm
     assert_equals_a_rebuild(lake, tmp_path / "rebuilt")
 
 
-def test_what_has_nothing_new_writes_no_file(lake: Lake) -> None:
+def test_a_table_without_news_writes_no_file(lake: Lake) -> None:
     unchanged = (ACKNOWLEDGMENTS, UNDECODABLE, FAULTS)
     before = {name: [file.path for file in lake.table(name).files()] for name in unchanged}
     arrive(lake, [Copy(ROME, QUEUE, silver.QUEUED, sent(4), 2.0, batch=2)], 5)
@@ -319,7 +319,7 @@ def test_a_message_that_has_left_its_queue_without_a_packet_is_seen(lake: Lake, 
     assert lake.table(DELIVERY).last() == made  # there was no message between the floors
 
 
-def test_what_is_older_than_the_days_to_retain_goes_from_every_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_older_than_the_retained_days_leave_every_table(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path / "lake")
     copies = [
         Copy(ROME, JOURNAL, silver.RECEIVED, sent(number, at_s=number * DAY_S), number * DAY_S + 5.0)

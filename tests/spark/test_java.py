@@ -51,7 +51,7 @@ def test_one_that_is_too_old_does_not(tmp_path: Path, carried: Path, release: st
         assert java.java_home(tmp_path / "cache", environment) is not None
 
 
-def test_one_that_does_not_say_how_old_it_is_is_believed(tmp_path: Path, carried: Path) -> None:
+def test_a_java_without_a_version_is_accepted(tmp_path: Path, carried: Path) -> None:
     home = runtime(tmp_path / "given", None)
     assert java.java_home(tmp_path / "cache", {"PATH": str(home / "bin")}) is None
 
@@ -167,7 +167,7 @@ def test_an_archive_that_is_being_written_is_left_alone_and_one_that_was_cut_off
     assert archive_option(tmp_path, archive_environment)[1] == writes
 
 
-def test_archives_that_nobody_used_for_long_go(tmp_path: Path, archive_environment: dict[str, str]) -> None:
+def test_unused_archives_are_deleted(tmp_path: Path, archive_environment: dict[str, str]) -> None:
     old, new = tmp_path / "cache" / "classes-1.jsa", tmp_path / "cache" / "classes-2.jsa"
     for each in (old, new):
         each.write_bytes(b"x")

@@ -79,7 +79,7 @@ def test_a_part_without_its_last_file_does_not_count(spark: SparkSession, mounte
     assert not any("00000002" in file.path for file in files.walk(BRONZE))
 
 
-def test_one_run_at_a_time_and_a_killed_one_gives_way(
+def test_one_run_at_a_time_and_the_lease_of_a_killed_one_ends(
     spark: SparkSession, mounted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lake_files, "SETTLE_S", 0.0)

@@ -57,7 +57,7 @@ def test_a_gate_in_several_sites_starts_from_all_of_them(made: tuple[Graph, Dire
     assert {origin for origin, _ in found} >= {origin for origin, _ in expected}
 
 
-def test_of_equal_ways_the_lowest_guid_wins() -> None:
+def test_of_equal_routes_the_lowest_guid_wins() -> None:
     directory = gated("a b c d", [("a", "b", 1), ("a", "c", 1), ("b", "d", 1), ("c", "d", 1)])
     lowest = min((site for site in directory.sites if site.name in "bc"), key=lambda site: site.identifier)
     assert routes_of(directory)["a", "d"] == (lowest.name, 2, 1)
@@ -68,5 +68,5 @@ def test_of_parallel_links_the_cheapest_counts() -> None:
 
 
 @pytest.mark.parametrize("names", ["", "a", "a b c"])
-def test_sites_without_links_have_no_ways(names: str) -> None:
+def test_sites_without_links_have_no_routes(names: str) -> None:
     assert routes_of(gated(names, [])) == {}

@@ -11,7 +11,7 @@ from postroad.spark.schema import MESSAGE
 QUEUE = {"queue": r"private$\orders"}
 
 
-def test_what_is_not_said() -> None:
+def test_defaults() -> None:
     options = read_options(QUEUE)
     assert (options.place.api, options.place.queue) == ("http://127.0.0.1:8180", r"private$\orders")
     assert options.columns == tuple(MESSAGE)

@@ -41,7 +41,7 @@ def test_raw_packets(tmp_path: Path) -> None:
     assert second["packet"] == packet("two")
 
 
-def test_a_packet_that_does_not_decode_is_kept_with_its_fault(tmp_path: Path) -> None:
+def test_an_undecodable_packet_is_kept_with_its_error(tmp_path: Path) -> None:
     file = tmp_path / "raw.bin"
     broken = patched(packet("bad"), 0x2C, b"\xff" * 4)
     file.write_bytes(packet("good") + broken + packet("after") + b"\0" * 40)

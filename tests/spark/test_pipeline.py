@@ -80,7 +80,7 @@ def test_a_queue_is_known_by_every_name_that_messages_can_have(filled: Served) -
     assert journal.names == []
 
 
-def test_a_run_reads_what_is_new_and_nothing_twice(spark: SparkSession, filled: Served, tmp_path: Path) -> None:
+def test_a_run_reads_only_new_messages(spark: SparkSession, filled: Served, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path)
     told: list[tuple[str, int, int]] = []
     first = run(lake, sources(address(filled)), None, lambda *step: told.append(step))
@@ -137,7 +137,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_what_is_to_be_consumed_goes_once_it_is_in_the_tables(
+def test_consumed_messages_leave_once_they_are_in_the_tables(
     spark: SparkSession, filled: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     lake = Lake(spark, tmp_path)

@@ -79,7 +79,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
 # A batch
 
 
-def test_a_row_is_what_the_http_api_would_give_but_for_what_the_protocol_does_not_tell(alpha: Station) -> None:
+def test_a_row_equals_that_of_the_http_api_as_far_as_the_protocol_tells(alpha: Station) -> None:
     alpha.send("first", priority=5, app_tag=7, body_type=8)
     (row,) = table(batch_reader(options(alpha, packet=True))).to_pylist()
     assert (row["label"], row["priority"], row["app_tag"], row["delivery"]) == ("first", 5, 7, "recoverable")
@@ -185,7 +185,7 @@ def test_large_messages_come_in_batches_of_bounded_size(alpha: Station, monkeypa
 # A stream
 
 
-def test_what_comes_is_read_once_and_removed_when_its_batch_is_done(alpha: Station) -> None:
+def test_messages_are_read_once_and_removed_when_their_batch_is_done(alpha: Station) -> None:
     alpha.send("a", "b")
     stream = query(alpha)
     assert stream.batch() == ["a", "b"]
@@ -200,7 +200,7 @@ def test_what_comes_is_read_once_and_removed_when_its_batch_is_done(alpha: Stati
     alpha.wait_until("readers")
 
 
-def test_batches_are_cut_where_they_are_told_and_shared_out(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_have_the_given_size_and_are_divided(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.spark.remote.LEAST_MESSAGES", 2)
     alpha.send(*numbered(200))
     stream = query(alpha, maxMessagesPerBatch=150, partitions=3)
@@ -210,7 +210,7 @@ def test_batches_are_cut_where_they_are_told_and_shared_out(alpha: Station, monk
     assert alpha.count() == 0
 
 
-def test_available_now_ends_at_what_was_there(alpha: Station) -> None:
+def test_available_now_ends_with_the_messages_at_its_start(alpha: Station) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha, maxMessagesPerBatch=2)
     stream.start(available_now=True)
@@ -243,7 +243,7 @@ def test_a_crash_after_the_end_of_a_batch_removes_it_at_the_next_start(alpha: St
     assert alpha.count() == 0
 
 
-def test_a_removal_that_was_cut_short_is_finished_and_takes_nothing_else(alpha: Station) -> None:
+def test_an_interrupted_removal_is_finished_and_takes_nothing_else(alpha: Station) -> None:
     alpha.send("a", "b", "c", "d")
     stream = query(alpha, maxMessagesPerBatch=3)
     assert stream.batch() == ["a", "b", "c"]
@@ -271,7 +271,7 @@ def test_a_message_with_a_lookup_id_that_was_given_before_stays(alpha: Station) 
     queue.close()
 
 
-def test_a_message_of_a_planned_batch_that_others_took_is_told_with_counts(alpha: Station) -> None:
+def test_a_planned_message_that_others_took_is_reported_with_counts(alpha: Station) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha)
     assert stream.construct()
@@ -406,7 +406,7 @@ def test_a_checkpoint_of_a_large_batch_is_small() -> None:
     assert len(str(RemoteOffset.of(batch, 4, 0).json())) < 60_000
 
 
-def test_an_offset_has_a_version_and_keeps_what_it_does_not_know() -> None:
+def test_an_offset_has_a_version_and_keeps_unknown_fields() -> None:
     value = RemoteOffset.first().json()
     assert value["version"] == 2
     assert RemoteOffset.read(value | {"colour": "blue"}).json() == value | {"colour": "blue"}

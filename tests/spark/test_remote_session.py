@@ -59,7 +59,7 @@ def test_a_stream_consumes_every_message_once(spark: SparkSession, server: Stati
     assert server.count() == 0
 
 
-def test_a_batch_that_failed_is_run_again_and_nothing_is_removed_before(
+def test_a_failed_batch_runs_again_before_anything_is_removed(
     spark: SparkSession, server: Station, tmp_path: Path
 ) -> None:
     server.send(*NUMBERS[:10])

@@ -100,7 +100,7 @@ def test_a_transactional_letter_goes_in_a_transaction(
 
 @pytest.mark.parametrize("verb", ["submit", "commit_hold", "release"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_replay_that_was_killed_goes_on_and_sends_nothing_twice(
+def test_a_killed_replay_continues_and_sends_nothing_twice(
     spark: SparkSession,
     manager: QueueManager,
     api: str,
@@ -153,15 +153,13 @@ def test_a_destination_that_refuses_keeps_the_letters(
     assert replay(spark, api, "label = 'order 1'", plans=tmp_path).sent == 1
 
 
-def test_an_expression_that_is_wrong_is_told(
-    spark: SparkSession, manager: QueueManager, api: str, tmp_path: Path
-) -> None:
+def test_a_wrong_expression_is_reported(spark: SparkSession, manager: QueueManager, api: str, tmp_path: Path) -> None:
     for wrong in ("colour = 'red'", "label like", "label = ", "label"):
         with pytest.raises(InvalidArgument, match=r"^where: [A-Z]((?!SQLSTATE).){10,}$"):
             replay(spark, api, wrong, plans=tmp_path)
 
 
-def test_an_expression_that_is_wrong_is_told_where_there_are_no_letters(
+def test_a_wrong_expression_is_reported_without_dead_letters(
     spark: SparkSession, alpha: Served, api: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InvalidArgument, match=r"^where: .* `reasn` cannot be resolved"):
@@ -170,7 +168,7 @@ def test_an_expression_that_is_wrong_is_told_where_there_are_no_letters(
     assert replay(spark, api, "reason = 'x' and queue = ';deadletter'", plans=tmp_path).selected == 0
 
 
-def test_a_letter_becomes_the_same_message_again_and_survives_the_disk() -> None:
+def test_a_dead_letter_becomes_the_same_message_even_through_json() -> None:
     wishes: dict[str, Any] = {
         "recoverable": True,
         "journal": True,

@@ -134,7 +134,7 @@ def drawn_values(chart: dict[str, Any] | None) -> list[dict[str, Any]]:
     return list(values)
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed() -> None:
+def test_the_page_is_self_contained_and_well_formed() -> None:
     page = render(FULL, NOON)
     read = Reader(page)
     assert read.open == []
@@ -146,7 +146,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed() -> None:
     assert len(charts(read)) >= 6
 
 
-def test_what_came_in_a_message_stays_text() -> None:
+def test_text_from_a_message_stays_text() -> None:
     read = Reader(render(FULL, NOON))
     assert '<script>alert("1")</script>' in read.text
     assert read.tags.count("script") == 3  # the data, the library and our script
@@ -209,7 +209,7 @@ def test_a_replay_is_advised_as_it_can_be_pasted() -> None:
 
 
 @pytest.mark.parametrize("name", ["x'; touch harm #", "$(touch harm)", "`touch harm`", 'a" ; touch harm; "', "a b"])
-def test_names_that_came_from_outside_do_nothing_when_a_command_is_pasted(tmp_path: Path, name: str) -> None:
+def test_names_from_outside_do_nothing_in_a_pasted_command(tmp_path: Path, name: str) -> None:
     facts = replace(
         NOTHING,
         states=[state("sent", 1, unexplained=1)],
@@ -226,7 +226,7 @@ def test_names_that_came_from_outside_do_nothing_when_a_command_is_pasted(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:
+def test_replayed_messages_are_reported_and_need_no_advice() -> None:
     some = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=1)])
     dead = next(each for each in advice(some) if "found its queue full" in each.what)
     assert dead.messages == 1
@@ -238,7 +238,7 @@ def test_what_was_sent_again_is_told_and_not_advised_any_more() -> None:
     assert every.json()["replayed"] == 2
 
 
-def test_where_no_dead_letter_is_kept_there_is_nothing_to_replay() -> None:
+def test_without_dead_letters_there_is_nothing_to_replay() -> None:
     (found,) = advice(replace(NOTHING, dead_letters=[minute(0, 1, reason="nack-q-purged", dead_in=None)]))
     assert found.commands == ()
     assert found.do.endswith("there are no dead letters to send again.")

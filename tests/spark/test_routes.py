@@ -39,7 +39,7 @@ def test_every_pair_of_sites_has_the_route_of_the_gates_own_table(spark: SparkSe
     assert len(found) > 1000
 
 
-def test_what_a_change_moves_is_what_differs_between_the_tables(spark: SparkSession) -> None:
+def test_a_change_moves_what_differs_between_the_tables(spark: SparkSession) -> None:
     enterprise = chance_made(40, 60, 2)
     one, other = enterprise.link_sites(enterprise.links[0])
     after = changed(enterprise, [Change((one.name, other.name), factor=3)])
@@ -55,7 +55,7 @@ def test_what_a_change_moves_is_what_differs_between_the_tables(spark: SparkSess
     assert expected
 
 
-def test_links_carry_what_goes_their_way_and_what_has_none_is_told(spark: SparkSession) -> None:
+def test_links_carry_their_routes_and_unserved_demand_is_reported(spark: SparkSession) -> None:
     demand = spark.createDataFrame(
         [("a", "c", 10, 1000), ("c", "a", 1, 50), ("a", "d", 2, 20), ("a", "a", 7, 7), ("a", "mars", 1, 1)],
         "from_site string, to_site string, messages bigint, bytes bigint",
@@ -70,7 +70,7 @@ def test_links_carry_what_goes_their_way_and_what_has_none_is_told(spark: SparkS
     assert lost == {("a", "c"): 10, ("c", "a"): 1, ("a", "d"): 2}
 
 
-def test_the_gates_of_a_link_come_in_turn(spark: SparkSession) -> None:
+def test_the_gates_of_a_link_are_in_the_order_to_try(spark: SparkSession) -> None:
     enterprise = directory(
         site("a", "a1"),
         site("b", "b1 b2"),
@@ -88,7 +88,7 @@ def test_the_gates_of_a_link_come_in_turn(spark: SparkSession) -> None:
 # What if
 
 
-def test_the_links_on_the_way_of_a_pair() -> None:
+def test_the_links_on_the_route_of_a_pair() -> None:
     found = Counter((one, other) for _, _, one, other in pair_links(SQUARE, [("a", "d"), ("c", "b"), ("a", "mars")]))
     assert found == {("a", "b"): 1, ("b", "c"): 2, ("c", "d"): 1}
 
@@ -115,7 +115,7 @@ def test_a_change_is_read_from_the_names_of_two_sites() -> None:
         ("a-e=2", "there is no site e"),
     ],
 )
-def test_a_cost_that_makes_no_sense_is_told(text: str, fault: str) -> None:
+def test_a_cost_out_of_range_is_reported(text: str, fault: str) -> None:
     with pytest.raises(InvalidArgument, match=fault):
         parse_cost(text, SQUARE)
 

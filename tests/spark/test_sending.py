@@ -101,7 +101,7 @@ def test_every_property_is_sent(alpha: Served) -> None:
     assert (second["body"], second["label"], second["priority"], second["delivery"]) == ("", "", 3, "express")
 
 
-def test_a_row_that_comes_again_is_dropped(alpha: Served) -> None:
+def test_a_repeated_row_is_dropped(alpha: Served) -> None:
     made = write_options(options(alpha))
     assert send(made, 4, 0, rows(body=["a", "b"])) == Sent("w", 4, 2, 0)
     assert send(made, 4, 0, rows(body=["a", "b", "c"])) == Sent("w", 4, 1, 2)
@@ -116,7 +116,7 @@ def test_a_row_that_comes_again_is_dropped(alpha: Served) -> None:
 # Another run under the same name
 
 
-def test_a_run_goes_on_where_the_one_before_has_stopped(alpha: Served) -> None:
+def test_a_run_continues_where_the_last_one_stopped(alpha: Served) -> None:
     made = write_options(options(alpha))
     send(made, 0, 0, rows(body=["a", "b"]))
     both = iter([*rows(body=["a"]), *rows(body=["b", "c"])])
@@ -208,7 +208,7 @@ def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:
     assert [each["delivery"] for each in found] == ["transactional"] * 2
 
 
-def test_a_value_that_no_message_has_is_told_by_its_column(alpha: Served) -> None:
+def test_an_invalid_value_is_reported_with_its_column(alpha: Served) -> None:
     with pytest.raises(InvalidMessage, match=r"column priority, row 1: must be a whole number from 0 to 7, got 9"):
         send(write_options(options(alpha)), 0, 0, rows(body=["a", "b"], priority=[1, 9]))
     assert alpha.bodies() == []

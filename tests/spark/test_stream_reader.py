@@ -20,7 +20,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [str(number) for number in range(first, first + count)]
 
 
-def test_what_comes_is_read_once_and_in_order(alpha: Served) -> None:
+def test_messages_are_read_once_and_in_order(alpha: Served) -> None:
     alpha.send("a", "b")
     stream = query(alpha)
     assert stream.batch() == ["a", "b"]
@@ -31,7 +31,7 @@ def test_what_comes_is_read_once_and_in_order(alpha: Served) -> None:
     assert alpha.bodies() == ["c", "a", "b"], "peek keeps them all"
 
 
-def test_batches_are_cut_where_they_are_told(alpha: Served) -> None:
+def test_batches_have_the_given_size(alpha: Served) -> None:
     alpha.send(*numbered(10))
     alpha.create(r"private$\others")
     stream = query(alpha, maxMessagesPerBatch=4)
@@ -48,7 +48,7 @@ def test_gaps_of_other_queues_make_no_batch_smaller(alpha: Served) -> None:
     assert [stream.batch() for _ in range(3)] == [numbered(3), numbered(3, 3), None]
 
 
-def test_available_now_ends_at_what_was_there(alpha: Served) -> None:
+def test_available_now_ends_with_the_messages_at_its_start(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha, maxMessagesPerBatch=2)
     stream.start(available_now=True)
@@ -121,7 +121,7 @@ def test_consumed_messages_go_when_the_batch_is_done(alpha: Served) -> None:
     assert alpha.call("GET", f"{ORDERS}/holds").json["holds"] == []
 
 
-def test_what_is_handed_out_is_nobody_elses(alpha: Served) -> None:
+def test_consumed_messages_belong_to_the_stream_alone(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha, mode="consume", maxMessagesPerBatch=2)
     assert stream.construct()
@@ -154,7 +154,7 @@ def test_a_crash_after_the_end_of_a_batch_removes_it_at_the_next_start(alpha: Se
     assert alpha.call("GET", ORDERS).json["messages"] == 0
 
 
-def test_a_checkpoint_that_is_older_than_the_queue_yields_what_is_left(alpha: Served) -> None:
+def test_a_checkpoint_older_than_the_queue_yields_what_is_left(alpha: Served) -> None:
     alpha.send("a", "b")
     stream = query(alpha, mode="consume")
     assert stream.batch() == ["a", "b"]
@@ -205,7 +205,7 @@ def test_two_streams_do_not_share_a_queue_by_accident(alpha: Served) -> None:
 # What others do
 
 
-def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) -> None:
+def test_messages_that_others_took_before_are_reported_with_counts(alpha: Served) -> None:
     stream = query(alpha)
     assert stream.batch() == []
     alpha.send("a", "b", "c", recoverable=True)
@@ -221,7 +221,7 @@ def test_messages_that_others_took_before_are_told_with_counts(alpha: Served) ->
     assert stream.batch() == ["d"], "what was allowed once is not told again"
 
 
-def test_a_queue_that_never_rests_does_not_hide_what_is_missing(alpha: Served) -> None:
+def test_a_busy_queue_does_not_hide_missing_messages(alpha: Served) -> None:
     stream = query(alpha)
     assert stream.batch() == []
     alpha.send("a", "b", recoverable=True)
@@ -232,7 +232,7 @@ def test_a_queue_that_never_rests_does_not_hide_what_is_missing(alpha: Served) -
         stream.batch()
 
 
-def test_messages_that_others_took_from_a_planned_batch_are_told_with_counts(alpha: Served) -> None:
+def test_planned_messages_that_others_took_are_reported_with_counts(alpha: Served) -> None:
     alpha.send("a", "b", "c")
     stream = query(alpha)
     assert stream.construct()
@@ -263,7 +263,7 @@ def test_express_messages_are_no_loss_and_no_gain(alpha: Served) -> None:
         assert [text for text in stream.batch() or [] if text.startswith("r")] == [f"recoverable {number}"]
 
 
-def test_express_messages_that_were_purged_are_told_with_counts(alpha: Served) -> None:
+def test_purged_express_messages_are_reported_with_counts(alpha: Served) -> None:
     stream = query(alpha)
     alpha.send("a", "b")
     assert stream.batch() == ["a", "b"]
@@ -282,7 +282,7 @@ def test_express_messages_that_were_purged_are_told_with_counts(alpha: Served) -
     assert stream.batch() == ["f"], "what was allowed once is not told again"
 
 
-def test_a_purge_between_two_batches_is_told(alpha: Served) -> None:
+def test_a_purge_between_two_batches_is_reported(alpha: Served) -> None:
     alpha.send(*numbered(10))
     stream = query(alpha, maxMessagesPerBatch=4)
     assert stream.batch() == numbered(4)
@@ -291,7 +291,7 @@ def test_a_purge_between_two_batches_is_told(alpha: Served) -> None:
         stream.batch()
 
 
-def test_express_messages_that_a_restart_dropped_are_told(alpha: Served) -> None:
+def test_express_messages_that_a_restart_dropped_are_reported(alpha: Served) -> None:
     stream = query(alpha, failOnDataLoss=False)
     alpha.send("a")
     alpha.send("kept", recoverable=True)
@@ -308,7 +308,7 @@ def test_express_messages_that_a_restart_dropped_are_told(alpha: Served) -> None
     assert stream.offset()["lost"] == 2
 
 
-def test_a_queue_that_was_made_again_is_told(alpha: Served) -> None:
+def test_a_queue_that_was_created_again_is_reported(alpha: Served) -> None:
     alpha.send("a")
     stream = query(alpha)
     assert stream.batch() == ["a"]
@@ -331,7 +331,7 @@ def test_a_checkpoint_that_is_ahead_of_the_queue_is_refused(alpha: Served) -> No
         stream.batch()
 
 
-def test_an_offset_of_the_first_version_goes_on(alpha: Served) -> None:
+def test_an_offset_of_the_first_version_continues(alpha: Served) -> None:
     alpha.send("a", "b", "c", "d")
     found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
     first, third = (found[place]["lookup_id"] & (1 << 56) - 1 for place in (0, 2))
@@ -572,7 +572,7 @@ def test_a_message_that_a_reader_locks_and_puts_back_is_not_lost(alpha: Served) 
 # A manager that is not there
 
 
-def test_a_connection_that_breaks_in_the_middle_loses_and_doubles_nothing(alpha: Served) -> None:
+def test_a_broken_connection_loses_and_repeats_nothing(alpha: Served) -> None:
     alpha.send(*numbered(2000))
     with relayed(f"http://127.0.0.1:{alpha.server.port}") as relay:
         stream = query(relay.url, mode="consume")

@@ -34,7 +34,7 @@ def numbers(table: Table) -> list[int]:
 
 
 @every_kind
-def test_a_batch_is_there_once_with_its_facts(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
+def test_a_batch_is_stored_once_with_its_facts(spark: SparkSession, tmp_path: Path, kind: type[Table]) -> None:
     table = kind(spark, LocalFiles(tmp_path), "bronze/packets")
     assert table.last() is None
     assert table.read() is None

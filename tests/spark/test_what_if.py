@@ -35,7 +35,7 @@ def demand(**loads: int) -> Demand:
     return Demand({(f"gate-{pairs[n][0]}", f"gate-{pairs[n][1]}"): Load(m, 100 * m) for n, m in loads.items()})
 
 
-def test_a_link_that_is_gone_moves_what_went_over_it() -> None:
+def test_a_removed_link_moves_its_traffic() -> None:
     after = changed(SQUARE, [Change(("b", "c"))])
     found = compare(SQUARE, after, demand(a_c=10, c_a=1, a_b=5, a_d=2))
     assert found.pairs == 4
@@ -237,7 +237,7 @@ def test_a_day_in_the_simulator(files: tuple[str, str], lake: str, what_if: Comm
         (["--down", "north-south"], "no routing link joins north and south"),
     ],
 )
-def test_what_cannot_be_asked(files: tuple[str, str], options: list[str], sentence: str, what_if: Command) -> None:
+def test_wrong_arguments(files: tuple[str, str], options: list[str], sentence: str, what_if: Command) -> None:
     outcome = what_if(files[0], *options)
     assert outcome.code != 0
     assert sentence in outcome.errors

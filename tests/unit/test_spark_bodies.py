@@ -126,7 +126,7 @@ def test_an_object_of_the_xml_serializer() -> None:
         (b"hello", BINARY_OBJECT, "must start with a header"),
     ],
 )
-def test_what_is_damaged_is_refused_in_a_sentence(body: bytes, body_type: int, sentence: str) -> None:
+def test_damaged_bodies_are_refused_in_a_sentence(body: bytes, body_type: int, sentence: str) -> None:
     with pytest.raises(RemoteProtocolError, match=sentence):
         read_body(body, body_type)
 

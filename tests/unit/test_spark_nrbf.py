@@ -120,7 +120,7 @@ def test_a_class_that_was_described_before() -> None:
     assert read(made) == [{TYPE: "Tag", "n": 1}, {TYPE: "Tag", "n": 2}]
 
 
-def test_lists_and_guids_are_what_they_are() -> None:
+def test_lists_and_guids_are_simplified() -> None:
     name = "System.Collections.Generic.List`1[[System.Int32, mscorlib]]"
     members = {"_items": b"\x07\x08", "_size": INT, "_version": INT}
     made = body(shape(1, name, members, system=True), b"\x09" + number(2), number(2), number(2))
@@ -202,7 +202,7 @@ def test_deep_objects_are_refused() -> None:
         (body(b"\x06" + number(1) + b"\xff" * 6), "lengths of at most five bytes"),
     ],
 )
-def test_what_is_damaged_is_refused_in_a_sentence(made: bytes, sentence: str) -> None:
+def test_damaged_bodies_are_refused_in_a_sentence(made: bytes, sentence: str) -> None:
     with pytest.raises(RemoteProtocolError, match=sentence):
         read(made)
 

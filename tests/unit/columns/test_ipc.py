@@ -35,7 +35,7 @@ def test_a_hostile_manager_is_an_error_of_ours(name: str) -> None:
             list(batches(pieces))
 
 
-def test_memory_grows_with_what_came_and_not_with_what_was_promised() -> None:
+def test_memory_grows_with_received_bytes_and_not_with_promised_ones() -> None:
     table = pa.table({"body": ["x" * 3000]})
     for most in (MAX_BATCH, 1 << 60, -8):
         with pytest.raises(RemoteProtocolError, match="must"):
@@ -58,7 +58,7 @@ def test_an_honest_stream_reads_the_same_in_any_pieces(size: int) -> None:
     assert pa.Table.from_batches(found).to_pydict() == {"body": BODIES, "priority": [1, 2, 3]}
 
 
-def test_an_honest_stream_may_have_what_writers_add() -> None:
+def test_a_valid_stream_may_have_metadata_of_its_writer() -> None:
     table = pa.table({"body": BODIES}).replace_schema_metadata({"pandas": "{}" * 1000})
     assert [each.body for each in read_messages(stream(table), MOST).messages] == BODIES
     assert read_messages(renamed("ack", pa.array([["receive"], None])), MOST).messages[0] == Message(ack=2)

@@ -136,6 +136,6 @@ def test_a_fault_has_its_column_and_row(columns: dict[str, Any], sentence: str) 
 
 
 @pytest.mark.parametrize("body", [b"", b"no arrow", stream(body=[b"x" * 100])[:-60]])
-def test_what_is_no_stream(body: bytes) -> None:
+def test_bytes_that_are_not_a_stream_are_refused(body: bytes) -> None:
     with pytest.raises(InvalidMessage, match="body: must be an Arrow stream"):
         read_messages(body, 100)

@@ -101,7 +101,7 @@ def test_every_operator_has_the_attribute_at_its_left(comparison: Comparison, co
 
 
 @pytest.mark.spec("BR-3.1.5.9-03")
-def test_a_read_that_cannot_begin_fails_and_asks_no_more() -> None:
+def test_a_read_that_cannot_begin_fails_at_once() -> None:
     offline = Scripted(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED)
     named = AttributeFilter("Name", Comparison.EQUALS, "A")
     with pytest.raises(DirectoryError, match="cannot be read: DirectoryNotConnected"):
@@ -110,7 +110,7 @@ def test_a_read_that_cannot_begin_fails_and_asks_no_more() -> None:
 
 
 @pytest.mark.spec("BR-3.1.5.9-04", "BR-3.1.5.9-06")
-def test_objects_are_read_until_there_are_no_more_and_the_query_is_ended() -> None:
+def test_objects_are_read_to_the_end_and_the_query_is_ended() -> None:
     scripted = Scripted(SUCCESS, *((SUCCESS, each) for each in SITES), (END_OF_DATA, None))
     assert get_directory_data(scripted, Site) == SITES
     assert scripted.asked == [("Site", ()), *[("next", "the handle")] * 4, ("end", "the handle")]

@@ -65,12 +65,12 @@ def test_values_do_not_flow_into_each_other() -> None:
     )
 
 
-def test_a_slice_is_what_it_shows() -> None:
+def test_a_slice_has_the_digest_of_its_rows() -> None:
     whole = pa.RecordBatch.from_pydict({"body": [b"x", b"a", b"b", b"y"]})
     assert digest(whole.slice(1, 2)) == digest(pa.RecordBatch.from_pydict({"body": [b"a", b"b"]}))
 
 
-def test_the_digest_can_be_asked_for_on_the_way() -> None:
+def test_the_digest_is_available_at_any_time() -> None:
     made = RowDigest()
     made.add(pa.RecordBatch.from_pydict({"body": [b"a"]}))
     first = made.text()

@@ -77,7 +77,7 @@ def test_the_end_of_a_batch_says_where_it_began() -> None:
     assert second.resting() == replace(second, begin=20, messages=0, partitions=0)
 
 
-def test_what_came_and_was_not_handed_out_is_pending() -> None:
+def test_messages_not_handed_out_are_pending() -> None:
     start = QueueOffset.first(7).counted_from(MARK, plan(50, 5, express=2))
     assert start.pending(MARK) == 5
     assert start.to(plan(20, 3, express=1), MARK).pending(MARK) == 2
