@@ -98,7 +98,7 @@ static pgm_sock_t *open_socket(int sending, const char *address, const char *gro
 	return sock;
 }
 
-/* Waits for packets, for standard input if it is asked for, or until libpgm wants the processor. Whether input is there. */
+/* Waits for packets, for standard input if `input` asks for it, or until libpgm needs to run. Returns whether there is input. */
 static int wait_for(pgm_sock_t *sock, int status, int input)
 {
 	struct pollfd files[8];

@@ -82,11 +82,12 @@ Master = Annotated[
         "--master", metavar="URL", help="Spark's master: local[4], spark://host:7077 ... This machine if absent."
     ),
 ]
-Down = Annotated[
-    list[str] | None, typer.Option("--down", metavar="A-B", help="What if there were no link between these sites.")
-]
+Down = Annotated[list[str] | None, typer.Option("--down", metavar="A-B", help="Remove the links between these sites.")]
 Cost = Annotated[
-    list[str] | None, typer.Option("--cost", metavar="A-B=N", help="What if it cost N; xN for N times as much as now.")
+    list[str] | None,
+    typer.Option(
+        "--cost", metavar="A-B=N", help="Give the links between these sites the cost N, or N times their cost as xN."
+    ),
 ]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")]
 EnterpriseFile = Annotated[
@@ -117,7 +118,9 @@ def run(
     consume: Annotated[
         list[str] | None,
         typer.Option(
-            "--consume", metavar="PATTERN", help="Queues to empty of what is in the tables, as in '*;journal'."
+            "--consume",
+            metavar="PATTERN",
+            help="Queues whose messages to remove once they are in the tables, such as '*;journal'.",
         ),
     ] = None,
     lake: LakePath = DEFAULT_LAKE,
@@ -275,7 +278,7 @@ def routes(
     down: Down = None,
     cost: Cost = None,
     lake: Annotated[
-        str | None, typer.Option("--lake", metavar="DIR", help="Tables whose traffic to send over these routes.")
+        str | None, typer.Option("--lake", metavar="DIR", help="Tables with the traffic to send over these routes.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write all routes there as Parquet.")
@@ -326,7 +329,10 @@ def what_if(
         typer.Option("--outage", metavar="NAME=HH:MM+N", help="What if this manager were down for N minutes (UTC)."),
     ] = None,
     most: Annotated[
-        int, typer.Option("--simulate", metavar="N", min=100, help="At most so many messages; more stand for several.")
+        int,
+        typer.Option(
+            "--simulate", metavar="N", min=100, help="Simulate at most N messages; each then stands for several."
+        ),
     ] = 20_000,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -377,7 +383,10 @@ def what_if(
 def replay(
     context: Context,
     where: Annotated[
-        str, typer.Option("--where", metavar="SQL", help="Which dead letters, in Spark SQL: label like 'order%'.")
+        str,
+        typer.Option(
+            "--where", metavar="SQL", help="The dead letters to send again, in Spark SQL, such as label like 'order%'."
+        ),
     ],
     to: Annotated[
         str | None,

@@ -170,7 +170,7 @@ def export(
     context: Context,
     queue: QueueName,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for standard output.")],
-    keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue, as they do anyway.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue. This is the default.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="They leave the queue once they are in the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
 ) -> None:

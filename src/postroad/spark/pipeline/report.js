@@ -1,4 +1,4 @@
-// Draws the charts in the colours of the page, and shows one queue alone in all of them and in the tables.
+// Draws the charts in the colours of the page. Shows only the chosen queue in all charts and tables.
 (() => {
   const specs = JSON.parse(document.getElementById("charts").textContent);
   const select = document.getElementById("queue");
