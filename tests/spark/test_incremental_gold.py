@@ -34,7 +34,7 @@ from postroad.spark.pipeline.lake import (
     STATES,
     UNDECODABLE,
     Lake,
-    keep,
+    record_sent,
 )
 from postroad.spark.pipeline.lake_files import LocalFiles
 from postroad.spark.pipeline.run import compact, retain
@@ -196,7 +196,7 @@ def test_pieces_and_kills_make_the_same_tables_as_one_rebuild(
                 with pytest.raises(KeyboardInterrupt):
                     finish(lake)
         if number == 2:
-            keep(lake.replays, "replay-1", [str(MessageId(LONDON, each)) for each in range(1, 30)])
+            record_sent(lake.replays, "replay-1", [str(MessageId(LONDON, each)) for each in range(1, 30)])
         if number != 3:  # the fourth is finished together with the fifth
             finish(lake)
         if number == 2:

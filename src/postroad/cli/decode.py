@@ -266,7 +266,7 @@ def decode(
     """Show the packets in a file, field by field.
 
     FILE is a capture (pcap or pcapng), hex text (plain, or a dump by xxd, hexdump -C or Wireshark), or the raw bytes of
-    packets one behind the other; its content tells which. What is damaged is shown as far as it goes, and the rest of
+    packets one after the other; its content tells which. Damaged packets are shown up to the damage, and the rest of
     the file is still decoded.
 
     With --verify, each message says under which profile its signature is right: how names and numbers become bytes is

@@ -199,7 +199,7 @@ def status(lake: LakePath = DEFAULT_LAKE, conf: Conf = None, as_json: AsJson = F
     _require_spark()
     from postroad.spark.pipeline.lake import TABLES
 
-    opened = _opened(lake, conf=conf)
+    opened = _open_lake(lake, conf=conf)
     rows: list[dict[str, Any]] = []
     for name in TABLES:
         table = opened.table(name)
@@ -235,7 +235,7 @@ def report(
     as well.
     """
     _require_spark()
-    _write_report(_opened(lake, conf=conf), output, _levels(sla), as_json)
+    _write_report(_open_lake(lake, conf=conf), output, _levels(sla), as_json)
 
 
 @app.command()
@@ -244,7 +244,7 @@ def compact(lake: LakePath = DEFAULT_LAKE, master: Master = None, conf: Conf = N
     _require_spark()
     from postroad.spark.pipeline.run import compact as compact_tables
 
-    done = compact_tables(_opened(lake, master=master, conf=conf, start="pipeline compact"))
+    done = compact_tables(_open_lake(lake, master=master, conf=conf, start="pipeline compact"))
     if as_json:
         print_json({"compacted": done})
     else:
@@ -265,7 +265,7 @@ def retain(
     from postroad.spark.pipeline.run import retain as retain_days
 
     directory = _directory(enterprise)
-    first = retain_days(_opened(lake, master=master, conf=conf, start="pipeline retain"), days, directory)
+    first = retain_days(_open_lake(lake, master=master, conf=conf, start="pipeline retain"), days, directory)
     if as_json:
         print_json({"first_day": first})
     else:
@@ -366,7 +366,7 @@ def what_if(
     before = read_directory(load_enterprise(enterprise))
     there = load_enterprise(changed or enterprise)
     after = changed_by(before, down or [], cost or []) if changed is None else read_directory(there)
-    opened = None if lake is None else _opened(lake, conf=conf)
+    opened = None if lake is None else _open_lake(lake, conf=conf)
     if after is not None:
         demand = Demand.of_all_sites(before) if opened is None else Demand.of_traffic(by_pair(opened, day))
         show_comparison(compare(before, after, demand), as_json=as_json)
@@ -476,7 +476,7 @@ def _session(
     from postroad.spark.session import JAVA_OPTIONS, session
 
     ours = quick if quick and (master is None or master.startswith("local")) else {}
-    options = [*_quiet(), ours.get(JAVA_OPTIONS, ""), given.get(JAVA_OPTIONS, "")]
+    options = [*_quiet_java_options(), ours.get(JAVA_OPTIONS, ""), given.get(JAVA_OPTIONS, "")]
     settings = SETTINGS | ours | given | {JAVA_OPTIONS: " ".join(filter(None, options))}
     return session(f"postroad {name}", master, settings=settings)
 
@@ -489,7 +489,7 @@ def quick_settings(kept: int = 0) -> dict[str, str]:
     return (QUICK if kept < SMALL_LAKE else FEW_TASKS) | java
 
 
-def _quiet() -> list[str]:
+def _quiet_java_options() -> list[str]:
     """Java options that silence Spark's start, which a setting of the session would come too late for."""
     import os
     from importlib.resources import files
@@ -500,7 +500,9 @@ def _quiet() -> list[str]:
     return []
 
 
-def _opened(path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None) -> Lake:
+def _open_lake(
+    path: str, *, master: str | None = None, conf: list[str] | None = None, start: str | None = None
+) -> Lake:
     """The lake. It has a session if its address needs one, or if `start` makes one."""
     from postroad.spark.pipeline.lake_files import scheme_of
 

@@ -67,7 +67,7 @@ def move(
     """Move messages to another local queue.
 
     Each message keeps its bytes and moves to the end of the target. No acknowledgment is sent. Messages that a reader
-    takes meanwhile are not moved.
+    takes in the meantime are not moved.
     """
     if sum((bool(lookup), everything, where is not None)) != 1:
         fail("choose the messages with one of --lookup ID, --all and --where EXPR", ExitCode.USAGE)
@@ -176,7 +176,7 @@ def export(
 ) -> None:
     """Write the messages of a queue to a file, byte for byte, in queue order.
 
-    The file holds packets one behind the other: `postroad import` reads it, and `postroad decode` shows it. With
+    The file holds packets one after the other: `postroad import` reads it, and `postroad decode` shows it. With
     --remove a message counts as received once it is safely in the file; those that another reader holds stay.
     """
     if keep and remove:

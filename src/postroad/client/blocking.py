@@ -52,7 +52,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        # no call may reach a stopped loop; reentrant, because a garbage collection may hand over a call meanwhile
+        # no call may reach a stopped loop; reentrant, because a garbage collection may hand over another call
         self._lock = RLock()
         self._stopped = False
         self._thread = Thread(target=self._run, name="postroad-loop", daemon=True)

@@ -79,13 +79,13 @@ class Address:
             parts = None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidArgument(
-                f"url: must be the address of an HTTP API, such as http://127.0.0.1:8180, got {_shown(url)!r}"
+                f"url: must be the address of an HTTP API, such as http://127.0.0.1:8180, got {_public_url(url)!r}"
             )
         if token is not None and not token.isprintable():
             raise InvalidArgument("token: must be one line of printable characters")
         self.host = parts.hostname
         self.port = port or (443 if parts.scheme == "https" else 80)
-        self.url = _shown(url.rstrip("/").removesuffix(API).rstrip("/"))  # for error texts
+        self.url = _public_url(url.rstrip("/").removesuffix(API).rstrip("/"))  # for error texts
         self.origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._prefix = f"{parts.path.rstrip('/').removesuffix(API).rstrip('/')}{API}"
         self.tls: ssl.SSLContext | None = None
@@ -294,7 +294,7 @@ def _check_login(user: str, password: str | None, token: str | None) -> None:
         raise InvalidArgument("password: is missing")
 
 
-def _shown(url: str) -> str:
+def _public_url(url: str) -> str:
     """The URL without its password."""
     return _PASSWORD.sub("//...@", url)
 

@@ -22,9 +22,9 @@ from postroad.client.payloads import (
     encode_message,
     encode_messages,
     hold_path,
+    is_single_name,
     message_json,
     messages_json,
-    names_one,
     queue_path,
     read_info,
     read_lease,
@@ -164,7 +164,7 @@ class HttpBackend:
         return read_info(Resolution, await self._exchange.json("POST", "/resolve", question))
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
-        if transaction is None and len(messages) == 1 and names_one(name):
+        if transaction is None and len(messages) == 1 and is_single_name(name):
             return [await self._joined.send(name, encode_message(message_json(messages[0])))]
         path = queue_path(name, "messages")
         if transaction is not None:

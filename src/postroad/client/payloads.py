@@ -129,7 +129,7 @@ def queue_path(name: str, call: str = "") -> str:
 
 
 @lru_cache(KNOWN_NAMES)
-def names_one(name: str) -> bool:
+def is_single_name(name: str) -> bool:
     """Whether the name is one destination, and not a list of several."""
     from postroad.names import DistributionListName, MultipleElementName
 

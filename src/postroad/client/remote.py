@@ -280,13 +280,13 @@ class RemoteBackend:
             position = max(after, 0)
             while len(found) < limit:
                 try:
-                    position, message = await self._following(opened, position)
+                    position, message = await self._next_after(opened, position)
                 except MessageNotFound:
                     break
                 found.append(message)
         return found
 
-    async def _following(self, opened: RemoteOpenQueueEntry, position: int) -> tuple[int, ReceivedMessage]:
+    async def _next_after(self, opened: RemoteOpenQueueEntry, position: int) -> tuple[int, ReceivedMessage]:
         """The message after a lookup id. If the message with that id is gone, this walks there from the first
         message."""
         try:
@@ -393,7 +393,7 @@ class RemoteBackend:
     acl = _cannot("show an access list")
     set_acl = _cannot("change an access list")
     edit_acl = _cannot("change an access list")
-    create_queue = _cannot("make a queue")
+    create_queue = _cannot("create a queue")
     set_queue = _cannot("change a queue")
     delete_queue = _cannot("delete a queue")
     pause_queue = _cannot("pause a queue")

@@ -121,7 +121,7 @@ def _read(file: str | Path) -> bytes:
         raise CannotSign(f"{file}: cannot be read: {fault.strerror}") from None
 
 
-def _found(data: bytes) -> str:
+def _content_kind(data: bytes) -> str:
     """What the file has instead, as far as its content shows."""
     if b"PRIVATE KEY-----" in data:
         return ", got a private key"
@@ -136,7 +136,7 @@ def _certificate(data: bytes, file: str | Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(data) if _PEM in data else x509.load_der_x509_certificate(data)
     except (ValueError, x509.InvalidVersion):
-        raise CannotSign(f"{file}: must be an X.509 certificate in PEM or DER{_found(data)}") from None
+        raise CannotSign(f"{file}: must be an X.509 certificate in PEM or DER{_content_kind(data)}") from None
 
 
 def _private_key(data: bytes, file: str | Path, password: str | bytes | None) -> RSAPrivateKey:
@@ -153,7 +153,7 @@ def _private_key(data: bytes, file: str | Path, password: str | bytes | None) ->
     except (ValueError, UnsupportedAlgorithm):
         if secret is not None:
             raise CannotSign(f"{file}: the password is wrong, or this is not a private key") from None
-        raise CannotSign(f"{file}: must be an RSA private key in PEM or DER{_found(data)}") from None
+        raise CannotSign(f"{file}: must be an RSA private key in PEM or DER{_content_kind(data)}") from None
     if not isinstance(key, RSAPrivateKey):
         raise CannotSign(f"{file}: must be an RSA key, got another kind: make one with `openssl req -newkey rsa:2048`")
     return key

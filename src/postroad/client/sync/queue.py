@@ -204,7 +204,7 @@ class Queue:
     def _signed(self, messages: list[Message], transactional: bool) -> tuple[str, list[Message]]:
         """The messages with their signatures, and the name to send them to.
 
-        Asks the manager for whatever this connection does not know yet.
+        Asks the manager for what this connection does not know yet.
         """
         signing = self.manager.signing
         for question in signing.unknown(self.name, messages):

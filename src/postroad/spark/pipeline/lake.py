@@ -154,7 +154,7 @@ def check_format(form: str | None) -> None:
 _SUFFIX = ".sent"
 
 
-def keep(plans: Files, replay: str, ids: Iterable[str]) -> None:
+def record_sent(plans: Files, replay: str, ids: Iterable[str]) -> None:
     """Records the ids that a replay has sent, and replaces its earlier record."""
     name = f"{replay}{_SUFFIX}"
     plans.delete(name)

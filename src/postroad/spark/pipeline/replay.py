@@ -33,7 +33,7 @@ from postroad.message import Message
 from postroad.reports.operations import new_message
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.frames import local
-from postroad.spark.pipeline.lake import keep
+from postroad.spark.pipeline.lake import record_sent
 from postroad.spark.pipeline.lake_files import Files, open_files
 from postroad.spark.pipeline.run import Progress
 from postroad.spark.schema import choose, spark_schema
@@ -352,7 +352,7 @@ class _Plan:
     def _end(self, manager: QueueManager, done: Sequence[str]) -> None:
         """Records what was sent, deletes the file, and then lets the manager forget the submission."""
         if done:
-            keep(self.plans, self.name, done)
+            record_sent(self.plans, self.name, done)
         self.plans.delete(f"{self.name}.letters")
         _release(manager, self.plans, self.name)
         for destination in dict.fromkeys(run.dead_letters[0].destination for run in self.runs):
