@@ -9,6 +9,7 @@ from benchmarks.harness import best_of, microseconds, print_table
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.errors import StorageError
 from postroad.queues.local import LocalQueueManager
 from postroad.security.guard import Verdict
 from postroad.store.memory import MemoryStore
@@ -32,7 +33,7 @@ class _Driver:
     def flush(self, session: Session) -> None:
         session.data_to_send()
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
+    def when_durable(self, done: Callable[[StorageError | None], object], *, repeats: bool) -> None:
         done(None)
 
 
@@ -49,7 +50,7 @@ def measure(count: int) -> float:
 
     def read() -> None:
         service.received(sessions[count // 2], READ, NOW)
-        assert service.deadline is not None
+        assert service.core.deadlines.first is not None
 
     return best_of(read)
 

@@ -166,7 +166,16 @@ NOT_FED = {
         _OWN_TABLES,
     ),
     **dict.fromkeys(
-        (*("store.data_directory", "store.database", "store.inspection", "store.snapshot", "store.sqlite"),),
+        (
+            *(
+                "store.data_directory",
+                "store.database",
+                "store.inspection",
+                "store.snapshot",
+                "store.space",
+                "store.sqlite",
+            ),
+        ),
         _OWN_FILES,
     ),
 }

@@ -15,8 +15,9 @@ from postroad.errors import StorageError
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.store import Batch, LayeredStore
-from postroad.store.journal_file import DirectoryFiles
+from postroad.store.journal import DirectoryFiles
 from postroad.store.layered import SHORT_BYTES
+from postroad.store.writer import Writer
 from tests.torture.vfs import fast_directory
 
 QUEUE = r"private$\orders"
@@ -65,7 +66,8 @@ def test_a_lone_small_commit_needs_no_other_thread_and_a_large_one_does(monkeypa
         bodies = [b"a", b"b", bytes(SHORT_BYTES), b"c"]
         here = []
         for body in bodies:
-            with manager._writer._turn:  # the thread tidies after a large one
+            assert isinstance(manager._committer, Writer)
+            with manager._committer._turn:  # the thread tidies after a large one
                 store.threads.clear()
             await manager.send(QUEUE, [message(body)])
             here += [thread is threading.current_thread() for thread in store.threads]

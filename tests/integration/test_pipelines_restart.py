@@ -32,7 +32,7 @@ async def running(store: Store) -> AsyncIterator[Manager]:
         yield manager
     finally:
         await manager.supervisor.stop()
-        await asyncio.to_thread(manager._writer.close)
+        await asyncio.to_thread(manager._committer.close)
         store.close()
 
 

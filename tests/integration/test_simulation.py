@@ -14,7 +14,7 @@ import pytest
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
 from postroad.carriers.arrivals import MessageIdHistory
-from postroad.queues.commits import Done
+from postroad.queues.durability import Done
 from postroad.queues.permissions import Access
 from postroad.queues.queue import Queue
 from postroad.security.guard import Guard
@@ -124,7 +124,7 @@ def _packets(node: Node) -> list[bytes]:
 def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
     original = Node.when_durable
 
-    def when_durable(node: Node, done: Done, *, survives: bool = False) -> None:
+    def when_durable(node: Node, done: Done, *, survives: bool = False, repeats: bool = True) -> None:
         if survives:
             original(node, done, survives=True)
         else:
@@ -147,10 +147,9 @@ def skip_the_bridge_over_expired_messages(patch: pytest.MonkeyPatch) -> None:
 
 
 def drop_the_resend_timer(patch: pytest.MonkeyPatch) -> None:
-    def on_timer(sender: Sender, now: float) -> list[Queue]:
-        for queue in sender._resends.take_due(now):
+    def on_timer(sender: Sender, queues: list[Queue], now: float) -> None:
+        for queue in queues:
             sender.sequences[queue].resend_at = None
-        return []
 
     patch.setattr(Sender, "on_timer", on_timer)
 

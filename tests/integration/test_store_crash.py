@@ -25,8 +25,8 @@ STEPS = 6  # enough for full segments, a checkpoint, a log that starts again, an
 @pytest.fixture(params=["journal", "bulk"])
 def work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     if request.param == "bulk":  # some commits go straight to the database
-        monkeypatch.setattr("postroad.store.bulk.BULK", 4)
-        monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
+        monkeypatch.setattr("postroad.store.layered.BULK", 4)
+        monkeypatch.setattr("postroad.store.layered.MOST", -1.0)
         monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
     monkeypatch.setattr("postroad.store.layered.STEP_ROWS", 1)  # the power goes in the middle of a move too
     monkeypatch.setattr("postroad.store.layered.IDLE_ROWS", 2)

@@ -14,11 +14,9 @@ import pytest
 
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store import Batch, Key, LayeredStore, Record
-from postroad.store.bulk import BULK
 from postroad.store.database import DATABASE_NAME
-from postroad.store.journal import Frame, decode
-from postroad.store.journal_file import CHUNKS, NAMES, SEGMENT_BYTES
-from postroad.store.layered import SHORT_BYTES
+from postroad.store.journal import CHUNKS, NAMES, SEGMENT_BYTES, Frame, decode
+from postroad.store.layered import BULK, SHORT_BYTES
 from tests.torture.vfs import Fault, TortureFiles, fast_directory, torture_vfs
 
 SMALL = 16_384  # of a segment
@@ -142,7 +140,7 @@ def test_readers_see_whole_batches_while_generations_move(directory: Path) -> No
 def test_a_backlog_goes_straight_to_the_database_until_messages_leave_soon(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroad.store.bulk.WINDOW", 500)
+    monkeypatch.setattr("postroad.store.layered.WINDOW", 500)
     store = LayeredStore(directory, segment_bytes=200_000)
 
     def writes_journal(batch: Batch) -> bool:
@@ -190,7 +188,7 @@ def test_a_backlog_is_deleted_in_the_database_at_once(directory: Path) -> None:
 def test_what_the_journal_says_is_never_read_on_top_of_a_later_commit_to_the_database(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroad.store.bulk.BULK", 2)
+    monkeypatch.setattr("postroad.store.layered.BULK", 2)
     store = LayeredStore(directory)
     store.commit([put(*(record(number) for number in range(1, 9)))])
     while store.tidy():
@@ -214,12 +212,12 @@ def test_a_commit_whose_sync_failed_does_not_come_back_after_later_ones(
         store = LayeredStore(directory, vfs=vfs.vfs_name, files=TortureFiles(directory, vfs))
         store.commit([put(record(1))])
         if then == "bulk":
-            monkeypatch.setattr("postroad.store.bulk.BULK", 1)
-            monkeypatch.setattr("postroad.store.bulk.MOST", -1.0)
+            monkeypatch.setattr("postroad.store.layered.BULK", 1)
+            monkeypatch.setattr("postroad.store.layered.MOST", -1.0)
             monkeypatch.setattr("postroad.store.layered.HALF", 0.0)
             while store.tidy():
                 pass
-            monkeypatch.setattr("postroad.store.bulk.BULK", 2)
+            monkeypatch.setattr("postroad.store.layered.BULK", 2)
         vfs.fault = Fault(vfs.count + 1, apsw.IOError)
         with pytest.raises(StorageError, match="the disk reported an error"):
             store.commit([put(record(2))])

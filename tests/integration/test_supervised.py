@@ -97,16 +97,14 @@ def test_timers_of_protocols_and_the_directory_watch_go_on_after_a_fault(tmp_pat
             assert isinstance(soap, SoapTransport)
             url = f"http://{server.ready['listen']['api']}"  # type: ignore[index]
             broken = {
-                "binary timers": (binary.service, "on_timer"),
-                "soap timers": (soap.service, "on_timer"),
+                "binary timers": (binary.service, "_waiting"),
+                "soap timers": (soap.service.receiver.incoming, "forget_old"),
                 "directory": (manager.watch, "reload"),
             }
             for owner, name in broken.values():
                 setattr(owner, name, _raise)
-            binary.service._sweep_at = manager.clock()  # something is due
-            soap.service._retransmit_at = manager.clock()
-            binary.changed()
-            soap.changed()
+            binary.service._sweeps.set(None, manager.clock())  # something is due
+            soap.service._retransmission.set(None, manager.clock())
             await _until(lambda: set(manager.supervisor.down) == set(broken))
             code, text = await asyncio.to_thread(_readiness, url)
             assert code == 503

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import apsw
 
-from postroad.store.journal_file import DirectoryFiles
+from postroad.store.journal import DirectoryFiles
 
 SECTOR = 512  # what a disk writes whole; a write of more can be torn at its edges
 

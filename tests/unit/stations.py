@@ -28,7 +28,7 @@ LEDGER = r"private$\ledger"  # transactional
 ACKS = r"private$\acks"
 JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
 
-Done = Callable[[BaseException | None], None]
+Done = Callable[[StorageError | None], object]
 
 
 class BaseNetwork:

@@ -26,7 +26,7 @@ from postroad.cli.decode import TextPrinter
 from postroad.describe import message_json, packet_json
 from postroad.describe.capture.items import DecodedPacket, Origin
 from postroad.describe.received import ReceivedMessage, decode_records, encode_records
-from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError
+from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError, StorageError
 from postroad.manager.outlook import Outlook
 from postroad.manager.trace import Search
 from postroad.message import Message
@@ -96,7 +96,7 @@ class House:
     def flush(self, session: Session) -> None:
         session.data_to_send()
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
+    def when_durable(self, done: Callable[[StorageError | None], object], *, repeats: bool) -> None:
         self.tick()
         done(None)
 
@@ -220,7 +220,7 @@ def forwarded(house: House, view: MessageView) -> None:
     house.tick()
     house.binary.receiver._take_message(house.session, view.data, view, "10.0.0.9", STARTED, None)
     house.tick()
-    house.binary.on_timer(STARTED + 100)
+    house.core.deadlines.run(STARTED + 100)
 
 
 def sent(house: House, view: MessageView) -> None:

@@ -120,8 +120,8 @@ class Stores(RuleBasedStateMachine):
         self.patch.setattr("postroad.store.layered.IDLE_ROWS", 3)
         self.patch.setattr("postroad.store.layered.MAX_ENTRIES", 12)
         if bulk:  # some commits go straight to the database
-            self.patch.setattr("postroad.store.bulk.BULK", 3)
-            self.patch.setattr("postroad.store.bulk.MOST", -1.0)
+            self.patch.setattr("postroad.store.layered.BULK", 3)
+            self.patch.setattr("postroad.store.layered.MOST", -1.0)
             self.patch.setattr("postroad.store.layered.HALF", 0.0)
         self.durable = self.open()
         self.memory = MemoryStore()

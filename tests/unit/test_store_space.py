@@ -16,7 +16,7 @@ import pytest
 from postroad.errors import StorageError
 from postroad.store import Batch, Key, LayeredStore, Record
 from postroad.store.database import MIGRATIONS, PAGE_SIZE, PRAGMAS
-from postroad.store.journal_file import SEGMENT_BYTES
+from postroad.store.journal import SEGMENT_BYTES
 from postroad.store.space import RESERVE_BYTES, RESERVE_NAME, SHARE, DiskSpace
 from postroad.store.sqlite import KEPT_FREE_PAGES
 from tests.torture.vfs import Fault, TortureFiles, TortureVFS, torture_vfs

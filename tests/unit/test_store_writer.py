@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from postroad.errors import StorageError
-from postroad.store import Batch, Key, MemoryStore, Record, Writer
+from postroad.store import Batch, Key, MemoryStore, Record
+from postroad.store.writer import Writer
 
 
 class GatedStore(MemoryStore):
@@ -42,6 +43,11 @@ class GatedStore(MemoryStore):
         if not busy:
             self.tidied.release()
         return super().tidy()
+
+
+def here_and_now(callback: Callable[[], object]) -> None:
+    """Endings are heard on the thread that brings them."""
+    callback()
 
 
 class Ending:
@@ -78,7 +84,7 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def writer(store: GatedStore) -> Iterator[Writer]:
-    writer = Writer(store)
+    writer = Writer(store, here_and_now)
     yield writer
     for _ in range(10):
         store.gate.release()
@@ -161,7 +167,7 @@ def test_a_listener_that_fails_does_not_keep_the_end_from_others(
 
 def test_a_full_disk_is_tidied_at_once(store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.store.writer.IDLE_S", 3600.0)  # it would not happen by itself
-    writer = Writer(store)
+    writer = Writer(store, here_and_now)
     writer.tidy()
     assert store.tidied.acquire(timeout=30)
     writer.close()
@@ -171,7 +177,7 @@ def test_an_idle_store_is_tidied_until_nothing_is_left_to_do(
     store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroad.store.writer.IDLE_S", 0.01)
-    writer = Writer(store)
+    writer = Writer(store, here_and_now)
     assert store.tidied.acquire(timeout=30)
     store.gate.release()
     assert submit(writer, 1).error() is None
@@ -180,7 +186,7 @@ def test_an_idle_store_is_tidied_until_nothing_is_left_to_do(
 
 
 def test_closing_commits_what_waits_and_then_takes_no_more(store: GatedStore) -> None:
-    writer = Writer(store)
+    writer = Writer(store, here_and_now)
     endings = [submit(writer, number) for number in range(3)]
     for _ in range(3):
         store.gate.release()
@@ -244,7 +250,7 @@ def test_a_commit_that_comes_while_the_thread_tidies_waits_for_it(
         return False
 
     monkeypatch.setattr(short, "tidy", tidy)
-    writer = Writer(short)
+    writer = Writer(short, here_and_now)
     writer.tidy()
     assert begun.wait(30)
     ending = submit(writer, 1)
@@ -311,7 +317,7 @@ def test_a_slow_disk_gives_its_commits_to_the_thread_until_it_is_quick_again(
 
 def test_closing_waits_for_a_commit_of_another_thread(store: GatedStore) -> None:
     store.short = True
-    writer = Writer(store)
+    writer = Writer(store, here_and_now)
     endings: list[Ending] = []
     caller = threading.Thread(target=lambda: endings.append(submit(writer, 1)))
     caller.start()
@@ -331,7 +337,7 @@ def test_closing_waits_for_a_commit_of_another_thread(store: GatedStore) -> None
 
 def test_the_thread_tidies_after_commits_of_callers_too(short: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.store.writer.IDLE_S", 0.01)
-    writer = Writer(short)
+    writer = Writer(short, here_and_now)
     assert short.tidied.acquire(timeout=30)  # then there is nothing left to do, and the thread waits
     while not submit(writer, 1).known:
         pass  # it was still at it

@@ -258,10 +258,10 @@ class Neighbours:
     def delivered(self, source: bytes, *, recoverable: bool) -> None:
         """A queue has taken a message: where the sender of a recoverable one is found again is durable with it."""
         origin = self._origins.get(source)
-        if origin is None:
+        if origin is None or origin.kept:
             return
         self._origins.rise(source, Standing.PROVEN)
-        if recoverable and not origin.kept:
+        if recoverable:
             origin.kept = True
             self._write(source, origin)
 

@@ -14,7 +14,7 @@ from postroad.binary.neighbours import Neighbours, Trust, plain
 from postroad.binary.sender import Sender
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.settings import TIMERS, BinarySettings
 from postroad.binary.states import Event, Received, ReceivedRun
 from postroad.binary.trace_reports import send_report
 from postroad.carriers.arrivals import (
@@ -36,7 +36,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.permissions import NOBODY, Credentials, sender_of
 from postroad.queues.queue import Queue
 from postroad.runtime.bounded import Standing, owner_of
-from postroad.runtime.deadlines import Deadlines, earliest
+from postroad.runtime.deadlines import Source
 from postroad.security.access import ANONYMOUS
 from postroad.security.descriptors import Sid
 from postroad.security.guard import Opened, Verdict, is_secured
@@ -86,7 +86,13 @@ class Receiver:
         self.core = core
         self.settings = settings
         self.neighbours = neighbours
-        self.history = MessageIdHistory(core.store, settings.duplicates, settings.duplicates_s, is_known=self._is_known)
+        self.history = MessageIdHistory(
+            core.store,
+            settings.duplicates,
+            settings.duplicates_s,
+            is_known=self._is_known,
+            begun=self._note_cleaning,
+        )
         self.incoming = IncomingSequences(
             core.store,
             settings.remote_managers,
@@ -104,7 +110,8 @@ class Receiver:
         self.destinations = Destinations(core.queues)
         self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
         self._refusal_acks: dict[bytes, tuple[Queue, Record]] = {}  # by the id of the message, the newest last
-        self._timers: Deadlines[str] = Deadlines()
+        self._timers = core.deadlines.source(TIMERS, self._order_acks_due)
+        self._cleaning: Source[None] = core.deadlines.source(TIMERS, self._clean)
 
     def take(self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None) -> None:
         """One message of a session from `address`; `opened` is what security made of it, where it has any.
@@ -483,14 +490,17 @@ class Receiver:
         """Where a message by a direct name is answered; None for one that is answered by its sender's GUID."""
         return address if view.queue_manager_address_bytes == _NOBODY else None
 
-    @property
-    def deadline(self) -> float | None:
-        return earliest((self.history.deadline, self._timers.first))
-
-    def on_timer(self, now: float) -> None:
-        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
+    def _clean(self, keys: list[None], now: float) -> None:
+        """MessageIDHistory Cleanup Timer, 3.1.6.7."""
         self.history.clean(now)
-        for name in self._timers.take_due(now):
+        self._note_cleaning()
+
+    def _note_cleaning(self) -> None:
+        self._cleaning.set(None, self.history.deadline)
+
+    def _order_acks_due(self, names: list[str], now: float) -> None:
+        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
+        for name in names:
             due = self._due[name]
             if due.session.closed:  # the sender will ask again, and may have another address by then
                 del self._due[name]

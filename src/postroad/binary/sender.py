@@ -13,17 +13,15 @@ from itertools import groupby
 
 from postroad.binary.sequences import AwaitingFinalAcks
 from postroad.binary.session import MAX_UNWRITTEN, Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.settings import TIMERS, BinarySettings
 from postroad.binary.trace_reports import send_report
 from postroad.carriers import flights as transfer
 from postroad.names import FormatName
-from postroad.names.format import leads_to_internal
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import NextHop
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.reports.trace import TraceState
-from postroad.runtime.deadlines import Deadlines
 from postroad.store.interface import Record
 from postroad.wire.headers import TxSequenceId
 from postroad.wire.ordering import FinalAck, OrderAck
@@ -111,48 +109,56 @@ class Sender:
         # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
         self._from_before: set[Queue] = set()
         self._watched: Tick | None = None
-        self._resends: Deadlines[Queue] = Deadlines()
+        self._resends = core.deadlines.source(TIMERS, self.on_timer)
         self.refused_acks = 0
 
     def start(self, queues: Iterable[Queue]) -> None:
         """What these hold may have been sent before."""
         self._from_before.update(queues)
 
-    def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> int:
-        """Sends what half a window takes to the manager at `address`; how many went.
+    def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> bool | None:
+        """Sends what half a window takes to the manager at `address`; whether there may be more, None if nothing went.
 
         Queues of one base priority share the window, so none waits for another's backlog; those of a higher one go
         first ([MS-MQDMPR] 3.1.7.1.28). Ordering acknowledgments go before all: until they are there, everything else
         is sent again and again.
         """
-        sent = 0
         traced: list[MessageView] = []
         levels: dict[int, deque[Queue]] = {}
+        outgoing = self.core.queues.outgoing_info
         for queue in queues:
-            level = _FIRST_OF_ALL if self._is_ordering(queue) else queue.properties.base_priority
+            level = _FIRST_OF_ALL if outgoing[queue].ordering else queue.properties.base_priority
             levels.setdefault(level, deque()).append(queue)
-        most = (session.window + 1) // 2
-        while levels and not session.full and (free := min(session.free, most - sent)) > 0:
+        free, room = session.half_window, session.room
+        sent_some = False
+        while levels and room >= 0 and free > 0:
             waiting = levels[highest := max(levels)]
+            queue = waiting.popleft()
             if not waiting:
                 del levels[highest]
-                continue
-            queue = waiting.popleft()
             share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
-            if queue.total_bytes > MAX_UNWRITTEN:  # large ones are not read before there is room for them
-                share = min(share, max(1, MAX_UNWRITTEN * queue.count // queue.total_bytes))
-            found, places = self._ready(queue, self.core.delivery.fresh(queue, share, now))
+            size = queue.stored_bytes + queue.express_bytes
+            if size > MAX_UNWRITTEN:  # large ones are not read before there is room for them
+                share = min(share, max(1, MAX_UNWRITTEN * queue.count // size))
+            fresh = self.core.delivery.fresh(queue, share, now)
+            if not fresh:
+                continue
+            found, places = self._ready(queue, fresh)
             # One that has expired may have been answered on this very session, and narrowed its window.
-            going = _fitting(found[: session.free], session.room)
+            going = _fitting(found[: session.free], room)
+            if found and not going:
+                break
             if going:
                 self._send(session, queue, going, places, now, ordering=highest == _FIRST_OF_ALL)
                 traced += [MessageView(record.packet) for record in going if is_traced(record.packet)]
-                sent += len(going)
+                sent_some = True
+                free -= len(going)
+                room -= sum([len(record.packet) for record in going])
             if len(found) == share:  # fewer: there are no more, or they wait for others
-                waiting.append(queue)
+                levels.setdefault(highest, waiting).append(queue)
         for view in traced:  # last, because a report may go out by this session too
             self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
-        return sent
+        return bool(levels) if sent_some else None
 
     def _ready(self, queue: Queue, records: list[Record]) -> tuple[list[Record], transfer.Places]:
         """Those that may go now, with the places of those that our sequences count, by index.
@@ -175,9 +181,6 @@ class Sender:
                 return records[:index], places
             active, last = sequence_id, number
         return records, places
-
-    def _is_ordering(self, queue: Queue) -> bool:
-        return leads_to_internal(self.core.queues.outgoing_info[queue].destination)
 
     def _send(
         self,
@@ -443,14 +446,10 @@ class Sender:
                 for flight in again:
                     flight.release(self.core, now)
 
-    @property
-    def deadline(self) -> float | None:
-        return self._resends.first
-
-    def on_timer(self, now: float) -> list[Queue]:
-        """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again; which queues."""
+    def on_timer(self, queues: list[Queue], now: float) -> None:
+        """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again."""
         due = []
-        for queue in self._resends.take_due(now):
+        for queue in queues:
             sequence = self.sequences[queue]
             sequence.resend_at = None
             if not sequence.unacked:  # what was sent has been taken out, or its FinalAck came first
@@ -460,7 +459,8 @@ class Sender:
             for flight in again:
                 flight.release(self.core, now)
             due.append(queue)
-        return due
+        for queue in due:
+            queue.ready(now)
 
 
 def _destination(view: MessageView) -> FormatName:

@@ -17,7 +17,7 @@ from postroad.binary.receiver import Receiver
 from postroad.binary.sender import Sender
 from postroad.binary.session import Session
 from postroad.binary.session_reports import progress, report, session_info
-from postroad.binary.settings import BinarySettings
+from postroad.binary.settings import TIMERS, BinarySettings
 from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, ReceivedRun, SessionState, singly
 from postroad.carriers.flights import (
     PeerQueues,
@@ -27,7 +27,7 @@ from postroad.carriers.flights import (
     sendable,
     waiting_for,
 )
-from postroad.errors import IllegalName, NoRoute
+from postroad.errors import IllegalName, NoRoute, StorageError
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.format import Protocol as Transport
 from postroad.net.endpoints import is_address
@@ -42,7 +42,7 @@ from postroad.queues.outgoing_queues import (
 )
 from postroad.queues.queue import Queue
 from postroad.reports.info import SessionInfo
-from postroad.runtime.deadlines import Deadlines, earliest
+from postroad.runtime.deadlines import Source
 from postroad.security.guard import Verdict
 from postroad.store.interface import Record
 from postroad.wire.octets import NULL_GUID
@@ -80,9 +80,9 @@ class Driver(Protocol):
         """Decrypts and checks packets, off the event loop, and calls `done`, with None if that failed. Until then the
         session ought to read nothing."""
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
-        """Calls `done` when everything changed so far is durable, or could not be. Duplicates were dropped: they rely
-        on the commit under way."""
+    def when_durable(self, done: Callable[[StorageError | None], object], *, repeats: bool) -> None:
+        """Calls `done` when everything changed so far is durable, or could not be. With `repeats` duplicates were
+        dropped: they rely on the commit under way."""
 
 
 class BinaryService:
@@ -114,17 +114,18 @@ class BinaryService:
         # What a manager has to look at is found by host or address, and by time, however many of them there are.
         self._peers_at: dict[str, dict[Peer, None]] = {}
         self._open_at: dict[str, dict[Session, None]] = {}
-        self._session_timers: Deadlines[Session] = Deadlines()
-        self._retry_timers: Deadlines[Peer] = Deadlines()
-        self._unresolved_timers: Deadlines[Queue] = Deadlines()
+        self._session_timers = core.deadlines.source(TIMERS, self._sessions_due)
+        self._retry_timers = core.deadlines.source(TIMERS, self._peers_due)
+        self._unresolved_timers = core.deadlines.source(TIMERS, self._unresolved_due)
+        # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
+        # with messages are looked at again and again.
+        self._sweeping = False
+        self._sweeps: Source[None] = core.deadlines.source(TIMERS, self._sweep)
         self._active: dict[Queue, None] = {}  # queues with messages, and some that had some
         self._refusing = 0
         self._opening: dict[Session, list[Event]] = {}  # whose messages are looked at, and what came after them
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
         self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
-        # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
-        # with messages are looked at again and again.
-        self._sweep_at: float | None = None
         core.attach(self)
 
     # What queues ask of a carrier
@@ -216,8 +217,9 @@ class BinaryService:
         if not may_send(self.core.queues, queue):
             return
         self._active[queue] = None
-        if self._sweep_at is None:
-            self._sweep_at = now + self.settings.retry_connect_s
+        if not self._sweeping:
+            self._sweeping = True
+            self._sweeps.set(None, now + self.settings.retry_connect_s)
         peer = self._peer_of(queue, now)
         if peer is None:
             return
@@ -323,10 +325,10 @@ class BinaryService:
         session = peer.session
         if session is None or session.closed:
             return
-        # Half a window at a time, so that the peer stores one half while the other is on its way.
-        while session.free:
-            active = sendable(self.core.queues, peer.queues)
-            if not active or not self.sender.pump(session, active, now, self.addresses[session]):
+        more: bool | None = True
+        while more and (active := sendable(self.core.queues, peer.queues)):
+            more = self.sender.pump(session, active, now, self.addresses[session])
+            if more is None:
                 return
             if active[0] in peer.queues:  # others come first next time
                 del peer.queues[active[0]]
@@ -334,7 +336,8 @@ class BinaryService:
             self._flush(session)
 
     def _flush(self, session: Session) -> None:
-        self.driver.flush(session)
+        if session.output or session.state is SessionState.CLOSED:
+            self.driver.flush(session)
         self._session_timers.set(session, session.deadline)
 
     def _set_reachable(self, peer: Peer, fault: str | None) -> None:
@@ -445,29 +448,37 @@ class BinaryService:
     def _take(self, session: Session, events: list[Event], now: float, opened: Mapping[int, Verdict]) -> None:
         """`opened` has what security made of messages, by their places among the events."""
         stored = 0
-        with self.core.delivery.together(now):
-            for place, event in enumerate(events):
-                match event:
-                    case ReceivedRun():
-                        self.receiver.take_run(session, event, self.addresses[session], now)
-                        stored = event.number or stored
-                    case Received():
-                        self.receiver.take(session, event, self.addresses[session], now, opened.get(place))
-                        stored = event.number or stored
-                    case Acknowledged():
-                        self.sender.acknowledged(event.tokens, now, self.next_hop(session))
-                    case Opened():
-                        self._opened(session, now)
-                    case Closed():
-                        self._closed(session, event, now)
+        if len(events) == 1:
+            stored = self._take_one(session, events[0], now, opened.get(0))
+        elif events:
+            with self.core.delivery.together(now):
+                for place, event in enumerate(events):
+                    stored = self._take_one(session, event, now, opened.get(place)) or stored
         if stored:
-            self.driver.when_durable(lambda error: self._stored(session, stored, error, now))
+            self.driver.when_durable(lambda error: self._stored(session, stored, error, now), repeats=True)
         peer = self.sessions.get(session)
         if peer is not None:
             self._pump(peer, now)
         self._flush(session)
 
-    def _stored(self, session: Session, number: int, error: BaseException | None, now: float) -> None:
+    def _take_one(self, session: Session, event: Event, now: float, opened: Verdict | None) -> int:
+        """The number of the last message among the recoverable ones, or 0."""
+        match event:
+            case ReceivedRun():
+                self.receiver.take_run(session, event, self.addresses[session], now)
+                return event.number
+            case Received():
+                self.receiver.take(session, event, self.addresses[session], now, opened)
+                return event.number
+            case Acknowledged():
+                self.sender.acknowledged(event.tokens, now, self.next_hop(session))
+            case Opened():
+                self._opened(session, now)
+            case Closed():
+                self._closed(session, event, now)
+        return 0
+
+    def _stored(self, session: Session, number: int, error: StorageError | None, now: float) -> None:
         if error is not None:
             session.close(f"messages could not be stored: {error}")
             self._after(session, now)
@@ -585,42 +596,30 @@ class BinaryService:
 
     # Time
 
-    @property
-    def deadline(self) -> float | None:
-        return earliest(
-            (
-                self._session_timers.first,
-                self._retry_timers.first,
-                self._unresolved_timers.first,
-                self.sender.deadline,
-                self.receiver.deadline,
-                self._sweep_at,
-            )
-        )
-
-    def on_timer(self, now: float) -> None:
-        for session in self._session_timers.take_due(now):
+    def _sessions_due(self, sessions: list[Session], now: float) -> None:
+        for session in sessions:
             session.on_timer(now)
             self._after(session, now)
-        for queue in self.sender.on_timer(now):
-            self.ready(queue, now)
-        self.receiver.on_timer(now)
-        for queue in self._unresolved_timers.take_due(now):
+
+    def _unresolved_due(self, queues: list[Queue], now: float) -> None:
+        for queue in queues:
             del self.unresolved[queue]
             self.ready(queue, now)
-        retried = self._retry_timers.take_due(now)
-        for peer in retried:
+
+    def _peers_due(self, peers: list[Peer], now: float) -> None:
+        for peer in peers:
             waiting = [*peer.waiting, *peer.queues]
             peer.retry_at, peer.waiting = None, []
             for queue in waiting:
                 if queue.count:
                     self.ready(queue, now)
-        if self._sweep_at is not None and self._sweep_at <= now:
-            self._sweep_at = None
-            for queue in self._waiting():
-                self.ready(queue, now)
-        for peer in retried:  # once those that want to try again have
+        for peer in peers:  # once those that want to try again have
             self._drop(peer)
+
+    def _sweep(self, keys: list[None], now: float) -> None:
+        self._sweeping = False
+        for queue in self._waiting():
+            self.ready(queue, now)
 
     def _waiting(self) -> list[Queue]:
         """Queues with messages, and a way to send them; the others have a timer of their own."""

@@ -28,12 +28,12 @@ from postroad.binary.states import (
 )
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.queues.outgoing_queues import ConnectionStatus
-from postroad.runtime.deadlines import earliest
 from postroad.wire.constants import OperatingSystemFlags
 from postroad.wire.framer import Framer, Packet, decode_packet
 from postroad.wire.headers import SessionHeader
 from postroad.wire.internal import (
     ACK_TIMEOUT_RANGE_MS,
+    PLAIN_ACK,
     RECOVERABLE_ACK_TIMEOUT_RANGE_MS,
     ConnectionParameters,
     EstablishConnection,
@@ -244,7 +244,8 @@ class Session:
         self.refusing = False  # there is no room for it
         self.blocked = False  # the peer takes nothing of what was written: messages and acknowledgments wait
         self._framer = Framer(MAX_HANDSHAKE_PACKET)
-        self._out: list[bytes] = []
+        self.output: list[bytes] = []  # what `data_to_send` joins
+        self.buffered = 0  # bytes of a packet that is not whole yet
         self._unwritten = 0  # bytes of messages among them
         self._events: list[Event] = []
         self._negotiated_window = 0
@@ -266,7 +267,7 @@ class Session:
         flags = OperatingSystemFlags.CONSTANT | OperatingSystemFlags.SERVER
         if not pinged:
             flags |= OperatingSystemFlags.NO_PING
-        session._out.append(EstablishConnection(identifier, peer, _milliseconds(now), flags.value).encode())
+        session.output.append(EstablishConnection(identifier, peer, _milliseconds(now), flags.value).encode())
         return session
 
     @classmethod
@@ -287,20 +288,19 @@ class Session:
         return events
 
     def data_to_send(self) -> bytes:
-        data = b"".join(self._out)
-        self._out.clear()
+        data = b"".join(self.output)
+        self.output.clear()
         self._unwritten = 0
         return data
 
     @property
-    def buffered(self) -> int:
-        """Bytes of a packet that is not whole yet."""
-        return self._framer.buffered
-
-    @property
     def deadline(self) -> float | None:
         """When `on_timer` is due."""
-        return earliest((self._initialization_at, self._cleanup_at, self._ack_wait_at, self._ack_send_at))
+        first = self._cleanup_at  # which runs as long as the session does
+        for time in (self._initialization_at, self._ack_wait_at, self._ack_send_at):
+            if time is not None and first is not None and time < first:
+                first = time
+        return first
 
     @property
     def window(self) -> int:
@@ -318,14 +318,15 @@ class Session:
         return max(0, self.window - self.sent.unacknowledged)
 
     @property
-    def room(self) -> int:
-        """Bytes of messages that may still wait to be written."""
-        return MAX_UNWRITTEN - self._unwritten
+    def half_window(self) -> int:
+        """How many messages it should take at a time: the peer stores one half while the other is on its way."""
+        return min(self.free, (self.window + 1) // 2)
 
     @property
-    def full(self) -> bool:
-        """Whether what waits to be written ought to be, before `send` is called again."""
-        return self.room < 0
+    def room(self) -> int:
+        """Bytes of messages that may still wait to be written. Where there are none, they ought to be, before `send` is
+        called again."""
+        return MAX_UNWRITTEN - self._unwritten
 
     # What goes in
 
@@ -338,6 +339,7 @@ class Session:
         self._take_all(self._framer.feed(data), now)
         if opening and self.opened_at:
             self._take_all(self._framer.lift_limit(), now)
+        self.buffered = self._framer.buffered
         if self._framer.error is not None:
             self._break(self._framer.error)
         elif not self.closed:
@@ -396,6 +398,7 @@ class Session:
             return
         self.state = SessionState.CLOSED
         self._framer = Framer()  # what is left of a packet that never came whole: up to 4 MiB
+        self.buffered = 0
         self._initialization_at = self._cleanup_at = self._ack_wait_at = self._ack_send_at = None
         self._events.append(Closed(reason, status, broken))
 
@@ -406,7 +409,7 @@ class Session:
         self.peer = request.client_guid
         self.direct = request.server_guid == NULL_GUID
         foreign = request.server_guid not in (NULL_GUID, self.identifier)
-        self._out.append(request.response(self.identifier, refused=foreign or self.refusing).encode())
+        self.output.append(request.response(self.identifier, refused=foreign or self.refusing).encode())
         if foreign:
             self.close(f"the peer asked for the queue manager {request.server_guid}, which is not here")
         elif self.refusing:
@@ -427,7 +430,7 @@ class Session:
         self.recoverable_ack_timeout_ms = _nearest(
             RECOVERABLE_TIMEOUT_FACTOR * round_trip_ms, RECOVERABLE_ACK_TIMEOUT_RANGE_MS
         )
-        self._out.append(self._parameters())
+        self.output.append(self._parameters())
 
     def _answer_parameters(self, request: ConnectionParameters, now: float) -> None:
         """3.1.5.4.1: the times are the initiator's, the window is our own."""
@@ -435,7 +438,7 @@ class Session:
         if not self.closed:
             self.ack_wait_timeout_ms = request.ack_timeout_ms
             self.recoverable_ack_timeout_ms = request.recoverable_ack_timeout_ms
-            self._out.append(self._parameters())
+            self.output.append(self._parameters())
 
     def _enter_open(self, parameters: ConnectionParameters, now: float) -> None:
         """3.1.5.4.2"""
@@ -507,13 +510,13 @@ class Session:
             self._send_ack(now)
 
     def _send_ack(self, now: float) -> None:
-        self._out.append(SessionAck.encode_plain(self.received.header(self.sent, self.settings.window_size)))
+        self.output.append(PLAIN_ACK + self.received.header(self.sent, self.settings.window_size).encode())
         self._restart_ack_timer(now)
 
     def announce_pause(self) -> None:
         """3.1.7.13: acknowledges what can be, and asks the peer for one message at a time."""
         if self.state is SessionState.OPEN:
-            self._out.append(SessionAck.encode_plain(self.received.header(self.sent, PAUSED_WINDOW)))
+            self.output.append(PLAIN_ACK + self.received.header(self.sent, PAUSED_WINDOW).encode())
             self.session_active = False
             if not self.received.unacked:  # what is still to be stored needs the timer
                 self._ack_send_at = None
@@ -560,7 +563,7 @@ class Session:
             raise LocalProtocolError(fault)
 
     def _write(self, packets: Sequence[bytes], now: float) -> None:
-        self._out += packets
+        self.output += packets
         self._unwritten += sum(map(len, packets))
         self.session_active = True
         if self._ack_wait_at is None:

@@ -9,6 +9,7 @@ from postroad.wire.constants import RESEND_TABLE_S
 # [MS-MQQB] note 44: how long an idle session stays open, and on a routing server.
 CLEANUP_MS = 300_000
 ROUTING_CLEANUP_MS = 120_000
+TIMERS = "binary timers"  # as people see them where they fail
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,19 @@ from uuid import UUID
 from postroad.binary.ping_udp import PingClient
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
+from postroad.binary.states import SessionState
 from postroad.carriers.flights import TransferWatcher
 from postroad.describe.packets import destination_text
 from postroad.names import FormatName, MessageId
 from postroad.net.endpoints import endpoint
 from postroad.net.limits import Admission, Limits, Standing
 from postroad.net.listening import Connection, Listener
+from postroad.queues.durability import Durability
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
 from postroad.reports.trace import class_words
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
-from postroad.runtime.supervision import RETRY_S, Supervisor
+from postroad.runtime.supervision import Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.guard import Verdict
 from postroad.security.refusals import Refused
@@ -45,10 +47,7 @@ class Host(Protocol):
     supervisor: Supervisor
     limits: Limits
     audit: AuditLog
-
-    def commit_soon(self) -> None: ...
-
-    def when_durable(self, done: Callable[[BaseException | None], None], *, repeats: bool = False) -> None: ...
+    durability: Durability
 
 
 CONNECT_TIMEOUT_S = 20.0
@@ -111,7 +110,7 @@ class _Link(Connection):
                 self.admission.busy()
             if session.buffered != self.admission.held:
                 self.admission.hold(session.buffered)
-            self.owner.changed()
+            self.owner.commit_soon()
 
     def pause_writing(self) -> None:
         """While the peer does not read, its session sends nothing; one that goes on like that is closed."""
@@ -123,7 +122,7 @@ class _Link(Connection):
         super().resume_writing()
         if self.session is not None:
             self.owner.service.unblocked(self.session, self.owner.clock())
-            self.owner.changed()
+            self.owner.commit_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -132,7 +131,7 @@ class _Link(Connection):
                 self.owner.service.disconnected(self.session, self.owner.clock())
             finally:
                 self.owner.links.pop(self.session, None)
-                self.owner.changed()
+                self.owner.commit_soon()
 
 
 class BinaryTransport:
@@ -154,8 +153,8 @@ class BinaryTransport:
         self._opening: set[asyncio.Task[None]] = set()
         self.limits = manager.limits
         self.listener = Listener("binary", self.limits, partial(_Link, self), host, port, supervisor=manager.supervisor)
-        self._timer: asyncio.TimerHandle | None = None
-        self._not_before = 0.0  # of the next timer, after a failure
+        self.when_durable = manager.durability.when_durable
+        self.commit_soon = manager.durability.soon  # what an event has changed
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = RateLimitedLog(log, "message refused")
         self._suspicions = RateLimitedLogs(log)
@@ -177,12 +176,9 @@ class BinaryTransport:
         service.core.watch(Watcher(withheld=self._log_withheld))
         await self.listener.start()
         service.start(self.clock())
-        self.changed()
+        self.commit_soon()
 
     async def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        await self.manager.supervisor.stop("binary timers")
         tasks = [*self._connecting, *self._opening]
         for task in tasks:
             task.cancel()
@@ -263,7 +259,7 @@ class BinaryTransport:
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())
-        self.changed()
+        self.commit_soon()
 
     def flush(self, session: Session) -> None:
         link = self.links.get(session)
@@ -272,7 +268,7 @@ class BinaryTransport:
         data = session.data_to_send()
         if data:
             link.transport.write(data)
-        if session.closed:
+        if session.state is SessionState.CLOSED:
             link.transport.close()
 
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
@@ -311,44 +307,11 @@ class BinaryTransport:
             log.exception("session broken off", extra={"peer": self.service.addresses.get(session)})
             if transport is not None:
                 transport.abort()
-        self.changed()
+        self.commit_soon()
 
     def _open_all(self, packets: list[bytes]) -> list[Verdict]:
         now = time.monotonic()
         return [self._guard.open(packet, now) for packet in packets]
-
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None:
-        def landed(error: BaseException | None) -> None:
-            try:
-                done(error)
-            finally:
-                self.changed()
-
-        self.manager.when_durable(landed, repeats=True)
-
-    # Time
-
-    def changed(self) -> None:
-        """Something happened: the next deadline may be another one, and the core may have something to commit."""
-        self.manager.commit_soon()
-        deadline = self.service.deadline
-        due = None
-        loop = asyncio.get_running_loop()
-        if deadline is not None:
-            due = loop.time() + max(0.0, max(deadline, self._not_before) - self.clock())
-        if self._timer is not None:
-            if due is not None and self._timer.when() <= due:
-                return  # deadlines are put off all the time: a timer that comes early finds nothing due and waits again
-            self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            self._timer = loop.call_at(due, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if not self.manager.supervisor.step("binary timers", lambda: self.service.on_timer(self.clock())):
-            self._not_before = self.clock() + RETRY_S  # what failed is still due
-        self.changed()
 
 
 def _words(error: OSError) -> str:

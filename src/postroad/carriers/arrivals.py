@@ -39,6 +39,7 @@ _ENTRY = Struct("<20sI")
 _SECONDS = Struct("<I")
 ADDRESSES = 8  # that have all of their newest ids remembered, however many there are
 KNOWN_ADDRESSES = 1024  # of which it is remembered for a while whose they are
+ASKED_S = 30.0  # so long
 
 KNOWN_QUEUES = 1024  # names that are remembered with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
@@ -142,13 +143,17 @@ class MessageIdHistory:
         lifetime_s: int,
         prefix: str = HISTORY_STATE,
         is_known: Callable[[str], bool] = lambda address: False,
+        begun: Callable[[], object] = lambda: None,
     ) -> None:
+        """`begun` is called when there is a `deadline`, where there was none."""
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
         self._seen: BoundedTable[bytes, int] = BoundedTable(ADDRESSES * size, most=size)  # when
         self._is_known = is_known
-        self._asked: dict[str, tuple[str, bool]] = {}  # by address: whose it is, and whether it is known
+        self._begun = begun
+        self._ages = False  # until `clean` finds nothing
+        self._asked: dict[str, tuple[str, bool, float]] = {}  # by address: whose it is, whether it is known, as of when
         self._blocks: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0  # ids in all of them
         self._gathering: list[bytes] = []  # entries of the gathering tick, one or several in each
@@ -164,6 +169,9 @@ class MessageIdHistory:
     def start(self, now: float) -> None:
         """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
         self._seen.set_values(int(now))
+        if self._seen:
+            self._ages = True
+            self._begun()
 
     @property
     def limit(self) -> int:
@@ -200,9 +208,15 @@ class MessageIdHistory:
     ) -> None:
         """The same for several that have not come before."""
         seen_s = int(now)
-        owner, known = self._asked.get(address) or self._ask(address)
+        asked = self._asked.get(address)
+        if asked is None or not 0 <= now - asked[2] < ASKED_S:
+            asked = self._ask(address, now)
+        owner, known, _ = asked
         standing = Standing.KNOWN if known else Standing.PROVEN if taken else Standing.STRANGER
         self._seen.put_all(identifiers, seen_s, owner, standing)
+        if not self._ages:
+            self._ages = True
+            self._begun()
         if tick is None:
             return
         if tick is not self._tick:
@@ -213,11 +227,11 @@ class MessageIdHistory:
         stamp = _SECONDS.pack(seen_s)
         self._gathering.append(stamp.join(identifiers) + stamp)
 
-    def _ask(self, address: str) -> tuple[str, bool]:
+    def _ask(self, address: str, now: float) -> tuple[str, bool, float]:
         """Once in a while for each: it is the same for many messages."""
         if len(self._asked) >= KNOWN_ADDRESSES:
             self._asked.clear()
-        self._asked[address] = owner_of(address), self._is_known(address)
+        self._asked[address] = owner_of(address), self._is_known(address), now
         return self._asked[address]
 
     def forget(self, identifier: bytes) -> None:
@@ -262,6 +276,6 @@ class MessageIdHistory:
 
     def clean(self, now: float) -> None:
         """3.1.6.7: ids that have not been repeated for long are forgotten."""
-        self._asked.clear()
         while (oldest := next(iter(self._seen.items()), None)) is not None and oldest[1] < now - self.lifetime_s:
             self._seen.pop(oldest[0])
+        self._ages = bool(self._seen)

@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import get_ident
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -51,8 +50,9 @@ from postroad.reports.info import ListenerInfo, ManagerInfo, QueueInfo
 from postroad.reports.operations import Destination, Resolution
 from postroad.reports.trace import Trace, class_words
 from postroad.routing import Router
+from postroad.runtime.deadlines import Source
 from postroad.runtime.logs import RateLimitedLog, place_of
-from postroad.runtime.supervision import Running, Supervisor
+from postroad.runtime.supervision import Supervisor
 from postroad.security.access import Token, default_queue_descriptor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
@@ -147,13 +147,14 @@ class Manager(Reads, Rescue, AccessLists):
 
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
+        self.drive(loop := asyncio.get_running_loop())
         self.started_at = self.clock()
         self.core.start(self.started_at)
         await self.write_identifier()
         self.core.state = QueueManagerState.READY
-        self.supervisor.keep("timers", self._run_timers)
+        self._rounds: Source[None] = self.core.deadlines.source("timers", self._run_timers)
+        self._rounds.set(None, self.clock() + TIMER_INTERVAL_S)
+        self.core.deadlines.drive(loop, self.clock, self.commit_soon, self.supervisor)
 
     async def write_identifier(self) -> None:
         """A small write that shows whether the store takes any; raises StorageError if it does not."""
@@ -162,6 +163,7 @@ class Manager(Reads, Rescue, AccessLists):
     async def stop(self) -> None:
         """Aborts open transactions, commits the rest, and closes the store."""
         self.core.state = QueueManagerState.STOPPING
+        self.core.deadlines.stop()
         await self.supervisor.stop()
         now = self.clock()
         for transaction in list(self.core.transactions.values()):
@@ -177,20 +179,15 @@ class Manager(Reads, Rescue, AccessLists):
         finally:
             self.core.state = QueueManagerState.STOPPED
 
-    async def _run_timers(self, running: Running) -> None:
-        while True:
-            await asyncio.sleep(TIMER_INTERVAL_S)
-            now = self.clock()
-            try:
-                self.core.run_timers(now)
-                self.retention.run_timers(now)
-                self.leases.run_timers(now)
-                self.keys.cleanup()
-                self.troubles.look(now)
-                self.audit.run_timers(now)
-            finally:
-                self.commit_soon()
-            running()
+    def _run_timers(self, keys: list[None], now: float) -> None:
+        """What has no deadline of its own."""
+        self.core.run_timers(now)
+        self.retention.run_timers(now)
+        self.leases.run_timers(now)
+        self.keys.cleanup()
+        self.troubles.look(now)
+        self.audit.run_timers(now)
+        self._rounds.set(None, now + TIMER_INTERVAL_S)
 
     def _locate(self, name: PublicName) -> UUID | None:
         try:
@@ -342,7 +339,7 @@ class Manager(Reads, Rescue, AccessLists):
         sends."""
         if any(each.encrypt is not None for each in messages):
             await self.keys.prepare(destination, messages)
-        held = self.used(transaction)
+        held = None if transaction is None else self.used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from postroad.errors import InvalidArgument
 from postroad.queues.queue import Queue
 from postroad.reports.offsets import Part, Selection
-from postroad.store.interface import ARRIVAL_MASK, NUMBERS, Columns, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, NUMBERS, Columns, Record, RecordStore
 
 PAGE_IDS = 100_000  # lookup ids that one step reads
 PAGE_SIZES = 5000  # messages whose sizes one step reads
@@ -25,7 +25,7 @@ LOOP_S = 60.0  # how long a thread waits for its turn on the event loop
 class Run:
     """Messages of one store and one priority, by lookup id. Made on the event loop, used on other threads."""
 
-    def __init__(self, queue: Queue, store: Store, first: int, last: int) -> None:
+    def __init__(self, queue: Queue, store: RecordStore, first: int, last: int) -> None:
         self.first = first
         self.last = last
         self.is_express = queue.is_express(store)

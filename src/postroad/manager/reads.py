@@ -289,7 +289,7 @@ class Reads(DurableCore):
                 self.commit_soon()  # the read may have taken out messages that had expired
         if found is not None:
             if tick.writes != writes:
-                await self._durable()
+                await self.durability.landed()
             return found
         request.two_phase = True
         records = await self._waited(queue, request)

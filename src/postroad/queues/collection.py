@@ -38,13 +38,13 @@ from postroad.net import ports
 from postroad.queues.outgoing_queues import Carrier, OutgoingEvent, OutgoingInfo, OutgoingState
 from postroad.queues.properties import CHANGEABLE, QueueProperties, QueueType, check_attributes
 from postroad.queues.queue import Queue, Usage
-from postroad.queues.tick import Tick
-from postroad.store.interface import MAX_QUEUE, Store
+from postroad.queues.tick import COUNT_STATE, Tick
+from postroad.store.interface import MAX_QUEUE, RecordStore
 
 _Key = TypeVar("_Key")
 
 QUEUE_STATE = "queue/"
-COUNT_STATE = "count/"
+
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
 STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # what a URL without a port means
@@ -68,8 +68,8 @@ class QueueCollection:
 
     name: str
     identifier: UUID
-    _durable: Store
-    _express: Store
+    _durable: RecordStore
+    _express: RecordStore
     _new_id: Callable[[], UUID]
     hardened_security: bool = False
     _base_priority: Callable[[FormatName], int] = lambda name: 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, compress
 from uuid import UUID
 
 from postroad.errors import (
@@ -149,20 +149,25 @@ class Delivery:
         """The message is in the queue, and nobody has been told."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
-        self._keep(queue, (record,), now)
+        self._keep(queue, (record,), now, durable=is_recoverable(packet))
         return record
 
     def put_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """New messages, all of them recoverable or all express, into their queue. Nothing else follows from them."""
         if records:
-            self._keep(queue, records, now)
-            self._announce(queue, records, now)
+            durable = is_recoverable(records[0].packet)
+            self._keep(queue, records, now, durable=durable)
+            if not durable:
+                self._announce(queue, records, now)
 
-    def _keep(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+    def _keep(self, queue: Queue, records: Sequence[Record], now: float, *, durable: bool) -> None:
         queue.last_added_at = now
         self.tally.added += len(records)
-        if is_recoverable(records[0].packet):
-            self.tick.put_all(queue, records)
+        if durable:
+            if len(records) == 1:
+                self.tick.put(queue, records[0])
+            else:
+                self.tick.put_all(queue, records)
             return
         self.express.put_all(records)
         queue.add_express(sum([len(record.packet) for record in records]), len(records))
@@ -177,15 +182,17 @@ class Delivery:
         times = [times_of(packet) for packet in packets]
         expiries = {each: self._expiry(queue, *each, now) for each in set(times)}
         records = new_records(queue.number, lookup_ids, int(now * 1000), [expiries[each] for each in times], packets)
-        express = [record for record in records if not is_recoverable(record.packet)]
-        recoverable = [record for record in records if is_recoverable(record.packet)] if express else records
-        self.put_all(queue, recoverable, now)
-        self.put_all(queue, express, now)
+        durable = list(map(is_recoverable, packets))
+        if packets and all(durable):
+            self._keep(queue, records, now, durable=True)
+        else:
+            self.put_all(queue, list(compress(records, durable)), now)
+            self.put_all(queue, [each for each, kept in zip(records, durable, strict=True) if not kept], now)
         return records
 
     def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """Readers that wait for an express message hear of it at once; of others, when they are durable."""
-        if is_recoverable(records[0].packet) or not (queue.waiting or queue.is_outgoing):
+        if not (queue.waiting or queue.is_outgoing) or is_recoverable(records[0].packet):
             return
         self.atomic.then(self._announced, queue, records, now)
 
@@ -249,7 +256,7 @@ class Delivery:
         """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
         priority = 0 if view.transactional else view.priority
         record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
-        if not queue.is_outgoing and (view.ack_flags or view.positive_journaling):
+        if not queue.is_outgoing and not asks_for_nothing(packet):
             self.atomic.then(self._arrived, packet, view, now)
         self._announce(queue, (record,), now)  # last, because a waiting reader takes the message at once
         return record
@@ -487,7 +494,7 @@ class Delivery:
             if queue.is_outgoing:
                 if not cause.local and not self.knows(cause.origin):
                     self.shares.check(queue, size, cause.origin or "", share_bytes)
-            elif not asked and not self.access.may_cause(queue, cause):
+            elif not (cause.own or asked or self.access.may_cause(queue, cause)):
                 raise AccessDenied(no_right(Action.SEND, queue))
             self.check_quota(queue, size, follows=follows)
         return self.add(queue, packet, priority, expires_s, now, reason=reason)

@@ -11,7 +11,7 @@ from postroad.queues.collection import JOURNAL, QueueCollection
 from postroad.queues.delivery import Delivery
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.store.interface import PRIORITY_SHIFT, Key, Store
+from postroad.store.interface import PRIORITY_SHIFT, Key, RecordStore
 
 EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
 RETRY_EXPIRY_S = 60.0  # after which messages are tried again that could not be taken out
@@ -20,7 +20,7 @@ RETRY_EXPIRY_S = 60.0  # after which messages are tried again that could not be 
 class Expiry:
     """A message that cannot be taken out is counted and passed over for a while: the others go all the same."""
 
-    def __init__(self, delivery: Delivery, stores: tuple[Store, ...]) -> None:
+    def __init__(self, delivery: Delivery, stores: tuple[RecordStore, ...]) -> None:
         self._delivery = delivery
         self._stores = stores
         self._failing: set[Key] = set()

@@ -146,8 +146,7 @@ class Leases:
 
     def check_lock(self, holder: Holder) -> None:
         """Raises TooManyHeld if the holder must settle before locking more."""
-        for kind in (Held.LOCKED_MESSAGES, Held.LOCKED_MB):
-            self._owners.check(kind, holder.key)
+        self._owners.check_locks(holder.key)
 
     def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:
         """The lease of messages that one call has locked."""
@@ -156,8 +155,7 @@ class Leases:
             self._core.new_id(), holder, time, time, queue, {record.lookup_id: record for record in records}
         )
         self._locks[lease.identifier] = lease
-        self._owners.take(Held.LOCKED_MESSAGES, holder.key, len(records))
-        self._owners.take(Held.LOCKED_MB, holder.key, sum(len(each.packet) for each in records))
+        self._owners.lock(holder.key, records)
         for lookup_id in lease.records:
             self._locked[queue.number, lookup_id] = lease
         return lease.identifier
@@ -201,8 +199,7 @@ class Leases:
         records = []
         for lease, own in groupby(lookup_ids, lambda each: self._locked.pop((queue.number, each))):
             dropped = [lease.records.pop(each) for each in own]
-            self._owners.give(Held.LOCKED_MESSAGES, lease.holder.key, len(dropped))
-            self._owners.give(Held.LOCKED_MB, lease.holder.key, sum(len(each.packet) for each in dropped))
+            self._owners.unlock(lease.holder.key, dropped)
             if not lease.records:
                 del self._locks[lease.identifier]
             records += dropped

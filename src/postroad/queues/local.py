@@ -43,7 +43,6 @@ from postroad.names import (
 from postroad.names.format import INTERNAL_QUEUES
 from postroad.queues.behalf import STATE as ASKED_STATE
 from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
-from postroad.queues.commits import Ticks
 from postroad.queues.delivery import OFF, Delivery, as_format_name, check_kind, check_movable, check_multicast
 from postroad.queues.expiry import Expiry
 from postroad.queues.holds import STATE as HOLD_STATE
@@ -72,10 +71,11 @@ from postroad.queues.reading import Reading
 from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
 from postroad.queues.submissions import Submissions
-from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick
+from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick, Ticks
 from postroad.queues.transactions import STATE as SEQUENCE_STATE
 from postroad.queues.transactions import Transacting
 from postroad.reports.operations import QueueAccess, ShareMode
+from postroad.runtime.deadlines import Timetable
 from postroad.security.access import Token
 from postroad.security.descriptors import Sid
 from postroad.security.guard import Protection
@@ -170,6 +170,7 @@ class LocalQueueManager:
         self.holding = Holding(self.queues, self.delivery, self.reading, self.owners)
         self.submissions = Submissions(lambda: self.tick, self.owners)
         self.reviews: list[Review] = []  # what else ends with the rights of its owner
+        self.deadlines = Timetable()  # of everything that belongs to this manager
         self._handles = count(1)
         self.ticks = Ticks(self)
         self._expiry = Expiry(self.delivery, (self.express, store))  # the one that can fail comes last

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from postroad.names import FormatName, MulticastName
+from postroad.names.format import leads_to_internal
 from postroad.store.interface import Record
 from postroad.wire.view import MessageView
 
@@ -147,6 +148,10 @@ class OutgoingInfo:
     last_error: str | None = None
     failures: int = 0  # attempts that did not work out, since the start
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+    ordering: bool = field(init=False)  # it leads to a queue that managers use among themselves
+
+    def __post_init__(self) -> None:
+        self.ordering = leads_to_internal(self.destination)
 
     @property
     def multicast(self) -> bool:

@@ -6,11 +6,12 @@ the SID in that name, so that users do not meet each other's names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from postroad.errors import IllegalIdentifier, InvalidArgument, LimitReached, TooManyHeld
 from postroad.security.descriptors import Sid
+from postroad.store.interface import Record
 
 MAX_NAME = 200
 ADMINISTRATORS = "administrators"  # who share what they make under a name
@@ -100,6 +101,21 @@ class Owners:
             left = held.pop(owner, 0) - count
             if left > 0:
                 held[owner] = left
+
+    # Messages that a reader has locked
+
+    def check_locks(self, owner: str) -> None:
+        """As `check`, of messages and of their bytes."""
+        for kind in (Held.LOCKED_MESSAGES, Held.LOCKED_MB):
+            self.check(kind, owner)
+
+    def lock(self, owner: str, records: Sequence[Record]) -> None:
+        self.take(Held.LOCKED_MESSAGES, owner, len(records))
+        self.take(Held.LOCKED_MB, owner, sum([len(each.packet) for each in records]))
+
+    def unlock(self, owner: str, records: Sequence[Record]) -> None:
+        self.give(Held.LOCKED_MESSAGES, owner, len(records))
+        self.give(Held.LOCKED_MB, owner, sum([len(each.packet) for each in records]))
 
     @property
     def figures(self) -> dict[str, dict[str, int]]:

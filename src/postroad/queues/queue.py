@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from postroad.names.format import is_internal
 from postroad.queues.properties import QueueProperties, QueueType
-from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, Store
+from postroad.store.interface import ARRIVAL_MASK, PRIORITY_SHIFT, Record, RecordStore
 from postroad.validation.queue_properties import MAX_QUOTA_KB
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Queue:
     number: int
     name: str  # what people read, and every command takes: a public queue has its computer in it
     properties: QueueProperties
-    _durable: Store
-    _express: Store
+    _durable: RecordStore
+    _express: RecordStore
     usage: Usage
     is_outgoing: bool = field(init=False)
     is_internal: bool = field(init=False)
@@ -364,10 +364,10 @@ class Queue:
             wanted = min(SCAN_LIMIT, limit - len(found))
         return found
 
-    def is_express(self, store: Store) -> bool:
+    def is_express(self, store: RecordStore) -> bool:
         return store is self._express
 
-    def runs(self, start: int, end: int) -> list[tuple[Store, int, int]]:
+    def runs(self, start: int, end: int) -> list[tuple[RecordStore, int, int]]:
         """Where the messages with `start` <= arrival < `end` are: stores, with a first and a last lookup id in each."""
         stores = [
             store for store, count in ((self._durable, self.stored_count), (self._express, self.express_count)) if count

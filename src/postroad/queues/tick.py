@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Pair
 
 if TYPE_CHECKING:
     from postroad.queues.delivery import Delivery
+    from postroad.queues.local import LocalQueueManager
     from postroad.queues.queue import PositionState, Queue
 
 FollowUp = Callable[..., None]
 
+COUNT_STATE = "count/"  # and a queue's number: how many messages it has
 COUNTERS_STATE = "counters"
 _LAYOUT = Struct("<QI")
 ARRIVAL_BLOCK = 1 << 20
@@ -60,7 +62,8 @@ class Tick:
     steps: list[tuple[Any, ...]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.batch)
+        batch = self.batch
+        return bool(batch.puts or batch.deletes or batch.state)
 
     def change(self, queue: Queue) -> Change:
         change = self.changes.get(queue)
@@ -365,3 +368,109 @@ class Counters:
     def settle(self, batch: Batch) -> None:
         """At a clean stop: nothing was left unused."""
         batch.state[COUNTERS_STATE] = _LAYOUT.pack(self._arrival, self._message_id & MAX_MESSAGE_ID)
+
+
+class Ticks:
+    """What has gathered is sealed, and then it has landed or is lost. One tick is out at a time."""
+
+    def __init__(self, core: LocalQueueManager) -> None:
+        self._core = core
+        self._delivery = core.delivery
+        self._out: Tick | None = None  # the tick that is being committed
+
+    def seal(self, now: float = 0.0) -> Tick | None:
+        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time.
+
+        StorageError where it cannot be written down: then it is lost as a whole, as if the disk had refused it.
+        """
+        tick = self._delivery.tick
+        try:
+            for callback in tick.on_seal:
+                callback()
+            if not tick:
+                return None
+            for queue, change in tick.changes.items():
+                if queue.number in self._core.queues.by_number:
+                    tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
+        except Exception as error:
+            self._delivery.note_failure(None, error)
+            lost = StorageError(f"what was to be stored cannot be written down: {error!r}")
+            self._delivery.tick = Tick()
+            self.failed(tick, lost, now)
+            raise lost from error
+        self._delivery.tick = Tick()
+        self._out = tick
+        self._core.counters.reserve(tick.batch)
+        return tick
+
+    def committed(self, tick: Tick, now: float, answer: Callable[[], object] = lambda: None) -> None:
+        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises.
+
+        `answer` comes before the readers: a sender that waits for it can go on while they are served.
+        """
+        self._out = None
+        try_after = self._delivery.try_after
+        for queue, lookup_ids in tick.taken:
+            queue.gone(lookup_ids)
+        self._note_records(tick)
+        for queue, change in tick.changes.items():
+            queue.note(change)
+            if queue.deleted:
+                try_after(None, self._core.empty, queue, now)  # it was deleted while the tick was out
+        for callback in tick.on_commit:
+            try_after(None, callback)
+        answer()
+        for queue, change in tick.changes.items():
+            if change.added and queue.waiting:
+                try_after(None, self._core.reading.wake, queue, now, tick.added_to(queue))
+            if change.added and queue.carrier is not None:
+                try_after(None, queue.carrier.ready, queue, now)
+
+    def _note_records(self, tick: Tick) -> None:
+        """Queues hear of the records that are new, or have changed."""
+        puts, by_number = tick.batch.puts, self._core.queues.by_number
+        for key in tick.replaced:
+            if key in puts and (replaced := by_number.get(key[0])):
+                replaced.changed()
+        added: dict[int, list[Record]] = {}
+        for key, record in puts.items():
+            if (records := added.get(record.queue)) is None:
+                records = added[record.queue] = []
+            if key not in tick.replaced:
+                records.append(record)
+        for queue in tick.changes:
+            if records := added.get(queue.number):
+                queue.came(records)
+
+    def failed(self, tick: Tick, error: StorageError, now: float) -> None:
+        """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
+        self._out = None
+        try_after = self._delivery.try_after
+        for queue, lookup_ids in tick.taken:
+            queue.unmark_all(lookup_ids)
+        for queue, change in tick.changes.items():
+            queue.release(change.added_bytes)
+        for queue, sequenced in tick.sequenced.items():
+            try_after(None, self._core.transacting.close_gap, queue, len(sequenced))
+        for step in reversed(tick.undo):
+            try_after(None, step, self._delivery.tick)
+        for callback in tick.on_failure:
+            try_after(None, callback, error)
+        self._core.counters.lapse()
+        for queue in tick.changes:
+            if queue.deleted:
+                try_after(None, self._core.empty, queue, now)
+            elif queue.waiting:
+                opened = sorted(chain.from_iterable(lookup_ids for each, lookup_ids in tick.taken if each is queue))
+                try_after(None, self._core.reading.wake, queue, now, opened)
+
+    def arrived(self, queue: Queue) -> int:
+        """The arrival number below which no message can come into the queue any more: all ticks with such have landed.
+
+        A transaction's messages get theirs when it commits, however long it was open.
+        """
+        for tick in (self._out, self._delivery.tick):
+            change = None if tick is None else tick.changes.get(queue)
+            if change is not None and change.added and change.first_arrival is not None:
+                return change.first_arrival
+        return self._core.counters.last_arrival + 1

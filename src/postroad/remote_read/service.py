@@ -278,7 +278,11 @@ class RemoteReadService:
         return False
 
     def _holds_all(self, remote: RemoteQueue) -> bool:
-        return self._full(Held.LOCKED_MESSAGES, remote.owner) or self._full(Held.LOCKED_MB, remote.owner)
+        try:
+            self.owners.check_locks(remote.owner)
+        except TooManyHeld:
+            return True
+        return False
 
     def review(self, queues: Collection[Queue], now: float) -> None:
         """Takes messages back from readers that have lost their right to these queues, unless they have acknowledged
@@ -462,8 +466,7 @@ class RemoteReadService:
     def _locked(self, entry: RemoteReadEntry, record: Record) -> Answer:
         entry.record, entry.queue = record, entry.remote.descriptor.queue
         entry.remote.unacknowledged.add(entry)
-        self.owners.take(Held.LOCKED_MESSAGES, entry.remote.owner)
-        self.owners.take(Held.LOCKED_MB, entry.remote.owner, len(record.packet))
+        self.owners.lock(entry.remote.owner, (record,))
         return Answer(Status.OK, record, entry)
 
     def fail(self, entry: RemoteReadEntry, error: PostroadError) -> Answer:
@@ -481,8 +484,7 @@ class RemoteReadService:
             return Status.TRANSACTION_SEQUENCE  # the message is Available again, or another reader has it
         entry.settled = True
         entry.remote.unacknowledged.discard(entry)
-        self.owners.give(Held.LOCKED_MESSAGES, entry.remote.owner)
-        self.owners.give(Held.LOCKED_MB, entry.remote.owner, len(entry.record.packet))
+        self.owners.unlock(entry.remote.owner, (entry.record,))
         delete = ack == Ack.RR_ACK
         try:
             self.core.reading.end(entry.queue, entry.record, now, delete=delete)

@@ -164,6 +164,7 @@ class _Link(Connection):
         self.address = ""
         self.connection: ServerConnection | None = None
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
+        self._bound = False  # and logged in, if it wants to
         self._later: set[Call] = set()  # calls that wait without a task
         self._flushing = False  # a flush is due in the next turn of the event loop
         self._orphans: set[Call] = set()
@@ -194,10 +195,12 @@ class _Link(Connection):
             return
         try:
             events = connection.receive(data, self.server.clock())
-            if self in self.server.half_open and not connection.half_open:
+            if not self._bound and not connection.half_open:
+                self._bound = True
                 self.server.half_open.pop(self)
                 self.admission.busy()
-            self.admission.hold(connection.unfinished)
+            if (unfinished := connection.unfinished) != self.admission.held:
+                self.admission.hold(unfinished)
             for event in events:
                 if isinstance(event, LoginRefused):
                     self.server.logins.failed(self.address, self.server.clock(), door="rpc", who=event.who)

@@ -108,6 +108,8 @@ class ServerConnection:
         self.address = address
         self.local = local
         self.state = State.ESTABLISHED
+        self.closed = False
+        self.logging_in = False  # the next input may be the proof of a password
         self.association: Association | None = None
         self.calls: dict[int, Call] = {}
         self.fault_text = ""  # why this side closed the connection
@@ -127,18 +129,9 @@ class ServerConnection:
     # State for the server
 
     @property
-    def closed(self) -> bool:
-        return self.state is State.CLOSED
-
-    @property
     def half_open(self) -> bool:
         """Whether the client has yet to bind, or to finish its login."""
-        return self.state is State.ESTABLISHED or self._security.unfinished
-
-    @property
-    def logging_in(self) -> bool:
-        """Whether the next input may be the proof of a password."""
-        return self._security.unfinished
+        return self.state is State.ESTABLISHED or self.logging_in
 
     @property
     def deadline(self) -> float | None:
@@ -162,7 +155,7 @@ class ServerConnection:
     def disconnected(self) -> None:
         """The transport is gone. The connection leaves its association once no call is in flight."""
         self._drop_gathering()
-        self.state = State.CLOSED
+        self.state, self.closed = State.CLOSED, True
         self._leave()
 
     def _leave(self) -> None:
@@ -207,7 +200,7 @@ class ServerConnection:
     def _close(self, why: str) -> None:
         self.fault_text = why
         self._drop_gathering()
-        self.state = State.CLOSED
+        self.state, self.closed = State.CLOSED, True
 
     # Binds
 
@@ -222,7 +215,7 @@ class ServerConnection:
         self._max_xmit = max(min(pdu.max_recv_frag, largest), MUST_RECEIVE_FRAGMENT)
         self._max_recv = max(min(pdu.max_xmit_frag, largest), MUST_RECEIVE_FRAGMENT)
         try:
-            trailer, built = self._security.step(pdu)
+            trailer, built = self._step(pdu)
         except AuthenticationFailed as error:
             self._reject(pdu, RejectReason.INVALID_CHECKSUM, str(error))
             return LoginRefused(error.who)
@@ -236,12 +229,18 @@ class ServerConnection:
         self._acknowledge(pdus.BindAck, pdu, answers, trailer)
         return None
 
+    def _step(self, pdu: Bind | Auth3) -> tuple[SecTrailer | None, SecurityContext | None]:
+        try:
+            return self._security.step(pdu)
+        finally:
+            self.logging_in = self._security.unfinished
+
     def _alter_context(self, pdu: Pdu, now: float) -> Event | None:
         assert isinstance(pdu, AlterContext)
-        if not self._security.unfinished:
+        if not self.logging_in:
             self._bind_deadline = now + self._limits.bind_timeout_s
         try:
-            trailer, built = self._security.step(pdu)
+            trailer, built = self._step(pdu)
         except AuthenticationFailed as error:
             # A security context that is not complete must not be used, so the connection ends with it.
             self._refuse(pdu, str(error))
@@ -258,7 +257,7 @@ class ServerConnection:
         """Takes an rpc_auth_3, which has no answer. The next request reports its failure, [MS-RPCE] 3.3.1.5.2.1."""
         assert isinstance(pdu, Auth3)
         try:
-            _, built = self._security.step(pdu)
+            _, built = self._step(pdu)
         except AuthenticationFailed as error:
             self.fault_text = str(error)
             return LoginRefused(error.who)

@@ -1,11 +1,16 @@
-"""When something is due next, of several times that are there or not, or of many that change all the time."""
+"""When something is due next, of several times that are there or not, or of many that change all the time.
+
+Without clock or event loop: whoever drives a Timetable gives it both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from math import inf
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -106,3 +111,207 @@ class Deadlines(Generic[K]):
         for key in due:
             del self._times[key]
         return due
+
+
+# All deadlines of one queue manager, and the one timer that waits for the first of them.
+
+
+RETRY_S = 1.0  # after which what failed is due again
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class EventLoop(Protocol):
+    """What runs callbacks later: asyncio's event loop, or virtual time."""
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> Timer: ...
+
+    def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> Timer: ...
+
+
+class _Entry(Generic[K]):
+    """When one key of a source is due. Its identity is its place in the heap."""
+
+    __slots__ = ("key", "source", "time")
+
+    def __init__(self, source: Source[K], key: K) -> None:
+        self.source = source
+        self.key = key
+        self.time: float | None = None
+
+
+class Source(Generic[K]):
+    """Deadlines of one kind, by key. `run` gets the keys that are due, and the time: they are due no more.
+
+    With `when`, a time may become later, or none, without a word; an earlier one needs `touch`.
+    """
+
+    def __init__(
+        self,
+        timetable: Timetable,
+        name: str,
+        run: Callable[[list[K], float], object],
+        when: Callable[[K], float | None] | None,
+    ) -> None:
+        self.name = name
+        self._timetable = timetable
+        self._run = run
+        self._when = when
+        self._entries: dict[K, _Entry[K]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def set(self, key: K, time: float | None) -> None:
+        """When `key` is due from now on; None for never."""
+        entry = self._entries.get(key)
+        if time is None:
+            if entry is not None:
+                del self._entries[key]
+                self._timetable.drop(entry)
+            return
+        if entry is None:
+            entry = self._entries[key] = _Entry(self, key)
+        entry.time = time
+        self._timetable.note(entry)
+
+    def touch(self, key: K) -> None:
+        """`when` says another time than before."""
+        assert self._when is not None
+        self.set(key, self._when(key))
+
+    def get(self, key: K) -> float | None:
+        """When `key` is due; None for never."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.time
+
+    def run(self, entries: Iterable[_Entry[K]], now: float) -> None:
+        """What of these is still due now. If that fails, it is due again after RETRY_S."""
+        keys = []
+        for entry in entries:
+            if self._entries.get(entry.key) is not entry or entry.time is None or entry.time > now:
+                continue  # what was due before it has put it off
+            if self._when is not None and ((time := self._when(entry.key)) is None or time > now):
+                self.set(entry.key, time)
+                continue
+            self.set(entry.key, None)
+            keys.append(entry.key)
+        if not keys:
+            return
+        try:
+            self._run(keys, now)
+        except Exception as error:
+            for key in keys:
+                if key not in self._entries:
+                    self.set(key, now + RETRY_S)
+            self._timetable.failed(self.name, error)
+        else:
+            self._timetable.went_well(self.name)
+
+
+class Supervision(Protocol):
+    """Who hears that work fails, by its name, and that it runs again."""
+
+    def fails(self, name: str, error: BaseException) -> None: ...
+
+    def runs(self, name: str) -> None: ...
+
+
+class Timetable:
+    """One heap for all sources of a queue manager: only what has a new deadline touches it."""
+
+    def __init__(self) -> None:
+        self._supervision: Supervision | None = None
+        self._failing: set[str] = set()
+        self._agenda: Agenda[_Entry[Any]] = Agenda(attrgetter("time"))
+        self._loop: EventLoop | None = None
+        self._clock: Callable[[], float]
+        self._after: Callable[[], object]
+        self._timer: Timer | None = None
+        self._armed_at = inf
+
+    def source(
+        self,
+        name: str,
+        run: Callable[[list[K], float], object],
+        when: Callable[[K], float | None] | None = None,
+    ) -> Source[K]:
+        """`name` is what people call the work, where it fails."""
+        return Source(self, name, run, when)
+
+    @property
+    def first(self) -> float | None:
+        """When something is due."""
+        return self._agenda.next
+
+    def run(self, now: float) -> None:
+        """Everything that is due, each source once."""
+        due: dict[Source[Any], list[_Entry[Any]]] = {}
+        for entry in self._agenda.due(now):
+            due.setdefault(entry.source, []).append(entry)
+        for source, entries in due.items():
+            source.run(entries, now)
+
+    def note(self, entry: _Entry[Any]) -> None:
+        self._agenda.add(entry)
+        if self._loop is not None and entry.time is not None and entry.time < self._armed_at:
+            self._arm(entry.time)
+
+    def drop(self, entry: _Entry[Any]) -> None:
+        entry.time = None
+        self._agenda.discard(entry)
+
+    def failed(self, name: str, error: Exception) -> None:
+        if self._supervision is None:
+            raise error
+        self._failing.add(name)
+        self._supervision.fails(name, error)
+
+    def went_well(self, name: str) -> None:
+        if name in self._failing and self._supervision is not None:
+            self._failing.discard(name)
+            self._supervision.runs(name)
+
+    # On an event loop
+
+    def drive(
+        self,
+        loop: EventLoop,
+        clock: Callable[[], float],
+        after: Callable[[], object],
+        supervision: Supervision | None = None,
+    ) -> None:
+        """From now on `run` is called whenever something is due, and `after` behind it. Without `supervision`, what
+        fails raises."""
+        self._loop, self._clock, self._after, self._supervision = loop, clock, after, supervision
+        self._rest()
+
+    def stop(self) -> None:
+        """Nothing more runs by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop, self._timer, self._armed_at = None, None, inf
+
+    def _arm(self, time: float) -> None:
+        assert self._loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_at = time
+        self._timer = self._loop.call_later(max(0.0, time - self._clock()), self._fire)
+
+    def _fire(self) -> None:
+        """Deadlines are put off all the time: a timer that comes early finds nothing due and waits again."""
+        self._timer, self._armed_at = None, -inf  # what is noted meanwhile is looked at below
+        try:
+            self.run(self._clock())
+            self._after()
+        finally:
+            if self._loop is not None:
+                self._rest()
+
+    def _rest(self) -> None:
+        self._armed_at = inf
+        if (first := self.first) is not None:
+            self._arm(first)

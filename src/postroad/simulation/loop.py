@@ -19,8 +19,8 @@ class Timer:
 
     __slots__ = ("callback",)
 
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         self.callback = None
@@ -35,13 +35,13 @@ class Loop:
         self._heap: list[tuple[float, int, Timer]] = []
         self._count = count()
 
-    def at(self, time: float, callback: Callable[[], None]) -> Timer:
+    def at(self, time: float, callback: Callable[[], object]) -> Timer:
         """Adds a callback. A time in the past means now, after the callbacks that already wait for now."""
         timer = Timer(callback)
         heappush(self._heap, (max(time, self.now), next(self._count), timer))
         return timer
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return self.at(self.now + seconds, callback)
 
     def run(self, until: float) -> None:

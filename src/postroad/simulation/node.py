@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 from uuid import UUID, uuid5
 
 from postroad.binary.next_hops import KnownManagers, resolver
@@ -16,11 +17,10 @@ from postroad.binary.settings import BinarySettings
 from postroad.carriers.flights import TransferWatcher
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
-from postroad.queues.commits import Commits, Done
+from postroad.queues.durability import Done, Durability
 from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
 from postroad.routing import Router
-from postroad.runtime.deadlines import earliest
 from postroad.security.guard import Verdict
 from postroad.simulation.disk import Disk
 from postroad.simulation.keys import Vault
@@ -63,7 +63,7 @@ class Node:
         self.crashes = 0
         self.started: list[Callable[[], None]] = []
         self.core: LocalQueueManager
-        self.commits: Commits
+        self.durability: Durability
         self.service: BinaryService
         self.web: Web | None = None
         self._loop = self.stage.loop
@@ -77,8 +77,6 @@ class Node:
         self._sessions: dict[End, Session] = {}
         self._surviving: set[Done] = set()
         self._held: dict[Session, bytearray] = {}  # what arrived after packets that are being opened
-        self._timer: Timer | None = None
-        self._armed_at = 0.0
 
     @property
     def now(self) -> float:
@@ -88,16 +86,24 @@ class Node:
     @property
     def busy(self) -> bool:
         """Whether something is on its way to the disk, or waits for a peer."""
-        if self._held or not self.commits.idle:
+        if self._held or not self.durability.idle:
             return True
         if self.web is not None and self.web.busy:
             return True
         return any(session.sent.awaiting_ack for session in self.service.sessions)
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Calls back later in this life. A crash drops the callback."""
         life = self._life
         return self._loop.after(seconds, lambda: callback() if self._life == life else None)
+
+    # The event loop
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> Timer:
+        return self.after(0.0, lambda: callback(*arguments))
+
+    def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> Timer:
+        return self.after(delay, lambda: callback(*arguments))
 
     def _new_id(self) -> UUID:
         """Ids of queues and transactions. A seed gives the same ids in every run."""
@@ -117,7 +123,8 @@ class Node:
             protection=self.vault.protection(self.identifier),
             public_keys=self.vault.public_keys,
         )
-        self.commits = Commits(core, lambda: self.now, self.after, self._write)
+        self.durability = Durability(core, lambda: self.now)
+        self.durability.drive(self, self)
         core.queues.local_hosts.add(self.address)
         core.delivery.quota_kb = self.quota_kb
         core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is an error in the simulation
@@ -146,6 +153,7 @@ class Node:
         if self.web is not None:
             self.web.service.start(self.now)
         self.after(TIMER_INTERVAL_S, self._run_timers)
+        core.deadlines.drive(self, lambda: self.now, self.changed)
         self.changed()
 
     def crash(self, *, silently: bool) -> None:
@@ -154,11 +162,11 @@ class Node:
         self.up = False
         self._life += 1
         stored = self.disk.crash()
-        kept = "" if not self.commits.writing else ", its last commit " + ("kept" if stored else "lost")
+        kept = "" if not self.durability.writing else ", its last commit " + ("kept" if stored else "lost")
         self._log.note(self.name, f"crashed{' with its machine' if silently else ''}{kept}")
         outcome = None if stored else POWER_FAILED
-        promises = [(done, outcome) for done in self.commits.under_way if done in self._surviving]
-        promises += [(done, POWER_FAILED) for done in self.commits.gathered if done in self._surviving]
+        promises = [(done, outcome) for done in self.durability.under_way if done in self._surviving]
+        promises += [(done, POWER_FAILED) for done in self.durability.gathered if done in self._surviving]
         self.network.leave(self, silently=silently)
         self.web = None
         self._clear()
@@ -191,17 +199,23 @@ class Node:
         service dies with it."""
         if survives:
             self._surviving.add(done)
-        self.commits.when_durable(done, repeats=repeats and not survives)
+        self.durability.when_durable(done, repeats=repeats and not survives)
 
-    def _write(self, batch: Batch, done: Done) -> None:
+    def submit(self, batch: Batch, done: Callable[[Exception | None], object]) -> None:
         def written(error: StorageError | None) -> None:
             if error is not None:
                 self._log.note(self.name, f"commit failed: {error}")
-            self._surviving.difference_update(self.commits.under_way)
+            self._surviving.difference_update(self.durability.under_way)
             done(error)
             self.changed()
 
         self.disk.commit(batch, written)
+
+    def tidy(self) -> None:
+        """A store in memory has nothing to give back."""
+
+    def close(self) -> None:
+        """The disk stays."""
 
     def _run_timers(self) -> None:
         self.core.run_timers(self.now)
@@ -301,26 +315,9 @@ class Node:
         self.changed()
 
     def changed(self) -> None:
-        """Something changed: there may be something to commit, and the next deadline may be another."""
-        if not self.up:
-            return
-        self.commits.soon()
-        deadline = self.service.deadline
-        if self.web is not None:
-            deadline = earliest((deadline, self.web.service.deadline))
-        if deadline is None or (self._timer is not None and self._armed_at <= deadline):
-            return  # a timer that fires early does nothing
-        if self._timer is not None:
-            self._timer.cancel()
-        self._armed_at = deadline
-        self._timer = self.after(max(0.0, deadline - self.now), self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.service.on_timer(self.now)
-        if self.web is not None:
-            self.web.service.on_timer(self.now)
-        self.changed()
+        """Something changed: there may be something to commit."""
+        if self.up:
+            self.durability.soon()
 
 
 def _raise(message_id: str | None, error: Exception) -> None:

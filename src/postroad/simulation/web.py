@@ -144,7 +144,7 @@ class Web:
         self.service.answered(post, status, self._owner.now)
 
     def _asked_by(self, end: End, incoming: Incoming) -> None:
-        outcome, changed = self._owner.commits.run(lambda: self.service.received(incoming, self._owner.now))
+        outcome, changed = self._owner.durability.run(lambda: self.service.received(incoming, self._owner.now))
 
         def durable(error: BaseException | None) -> None:
             self._answer(end, outcome.status if error is None else SERVER_ERROR)

@@ -14,7 +14,7 @@ from postroad.errors import MalformedSoap
 from postroad.names import DirectName
 from postroad.soap.addresses import destination_of
 from postroad.soap.elements import Attachments, Envelope, MessageType, identify
-from postroad.soap.fast_envelope import read_fast
+from postroad.soap.envelope import read_fast
 from postroad.soap.packets import packet_of
 from postroad.wire.headers import SECTION_SIZE, soap_sections
 from postroad.wire.patch import Pattern, brought_by
@@ -24,7 +24,8 @@ MAX_FORMS: Final = 256
 MAX_TEXT: Final = 2048  # bytes of an envelope that can have a form, so that all forms together stay small
 
 _ID: Final = b"<id>uuid:"  # no text that `read_fast` accepts contains markup, so this is the element in the path
-_MAX_DIGITS: Final = 9
+_MAX_DIGITS: Final = 10
+_MAX_LONG: Final = b"3999999999"  # of ten digits: it fits 32 bits
 
 
 class Form:
@@ -86,7 +87,7 @@ class Forms:
         start = text.find(_ID) + len(_ID)
         stop = text.find(b"@", start, start + _MAX_DIGITS + 1)
         digits = text[start:stop]
-        if not digits.isdigit():
+        if not digits.isdigit() or (len(digits) == _MAX_DIGITS and digits > _MAX_LONG):
             return None
         key = (text[:start], text[stop:], address)
         try:

@@ -12,9 +12,10 @@ from postroad.pgm.packet import Packet
 from postroad.pgm.receiver import OutgoingNak
 from postroad.pgm.source import Outgoing
 from postroad.pgm.transport import PgmTransport, TransportOptions
-from postroad.runtime.deadline_timer import DeadlineTimer
+from postroad.queues.durability import Durability
+from postroad.queues.local import LocalQueueManager
+from postroad.runtime.deadlines import Source
 from postroad.runtime.logs import RateLimitedLogs
-from postroad.runtime.supervision import Supervisor
 from postroad.security.refusals import Refused
 from postroad.soap.multicast import MulticastService
 from postroad.wire.view import MessageView
@@ -26,9 +27,8 @@ class Host(Protocol):
     """What the transport needs from its queue manager."""
 
     clock: Callable[[], float]
-    supervisor: Supervisor
-
-    def commit_soon(self) -> None: ...
+    core: LocalQueueManager
+    durability: Durability
 
 
 class MulticastTransport:
@@ -38,9 +38,7 @@ class MulticastTransport:
         self.manager = manager
         self.service: MulticastService
         self._pgm = PgmTransport(options, self._received)
-        self._timer = DeadlineTimer(
-            "multicast timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
-        )
+        self._timer: Source[None] = manager.core.deadlines.source("multicast timers", self._on_timer)
         self._rebinding = self._waking = False
         self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
@@ -56,8 +54,7 @@ class MulticastTransport:
         self.changed()
 
     async def stop(self) -> None:
-        self._timer.cancel()
-        await self.manager.supervisor.stop("multicast timers")
+        self._timer.set(None, None)
         if self._pgm.address is not None:
             self.service.stop(self.manager.clock())
         self._pgm.close()
@@ -137,6 +134,10 @@ class MulticastTransport:
     # Time
 
     def changed(self) -> None:
-        """Something changed: there may be something to commit, and the next deadline may be another."""
-        self.manager.commit_soon()
-        self._timer.arm(self.service.deadline, self.changed)
+        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        self.manager.durability.soon()
+        self._timer.set(None, self.service.deadline)
+
+    def _on_timer(self, keys: list[None], now: float) -> None:
+        self.service.on_timer(now)
+        self.changed()

@@ -25,7 +25,7 @@ from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.permissions import Credentials
 from postroad.queues.queue import Queue
-from postroad.runtime.deadlines import Agenda, earliest
+from postroad.runtime.deadlines import Source
 from postroad.security.access import Token
 from postroad.security.refusals import CLOSED, EXPIRED, WRONG_DIGEST, Refused
 from postroad.soap.addresses import at_address, destination_of, url_of
@@ -36,8 +36,8 @@ from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
 from postroad.soap.requests import TOLD, stream_id_of, stream_receipt
 from postroad.soap.sender import Sender, Taken
-from postroad.soap.settings import SoapSettings
-from postroad.soap.signature import check_signature
+from postroad.soap.settings import TIMERS, SoapSettings
+from postroad.soap.signature import NOT_SIGNED, check_signature
 from postroad.soap.streams import IncomingStream, IncomingStreams, Verdict
 from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MAX_PACKET_SIZE, AckFlags, MessageClass
@@ -99,7 +99,12 @@ class Receiver:
         self.settings = settings
         self.sender = sender
         self.history = MessageIdHistory(
-            core.store, settings.duplicates, settings.duplicates_s, HISTORY_STATE, self._is_known
+            core.store,
+            settings.duplicates,
+            settings.duplicates_s,
+            HISTORY_STATE,
+            self._is_known,
+            self._note_cleaning,
         )
         self.incoming = IncomingStreams(
             core.store,
@@ -114,10 +119,11 @@ class Receiver:
         self._own = core.identifier.bytes_le
         self._destinations = Destinations(core.queues)
         self._forms = Forms()
-        self._due = Agenda(self._receipt_at)
+        self._due = core.deadlines.source(TIMERS, self.on_timer, self._receipt_at)
+        self._cleaning: Source[None] = core.deadlines.source(TIMERS, self._clean)
         self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
         for state in self.incoming.names():
-            self._due.add(state)
+            self._due.touch(state)
 
     def _is_known(self, address: str) -> bool:
         return self.core.delivery.relay.names(address)
@@ -197,7 +203,9 @@ class Receiver:
             case None:
                 pass  # 3.1.5.1.5: of no type, and ignored
             case _:
-                checked = check_signature(envelope.signature, attachments, self.settings.accept_hashes)
+                checked = NOT_SIGNED
+                if envelope.signature is not None:
+                    checked = check_signature(envelope.signature, attachments, self.settings.accept_hashes)
                 if checked.fault is not None:
                     facts = {"peer": incoming.address, "id": envelope.path.id, "reason": checked.fault}
                     self._watcher.suspicious("SOAP signature refused", facts)
@@ -270,7 +278,7 @@ class Receiver:
             self.incoming.reject(self.core.tick, state, now)
             if stream.number and element.stream_id == stream.stream_id:
                 stream.repeat_receipt(now, delay_s)
-                self._due.add(state)
+                self._due.touch(state)
             return True
         if element.send_receipts_to is not None:
             DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
@@ -283,7 +291,7 @@ class Receiver:
             self._deliver(queue, view, key, refused, now)
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
-        self._due.add(state)
+        self._due.touch(state)
         return True  # a tick that is lost takes what came on top of its messages with it
 
     def _deliver(self, queue: Queue, view: MessageView, key: bytes, refused: Refused | None, now: float) -> None:
@@ -412,21 +420,23 @@ class Receiver:
         stream = self.incoming.get(state)
         return None if stream is None else stream.due
 
-    @property
-    def deadline(self) -> float | None:
-        return earliest((self.history.deadline, self._due.next))
-
-    def on_timer(self, now: float) -> None:
-        """Stream Receipt Coalescing Timer, 3.1.6.3."""
+    def _clean(self, keys: list[None], now: float) -> None:
         self.history.clean(now)
-        for state in self._due.due(now):
+        self._note_cleaning()
+
+    def _note_cleaning(self) -> None:
+        self._cleaning.set(None, self.history.deadline)
+
+    def on_timer(self, states: list[str], now: float) -> None:
+        """Stream Receipt Coalescing Timer, 3.1.6.3."""
+        for state in states:
             stream = self.incoming.get(state)
             assert stream is not None
             number = stream.receipt(now, self.settings.receipt_ms / 1000)
             if number is not None:
                 self._send_stream_receipt(state, stream, number, now)
                 self.incoming.note_receipt(self.core.tick, state)
-            self._due.add(state)
+            self._due.touch(state)
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
         """It says all that the one before it said: where that has not left yet, this one takes its place."""

@@ -58,8 +58,7 @@ from postroad.soap.elements import (
     StreamId,
     StreamReceipt,
 )
-from postroad.soap.envelope import read_envelope, write_envelope
-from postroad.soap.fast_envelope import END, START
+from postroad.soap.envelope import END, START, read_envelope, write_envelope
 from postroad.soap.multipart import join_entity
 from postroad.soap.packets import NOT_IDENTIFIED
 from postroad.soap.sender import Flight

@@ -17,9 +17,9 @@ from postroad.errors import RemoteProtocolError
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import PositionState, Queue
 from postroad.reports.trace import TraceState
-from postroad.runtime.deadlines import Agenda, earliest
+from postroad.runtime.deadlines import earliest
 from postroad.soap.elements import CommitmentReceipt, Decision, Stream, StreamReceipt
-from postroad.soap.settings import SoapSettings
+from postroad.soap.settings import TIMERS, SoapSettings
 from postroad.soap.simple_types import parse_ordinal
 from postroad.soap.streams import OutgoingStream
 from postroad.store.interface import NEVER, Record
@@ -106,7 +106,7 @@ class Sender:
         self.transfers: dict[Queue, Transfer] = {}
         self._own = core.identifier.bytes_le
         self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream: no two share one
-        self._resending = Agenda(self._resend_at)
+        self._resending = core.deadlines.source(TIMERS, self.on_timer, self._resend_at)
         self._stored = {
             name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)
             for name, value in core.store.state(OUTGOING_STATE).items()
@@ -231,7 +231,7 @@ class Sender:
 
     def _arm(self, queue: Queue, transfer: Transfer, now: float) -> None:
         transfer.resend_at = now + self.settings.resend_s[transfer.resend_index]
-        self._resending.add(queue)
+        self._resending.touch(queue)
 
     def _resend_at(self, queue: Queue) -> float | None:
         transfer = self.transfers.get(queue)
@@ -311,7 +311,7 @@ class Sender:
         if tries >= STEP_ASIDE and not is_transactional(flight.record.packet) and lookup_id not in queue.positions:
             queue.mark(lookup_id, PositionState.LOCKED)
             transfer.aside[lookup_id] = (now + self._wait_s(tries + 1), flight.record.expires_s or inf)
-        self._resending.add(queue)
+        self._resending.touch(queue)
 
     def _wait_s(self, tries: int) -> float:
         """The Retransmission Timer, twice as long each time, and never longer than the resend table says."""
@@ -523,23 +523,18 @@ class Sender:
 
     # Time
 
-    @property
-    def deadline(self) -> float | None:
-        return self._resending.next
-
-    def on_timer(self, now: float) -> list[Queue]:
-        """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again, and what was put off; which
-        queues."""
+    def on_timer(self, queues: list[Queue], now: float) -> None:
+        """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again, and what was put off."""
         due = []
-        for queue in self._resending.due(now):
+        for queue in queues:
             transfer = self.transfers[queue]
             self._wake(queue, transfer, now)
             if transfer.resend_at is None or transfer.resend_at > now:
-                self._resending.add(queue)
+                self._resending.touch(queue)
                 due.append(queue)
                 continue
             transfer.resend_at = None
-            self._resending.add(queue)
+            self._resending.touch(queue)
             answered = [each for each in transfer.unacked if each.answered]
             if not answered:  # nothing that could have a receipt: HTTP has a timer of its own
                 continue
@@ -548,7 +543,8 @@ class Sender:
             for flight in answered:
                 flight.release(self.core, now)
             due.append(queue)
-        return due
+        for queue in due:
+            queue.ready(now)
 
 
 def _is_start(stream: OutgoingStream, flight: Flight) -> bool:

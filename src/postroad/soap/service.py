@@ -20,12 +20,12 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import CarrierReport, ConnectionStatus, OutgoingEvent, Progress
 from postroad.queues.queue import PositionState, Queue
 from postroad.reports.info import SessionInfo
-from postroad.runtime.deadlines import Agenda, earliest
+from postroad.runtime.deadlines import Source, earliest
 from postroad.soap.addresses import url_of
 from postroad.soap.receiver import Incoming, Outcome, Receiver
 from postroad.soap.requests import Outgoing, Request, admin_of
 from postroad.soap.sender import Flight, Sender, Standing, Transfer
-from postroad.soap.settings import SoapSettings
+from postroad.soap.settings import TIMERS, SoapSettings
 from postroad.store.interface import Record
 from postroad.wire.patch import brought_by
 from postroad.wire.view import MessageView
@@ -169,6 +169,10 @@ class Post:
     given_up: bool = False
 
 
+def _due_at(peer: Peer) -> float | None:
+    return earliest((peer.retry_at, peer.idle_at))
+
+
 class Driver(Protocol):
     """What the service needs from the world."""
 
@@ -210,8 +214,8 @@ class SoapService:
         self._addresses_of = addresses_of
         self._posts_to: dict[str, int] = {}  # by host, whatever its ports: nobody has us open connections without end
         self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
-        self._timed: Agenda[Peer] = Agenda(lambda peer: earliest((peer.retry_at, peer.idle_at)))
-        self._retransmit_at: float | None = None  # Retransmission Timer
+        self._timed = core.deadlines.source(TIMERS, self._peers_due, _due_at)
+        self._retransmission: Source[None] = core.deadlines.source(TIMERS, self._retransmit)  # Retransmission Timer
         core.attach(self)
 
     # What queues ask of a carrier
@@ -266,7 +270,7 @@ class SoapService:
         self.receiver.history.start(now)
         waiting = waiting_for(self.core.queues, self)
         self.sender.start(waiting)
-        self._retransmit_at = now + self.settings.retransmission_ms / 1000
+        self._retransmission.set(None, now + self.settings.retransmission_ms / 1000)
         for queue in waiting:
             self.ready(queue, now)
 
@@ -417,7 +421,7 @@ class SoapService:
             self._put_off(post, status, now)
         if not peer.posts:
             peer.idle_at = now + self.settings.cleanup_ms / 1000
-            self._timed.add(peer)
+            self._timed.touch(peer)
         self._feed(peer.address.host, now)
         self._pump(peer, now)
 
@@ -465,7 +469,7 @@ class SoapService:
         peer.connected = False
         peer.idle_at = None
         peer.retry_at = now + self.settings.retransmission_ms / 1000
-        self._timed.add(peer)
+        self._timed.touch(peer)
         self.sender.failed(post.flight, now)
         peer.note(self.core.queues, status, now, peer.address.host, error)
         peer.happened(self.core.queues, OutgoingEvent.FAILED)
@@ -506,15 +510,8 @@ class SoapService:
 
     # Time
 
-    @property
-    def deadline(self) -> float | None:
-        return earliest((self._retransmit_at, self.sender.deadline, self.receiver.deadline, self._timed.next))
-
-    def on_timer(self, now: float) -> None:
-        for queue in self.sender.on_timer(now):
-            self.ready(queue, now)
-        self.receiver.on_timer(now)
-        for peer in self._timed.due(now):
+    def _peers_due(self, peers: list[Peer], now: float) -> None:
+        for peer in peers:
             if peer.idle_at is not None and peer.idle_at <= now:
                 self._clean_up(peer)
             if peer.retry_at is not None and peer.retry_at <= now:
@@ -522,12 +519,14 @@ class SoapService:
                 self._pump(peer, now)
                 if not (peer.posts or any(queue.count for queue in peer.queues)):
                     self.peers.pop(peer.address, None)  # what was to be sent has expired, or was taken out
-            self._timed.add(peer)
-        if self._retransmit_at is not None and self._retransmit_at <= now:
-            self._retransmit_at = now + self.settings.retransmission_ms / 1000
-            self.receiver.incoming.forget_old(self.core.tick, now)
-            for queue in waiting_for(self.core.queues, self):  # 3.1.6.1
-                self.ready(queue, now)
+            self._timed.touch(peer)
+
+    def _retransmit(self, keys: list[None], now: float) -> None:
+        """3.1.6.1"""
+        self._retransmission.set(None, now + self.settings.retransmission_ms / 1000)
+        self.receiver.incoming.forget_old(self.core.tick, now)
+        for queue in waiting_for(self.core.queues, self):
+            self.ready(queue, now)
 
     def _clean_up(self, peer: Peer) -> None:
         """3.1.6.4"""

@@ -10,6 +10,9 @@ from postroad.wire.constants import RESEND_TABLE_S
 CLOCK_TOLERANCE_S = 300.0
 
 
+TIMERS = "soap timers"  # as people see them where they fail
+
+
 @dataclass(frozen=True, slots=True)
 class SoapSettings:
     """Names of times end in their unit. A queue manager has one of these."""

@@ -116,13 +116,16 @@ class SignatureCheck:
     verified: bool = False
 
 
+NOT_SIGNED = SignatureCheck()
+
+
 def check_signature(
     signature: Signature | None, attachments: Attachments, accept_hashes: Collection[str]
 ) -> SignatureCheck:
     """3.1.5.1.6.1. SRMP has only SHA-1 and MD5. A wrong digest is refused, whatever its hash. A right digest of a hash
     that is not accepted leaves the message unverified, as if it had no signature."""
     if signature is None:
-        return SignatureCheck()
+        return NOT_SIGNED
     fault = signature_fault(signature, attachments)
     if fault is not None:
         return SignatureCheck(fault)

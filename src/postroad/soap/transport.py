@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import unquote
 
 import aiohttp
@@ -25,10 +25,9 @@ from postroad.errors import StorageError
 from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
 from postroad.net.request import Request
+from postroad.queues.durability import Durability
 from postroad.queues.outgoing_queues import ConnectionStatus
-from postroad.runtime.deadline_timer import DeadlineTimer
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
-from postroad.runtime.supervision import Supervisor
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
 from postroad.soap.listener import METHOD_NOT_ALLOWED
@@ -47,9 +46,6 @@ KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request
 MAX_FOUND = 10_000  # hosts whose addresses are remembered; the one that was looked for longest ago is forgotten
 _WILDCARDS = ("", "0.0.0.0", "::")
 
-T = TypeVar("T")
-
-
 # The address of a host that the directory knows, or None.
 Lookup = Callable[[str], str | None]
 Done = Callable[[Post, int], None]
@@ -60,17 +56,8 @@ class Host(Protocol):
     """What the transport needs of the queue manager that it belongs to."""
 
     clock: Callable[[], float]
-    supervisor: Supervisor
     audit: AuditLog
-
-    def commit_soon(self) -> None: ...
-
-    def change_then(
-        self,
-        operation: Callable[[], T],
-        done: Callable[[T, StorageError | None], object],
-        repeats: Callable[[T], bool],
-    ) -> T: ...
+    durability: Durability
 
 
 def leads_here(path: str) -> bool:
@@ -90,9 +77,7 @@ class SoapTransport:
         self._options = options
         self._known = known
         self._client: SoapClient | None = None
-        self._timer = DeadlineTimer(
-            "soap timers", manager.supervisor, manager.clock, lambda now: self.service.on_timer(now)
-        )
+        self._commit_soon = manager.durability.soon  # what an event has changed
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
@@ -101,11 +86,9 @@ class SoapTransport:
         service = self.service
         self._client = SoapClient(self._options, self._known, self._answered, self._request_failed)
         service.start(self.manager.clock())
-        self.changed()
+        self._commit_soon()
 
     async def stop(self) -> None:
-        self._timer.cancel()
-        await self.manager.supervisor.stop("soap timers")
         if self._client is not None:
             await self._client.stop()
 
@@ -129,11 +112,11 @@ class SoapTransport:
 
     def _answered(self, post: Post, status: int) -> None:
         self.service.answered(post, status, self.manager.clock())
-        self.changed()
+        self._commit_soon()
 
     def _request_failed(self, post: Post, status: ConnectionStatus, error: str) -> None:
         self.service.failed(post, status, error, self.manager.clock())
-        self.changed()
+        self._commit_soon()
 
     # Requests of others
 
@@ -161,7 +144,7 @@ class SoapTransport:
             answer(outcome.status if error is None else SERVER_ERROR)  # then the sender keeps its message
 
         try:
-            manager.change_then(
+            manager.durability.change_then(
                 lambda: self.service.received(incoming, manager.clock()), done, lambda outcome: outcome.repeated
             )
         except StorageError:
@@ -170,7 +153,7 @@ class SoapTransport:
             log.exception("request not taken")
             answer(SERVER_ERROR)
         finally:
-            self.changed()
+            self._commit_soon()
 
     def _tell(self, request: Request, reason: str) -> None:
         self._refused(plain_address(request.connection.peer), reason)
@@ -188,13 +171,6 @@ class SoapTransport:
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
         """What somebody ought to look at, and may happen as often as strangers like."""
         self._notices.warn(event, self.manager.clock(), facts)
-
-    # Time
-
-    def changed(self) -> None:
-        """Something happened: there may be something to commit, and the next deadline may be another one."""
-        self.manager.commit_soon()
-        self._timer.arm(self.service.deadline, self.changed)
 
 
 # Requests to other queue managers

@@ -13,7 +13,7 @@ import apsw
 
 from postroad.errors import StorageError
 from postroad.runtime.private_files import open_private
-from postroad.store.journal_file import NAMES
+from postroad.store.journal import NAMES
 
 # Whether all files of a store are there: a copy of the database alone would start with old messages, or with none.
 #

@@ -95,9 +95,13 @@ def explained(file: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        cure = next((text for kind, text in _FAULTS if isinstance(error, kind)), "SQLite refused")
-        code = apsw.mapping_extended_result_codes.get(getattr(error, "extendedresult", 0), type(error).__name__)
-        raise StorageError(f"{file}: {doing} failed: {cure} ({code}: {error})") from error
+        raise explain(file, doing, error) from error
+
+
+def explain(file: Path, doing: str, error: apsw.Error) -> StorageError:
+    cure = next((text for kind, text in _FAULTS if isinstance(error, kind)), "SQLite refused")
+    code = apsw.mapping_extended_result_codes.get(getattr(error, "extendedresult", 0), type(error).__name__)
+    return StorageError(f"{file}: {doing} failed: {cure} ({code}: {error})")
 
 
 def open_writer(file: Path, vfs: str | None) -> apsw.Connection:

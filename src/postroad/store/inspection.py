@@ -17,8 +17,8 @@ from postroad.runtime.private_files import refuse_unwritable
 from postroad.store import data_directory
 from postroad.store.data_directory import LOCK_NAME, cannot_lock
 from postroad.store.database import BUSY_TIMEOUT_MS, DATABASE_NAME, cannot_create, check_identity, explained
-from postroad.store.journal_file import NAMES
-from postroad.store.journal_file import explained as journal_explained
+from postroad.store.journal import NAMES
+from postroad.store.journal import explained as journal_explained
 from postroad.store.journal_replay import live_segments
 from postroad.store.row import state_checksum
 from postroad.store.sqlite import STATE, UNREADABLE, Mark, read_mark

@@ -105,8 +105,26 @@ class Snapshot(Protocol):
     def close(self) -> None: ...
 
 
-class Store(Protocol):
-    """Durable records in queue order, and small named state. One thread at a time calls `commit`, `is_short` and
+Post = Callable[[Callable[[], object]], object]
+
+
+class Committer(Protocol):
+    """Makes batches durable in the way that suits its store: on the caller's thread, on a thread of its own, or by
+    asking another machine."""
+
+    def submit(self, batch: Batch, done: Callable[[Exception | None], object]) -> None:
+        """Calls `done` when the batch is durable, with None, or with what has failed: before it returns, or later by
+        `post`. No batch overtakes another."""
+
+    def tidy(self) -> None:
+        """A step of work that can wait, now: the disk is full."""
+
+    def close(self) -> None:
+        """Commits what waits, and then takes no more. The store stays open."""
+
+
+class RecordStore(Protocol):
+    """Records in queue order, and small named state. One thread at a time calls `commit`, `is_short` and
     `tidy`; any one thread at the same time calls the reading methods, and they see whole batches only."""
 
     def commit(self, batches: Iterable[Batch]) -> None:
@@ -165,3 +183,11 @@ class Store(Protocol):
         that the next commits need."""
 
     def close(self) -> None: ...
+
+
+class Store(RecordStore, Protocol):
+    """A RecordStore that a running manager can be built on."""
+
+    def committer(self, post: Post) -> Committer:
+        """Whoever makes batches durable here from now on. `post` runs a callback on the thread that submits them, in a
+        later turn of its event loop."""

@@ -1,23 +1,42 @@
-"""The format of the journal: a commit is one frame, and a segment is a file of frames.
+"""The journal: two segments that take turns, and the format of what is in them. A commit is one frame, written at the
+end of the active segment.
 
 A frame has a head and packets. The head says what is deleted, put and set, and has one checksum; each packet has its
 own, so one flipped bit in a packet costs one message. The generation and the offset in the head bind a frame to its
 place: an old frame in a segment that is used again is never taken for a new one. It also says where the generation
 before it ended, so nothing can be missing there unseen.
 
-Pure: bytes in, values out. journal_file.py reads and writes the files.
+While one segment takes commits, what is left of the other moves into the database; then it is used again, with a new
+generation.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from struct import Struct
+from typing import Protocol
 from zlib import crc32
 
+from postroad.errors import StorageError
+from postroad.runtime.private_files import open_private
+from postroad.store.database import DISK_ERROR, DISK_FULL, READ_ONLY, sync_directory
 from postroad.store.interface import Key, Pair, Record
 from postroad.store.row import NOT_A_LOOKUP_ID, QUEUE_BITS, pack_key
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+# The format: bytes in, values out.
+
 
 MAGIC = b"PRJ1"
 
@@ -38,10 +57,7 @@ class Body:
     packets: list[bytes]
     counts: tuple[int, int, int]
     packet_bytes: int
-
-    @property
-    def size(self) -> int:
-        return _FIRST + len(self.tables) + self.packet_bytes
+    size: int
 
     def frame(self, generation: int, before: int, offset: int) -> bytes:
         """The frame for this place; `before` is where the generation before this one ended."""
@@ -117,7 +133,9 @@ def encode(deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mappin
         tables.append(encoded)
         if value:
             tables.append(value)
-    return Body(b"".join(tables), packets, (len(deletes), len(puts), len(state)), packet_bytes)
+    joined = b"".join(tables)
+    counts = len(deletes), len(puts), len(state)
+    return Body(joined, packets, counts, packet_bytes, _FIRST + len(joined) + packet_bytes)
 
 
 def decode(content: bytes, is_live: Callable[[int], bool]) -> Segment:
@@ -183,3 +201,209 @@ def _frame(content: bytes, start: int, is_live: Callable[[int], bool]) -> Frame 
         frame.state[name] = None if value_bytes < 0 else content[at : at + value_bytes]
         at += max(value_bytes, 0)
     return frame
+
+
+# The files.
+
+
+NAMES = ("journal-0", "journal-1")
+SEGMENT_BYTES = 8 << 20
+CHUNKS = (
+    16  # a new segment grows in so many parts: a write to blocks that exist is synced faster than one that adds some
+)
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: there a plain sync stops at the drive's cache
+_DSYNC: int = 0 if _FULL_SYNC is not None else getattr(os, "O_DSYNC", 0)
+
+_FAULTS = {
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
+    errno.EROFS: READ_ONLY,
+    errno.EACCES: READ_ONLY,
+    errno.EPERM: READ_ONLY,
+}
+
+
+class Files(Protocol):
+    """The files of a journal, by name. Every method may raise OSError."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def read(self, name: str) -> bytes:
+        """The whole file; nothing if there is none."""
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Durable when it returns. Creates the file if needed, as a private one."""
+
+    def truncate(self, name: str, size: int) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """Does nothing if there is no such file."""
+
+    def close(self) -> None: ...
+
+
+class DirectoryFiles:
+    """The files in a data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._descriptors: dict[str, int] = {}
+        self._named: set[str] = set()  # whose names are durable
+
+    def exists(self, name: str) -> bool:
+        return (self.directory / name).exists()
+
+    def read(self, name: str) -> bytes:
+        if not self.exists(name):
+            return b""
+        with open(self.open(name), "rb", closefd=False) as file:
+            file.seek(0)
+            return file.read()
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        descriptor = self.open(name)
+        self.put(name, descriptor, offset, data)
+        self.sync(name, descriptor)
+        if name not in self._named:
+            self.sync_names()
+            self._named.add(name)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.ftruncate(self.open(name), size)
+
+    def remove(self, name: str) -> None:
+        descriptor = self._descriptors.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        (self.directory / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def open(self, name: str) -> int:
+        descriptor = self._descriptors.get(name)
+        if descriptor is None:
+            # O_DSYNC makes write and sync one system call: the writer's thread gives up the interpreter's lock once.
+            flags = os.O_RDWR | _DSYNC | getattr(os, "O_BINARY", 0)
+            descriptor = self._descriptors[name] = open_private(self.directory / name, flags)
+        return descriptor
+
+    def put(self, name: str, descriptor: int, offset: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            if hasattr(os, "pwrite"):
+                written = os.pwrite(descriptor, view, offset)
+            else:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                written = os.write(descriptor, view)
+            offset += written
+            view = view[written:]
+
+    def sync(self, name: str, descriptor: int) -> None:
+        if _FULL_SYNC is not None:
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+        elif not _DSYNC:
+            os.fsync(descriptor)
+
+    def sync_names(self) -> None:
+        sync_directory(self.directory)
+
+
+class Journal:
+    """The active segment. `position` is where the next frame goes."""
+
+    def __init__(self, files: Files, directory: Path, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
+        self.generation = 0
+        self.position = 0
+        self._before = 0  # where the generation before this one ended
+        self._files = files
+        self._paths = [directory / name for name in NAMES]
+        self._segment = 0
+        self._allocated = [0 for _ in NAMES]
+        self._failed = False  # the last write: it may be on the disk nevertheless, until the next one replaces it
+
+    @property
+    def file(self) -> Path:
+        return self._paths[self._segment]
+
+    def missing(self) -> list[str]:
+        return [name for name in NAMES if not self._files.exists(name)]
+
+    def create(self) -> None:
+        """Makes the segments that do not exist, durably. Raises OSError."""
+        for name in self.missing():
+            self._files.write(name, 0, b"")
+
+    def read(self, segment: int) -> bytes:
+        with explained(self._paths[segment], "reading"):
+            content = self._files.read(NAMES[segment])
+        self._allocated[segment] = len(content)
+        return content
+
+    def go_on(self, segment: int, generation: int, before: int, position: int) -> None:
+        """Continues a segment, or begins one at position 0."""
+        self._segment, self.generation, self._before, self.position = segment, generation, before, position
+
+    def has_room(self, size: int) -> bool:
+        return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
+
+    def has_blocks(self, size: int) -> bool:
+        """Whether a commit of this size is a write within the file as it is."""
+        end = min(self._allocated[self._segment], self.segment_bytes)
+        return not self._failed and self.position + size <= end
+
+    def append(self, body: Body) -> None:
+        """Makes one commit durable. Raises OSError; then the commit does not count."""
+        data = body.frame(self.generation, self._before, self.position)
+        end = self.position + len(data)
+        allocated = self._allocated[self._segment]
+        if end > allocated:
+            chunk = max(self.segment_bytes // CHUNKS, 1)
+            allocated = -(-end // chunk) * chunk
+            data += bytes(allocated - end)
+        self._failed = True
+        self._files.write(NAMES[self._segment], self.position, data)
+        self._failed = False
+        self.position, self._allocated[self._segment] = end, allocated
+
+    def heal(self) -> None:
+        """Replaces a write that failed, if there is one, by a commit without changes. Else it could come back when the
+        next commits go elsewhere. Raises OSError."""
+        if self._failed:
+            self.append(encode((), {}, {}))
+
+    def rotate(self) -> None:
+        """Begins the next generation in the other segment, which is no longer needed."""
+        other = 1 - self._segment
+        if self._allocated[other] > self.segment_bytes:  # one large commit made it grow
+            with suppress(OSError):
+                self._files.truncate(NAMES[other], self.segment_bytes)
+                self._allocated[other] = self.segment_bytes
+        self.go_on(other, self.generation + 1, self.position, 0)
+
+    def remove(self) -> None:
+        """Removes the segments, when all they hold is in the database."""
+        with suppress(OSError):  # the next start finds that they are not needed
+            for name in NAMES:
+                self._files.remove(name)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+@contextmanager
+def explained(file: Path, doing: str) -> Iterator[None]:
+    """Turns an OSError into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(file, doing, error) from error
+
+
+def explain(file: Path, doing: str, error: OSError) -> StorageError:
+    """Names the file, the cause and the remedy."""
+    cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
+    return StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})")

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroad.store.interface import Key
-from postroad.store.journal import Segment, decode
-from postroad.store.journal_file import NAMES, Journal
+from postroad.store.journal import NAMES, Journal, Segment, decode
 from postroad.store.overlay import Overlay
 from postroad.store.sqlite import Mark, SqliteStore
 

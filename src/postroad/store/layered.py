@@ -14,16 +14,16 @@ from pathlib import Path
 from threading import Lock
 
 from postroad.errors import CorruptRecord, StorageError
-from postroad.store.bulk import BULK, Bulk, is_cold
 from postroad.store.data_directory import incomplete
 from postroad.store.database import CHECKPOINT_PAGES
-from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
-from postroad.store.journal import encode
-from postroad.store.journal_file import SEGMENT_BYTES, DirectoryFiles, Files, Journal, explain, explained
+from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Post, Record
+from postroad.store.journal import SEGMENT_BYTES, DirectoryFiles, Files, Journal, encode, explain, explained
 from postroad.store.journal_replay import replay
+from postroad.store.overlay import Overlay
 from postroad.store.snapshot import StoreSnapshot
 from postroad.store.space import disk_use
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
+from postroad.store.writer import Writer
 
 MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
 STEP_ROWS = 128  # so many rows move into the database in one step, or more if there is no time
@@ -33,6 +33,10 @@ SHARE = 16  # on a small disk a segment is at most 1/16 of it
 MIN_SEGMENT_BYTES = 1 << 16
 SHORT_BYTES = 1 << 15  # of packets and state, in a commit that is one short write
 BEGIN, END = -1, 1 << 62  # below and above every lookup id
+MOST = 0.75  # of the changes of a generation
+BULK = 64  # changes in a commit: from there on, one to the database costs no more than journal and database together
+WINDOW = 8192  # changes
+FEW = 8  # times fewer
 
 
 class LayeredStore:
@@ -71,6 +75,8 @@ class LayeredStore:
         self._database = SqliteStore(
             directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
         )
+        self._space = self._database.space
+        self.no_room = self._space.look
         try:
             self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
             if self._database.was_open() and (missing := self._journal.missing()):
@@ -78,7 +84,7 @@ class LayeredStore:
                 raise incomplete(directory / missing[0])
             replayed = replay(self._journal, self._database, directory)
             with suppress(StorageError, OSError):  # on a full disk the store opens nevertheless
-                self._database.with_room(self._journal.create)
+                self._space.with_room(self._journal.create)
                 self._database.set_open(True)
         except BaseException:
             self._database.close()
@@ -89,13 +95,16 @@ class LayeredStore:
 
     # Writing
 
+    def committer(self, post: Post) -> Writer:
+        return Writer(self, post)
+
     def commit(self, batches: Iterable[Batch]) -> None:
         deletes, puts, state = _merged(batches)
         if not (deletes or puts or state):
             return
         self._check_open()
         overlay = self._overlay
-        if self._bulk.takes(deletes, puts) or is_cold(deletes, puts, overlay.newest, overlay.size):
+        if self._bulk.takes(deletes, puts) or _is_cold(deletes, puts, overlay):
             self._write_through(deletes, puts, state)
         else:
             self._write_journal(deletes, puts, state)
@@ -123,7 +132,12 @@ class LayeredStore:
         if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
             self._rotate()
         try:
-            self._database.with_room(lambda: self._journal.append(body), body.packet_bytes)
+            try:
+                self._journal.append(body)
+            except OSError as error:
+                if not self._space.make(error, body.packet_bytes):
+                    raise
+                self._journal.append(body)
         except OSError as error:
             raise explain(self._journal.file, "writing", error) from error
         with self._lock:
@@ -165,14 +179,14 @@ class LayeredStore:
 
     def _heal(self) -> None:
         with explained(self._journal.file, "writing"):
-            self._database.with_room(self._journal.heal)
+            self._space.with_room(self._journal.heal)
 
     def _move_all(self) -> None:
         try:
             while self._overlay.frozen is not None:
                 self._move(MAX_ENTRIES)
         except StorageError as error:
-            if not self._database.make_room(error.__cause__):
+            if not self._space.make(error.__cause__):
                 raise
             while self._overlay.frozen is not None:
                 self._move(MAX_ENTRIES)
@@ -214,9 +228,6 @@ class LayeredStore:
             self._overlay.frozen = None
             self._gaps.clear()
 
-    def no_room(self) -> str | None:
-        return self._database.no_room()
-
     def disk_use(self) -> Mapping[str, int]:
         return disk_use(self._database.file)
 
@@ -230,7 +241,7 @@ class LayeredStore:
                 self._move(IDLE_ROWS)
                 return True
         except StorageError as error:
-            return self._database.make_room(error.__cause__)  # nothing is lost by it, and the next time is soon
+            return self._space.make(error.__cause__)  # nothing is lost by it, and the next time is soon
         return self._database.tidy()
 
     def _move_some(self) -> bool:
@@ -515,3 +526,49 @@ def _merged(batches: Iterable[Batch]) -> tuple[set[Pair], dict[Pair, Record], di
         puts.update(batch.puts)
         state.update(batch.state)
     return deletes, puts, state
+
+
+# When the journal does not pay: commits of a backlog that grows, or is taken away.
+
+
+class Bulk:
+    """Whether commits should go straight to the database.
+
+    While a backlog grows, or is taken away, all that the journal takes has to go into the database as well, so the
+    journal only costs. It pays when messages leave soon.
+    """
+
+    def __init__(self) -> None:
+        self._is_on = False
+        self._changes = self._young = 0  # in this window: changes, and deletes of messages that are no older than it
+        self._newest = self._floor = 0  # greatest arrival numbers, now and before the last window
+
+    def moved(self, share: float, newest: int) -> None:
+        """This share of the changes of a generation had to go into the database."""
+        self._is_on = share > MOST
+        self._changes = self._young = 0
+        self._newest = self._floor = newest
+
+    def takes(self, deletes: Collection[Pair], puts: Collection[Pair]) -> bool:
+        if not self._is_on:
+            return False
+        if len(deletes) + len(puts) < BULK:
+            self._is_on = False  # a small commit is cheaper in the journal, and then the next ones have to go there
+            return False
+        floor = self._floor
+        self._young += sum(key[1] & MAX_ARRIVAL > floor for key in deletes)
+        self._changes += len(deletes) + len(puts)
+        if self._changes > WINDOW:
+            self._is_on = self._young * 4 < self._changes
+            self._floor, self._newest = self._newest, max((key[1] & MAX_ARRIVAL for key in puts), default=self._newest)
+            self._changes = self._young = 0
+        return True
+
+
+def _is_cold(deletes: Collection[Pair], puts: Collection[Pair], overlay: Overlay) -> bool:
+    """Whether a commit mostly deletes what the database has. The entries of the overlay have to go there first, so they
+    must be few."""
+    changes = len(deletes) + len(puts)
+    if changes < BULK or overlay.size * FEW > changes:
+        return False
+    return sum(key[1] & MAX_ARRIVAL <= overlay.newest for key in deletes) > MOST * changes

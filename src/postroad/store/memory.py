@@ -8,6 +8,8 @@ from __future__ import annotations
 from threading import Lock
 
 from postroad.store.express import ExpressStore
+from postroad.store.interface import Post
+from postroad.store.writer import Writer
 
 
 class MemoryStore(ExpressStore):
@@ -16,3 +18,6 @@ class MemoryStore(ExpressStore):
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()  # a reader in another thread sees whole batches only
+
+    def committer(self, post: Post) -> Writer:
+        return Writer(self, post)

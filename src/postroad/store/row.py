@@ -23,9 +23,8 @@ PACKED_PRIORITY_SHIFT = 44
 MAX_KEY = (1 << 63) - 1
 MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can make it
 
-_PRIORITY_MASK = 7
-NOT_A_LOOKUP_ID = ~(_PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
-_ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
+PRIORITY_MASK = 7
+NOT_A_LOOKUP_ID = ~(PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
 _KEY = struct.Struct(">q")
 _HEAD = struct.Struct(">qqqq")
 
@@ -39,21 +38,8 @@ def pack_key(queue: int, lookup_id: int) -> int:
 
 def unpack_key(key: int) -> Key:
     """The inverse of `pack_key`; of a damaged key, some key that `pack_key` accepts."""
-    priority = key >> PACKED_PRIORITY_SHIFT & _PRIORITY_MASK
+    priority = key >> PACKED_PRIORITY_SHIFT & PRIORITY_MASK
     return Key(key >> QUEUE_SHIFT & MAX_QUEUE, priority << PRIORITY_SHIFT | key & MAX_ARRIVAL)
-
-
-def last_key(queue: int, lookup_id: int) -> int:
-    """The greatest integer key whose lookup id is `lookup_id` or less; one below the queue's first key if none is.
-    Takes any lookup id, also one that no record can have."""
-    if not 0 <= queue <= MAX_QUEUE:
-        raise ValueError(f"queue {queue}: the number is out of range")
-    if lookup_id < 0:
-        return (queue << QUEUE_SHIFT) - 1
-    priority = lookup_id >> PRIORITY_SHIFT
-    if priority > _PRIORITY_MASK:
-        return (queue + 1 << QUEUE_SHIFT) - 1
-    return queue << QUEUE_SHIFT | priority << PACKED_PRIORITY_SHIFT | min(lookup_id & _ARRIVAL_MASK, MAX_ARRIVAL)
 
 
 def to_row(record: Record) -> Row:

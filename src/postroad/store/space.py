@@ -1,4 +1,5 @@
-"""The free disk space of a data directory, and a reserve file that is deleted when the disk is full.
+"""The free disk space of a data directory, and a reserve file that is deleted when the disk is full. Journal and
+database share it.
 
 While the disk is full no message is stored. The space of the reserve lets applications receive stored messages.
 """
@@ -8,13 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
+
+import apsw
 
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 16 << 20  # as much as the log: the log can be written into the database and then reused
 SHARE = 8  # on a small disk the reserve is at most 1/8 of it
 _CHUNK = bytes(1 << 20)
+
+T = TypeVar("T")
 
 
 def disk_use(database: Path) -> dict[str, int]:
@@ -42,36 +50,67 @@ def _size(file: Path) -> int:
 
 
 class DiskSpace:
-    """For any thread. The reserve file stays when the process ends, so the next start has space too."""
+    """For any thread. The reserve file stays when the process ends, so the next start has space too.
 
-    def __init__(self, directory: Path) -> None:
+    `reclaim` gives back what it can, once the reserve is gone. Without `keeps` there is no reserve, and always room.
+    """
+
+    def __init__(self, directory: Path, reclaim: Callable[[], object] = lambda: None, *, keeps: bool = True) -> None:
         self.full = False
+        self.keeps = keeps
+        self.reserve_bytes = 0
         self._directory = directory
         self._file = directory / RESERVE_NAME
         self._lock = Lock()
+        self._reclaim = reclaim
+        if not keeps:
+            return
         self.reserve_bytes = min(RESERVE_BYTES, shutil.disk_usage(directory).total // SHARE)
         with self._lock:
             if not self._file.exists() and self._free() >= 2 * self.reserve_bytes:
-                self._make()
+                self._make_reserve()
         self.look()
 
     def look(self) -> str | None:
         """Why nothing more can be stored, or None. A full disk counts as free again only at twice the reserve."""
+        if not self.keeps:
+            return None
         free = self._free()
         with self._lock:
             missing = 0 if self._file.exists() else self.reserve_bytes
             if free < self.reserve_bytes:
                 self.full = True
             elif self.full and free >= 2 * self.reserve_bytes + missing:
-                self.full = bool(missing) and not self._make()
+                self.full = bool(missing) and not self._make_reserve()
             elif missing and free >= 3 * self.reserve_bytes:
-                self._make()
+                self._make_reserve()
         if not self.full:
             return None
         return (
             f"{self._directory}: the disk is full: {free >> 10} KiB are free; no message is stored until more space is "
             "free; receive or purge messages, or free some space"
         )
+
+    def with_room(self, work: Callable[[], T], added_bytes: int = 0) -> T:
+        """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""
+        try:
+            return work()
+        except (apsw.FullError, apsw.IOError, OSError) as error:
+            if not self.make(error, added_bytes):
+                raise
+            return work()
+
+    def make(self, error: BaseException | None, added_bytes: int = 0) -> bool:
+        """Frees the reserve if `error` says that the disk is full. True if it makes sense to try again."""
+        if not self.keeps:
+            return False
+        full = isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT))
+        if not (full or (isinstance(error, apsw.IOError) and self.is_low())):
+            return False
+        if not self.release() or added_bytes > self.reserve_bytes // 4:
+            return False
+        self._reclaim()
+        return True
 
     def is_low(self) -> bool:
         return self._free() < self.reserve_bytes
@@ -89,7 +128,7 @@ class DiskSpace:
     def _free(self) -> int:
         return shutil.disk_usage(self._directory).free
 
-    def _make(self) -> bool:
+    def _make_reserve(self) -> bool:
         """Writes real blocks, not a hole. An incomplete file is removed."""
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)

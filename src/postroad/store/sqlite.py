@@ -10,8 +10,7 @@ import json
 import struct
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from errno import EDQUOT, ENOSPC
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
@@ -28,22 +27,24 @@ from postroad.store.database import (
     CHECKPOINT_PAGES,
     DATABASE_NAME,
     PAGE_SIZE,
-    explained,
+    explain,
     make_directory,
     make_private,
     open_aside,
     open_reader,
     open_writer,
 )
-from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Pair, Record
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, MAX_QUEUE, PRIORITY_SHIFT, Columns, Key, Pair, Record
 from postroad.store.row import (
     MAX_KEY,
     MIN_KEY,
+    PACKED_PRIORITY_SHIFT,
+    PRIORITY_MASK,
+    QUEUE_SHIFT,
     ROW_WIDTH,
     Row,
     from_row,
     key_is_sound,
-    last_key,
     pack_key,
     state_checksum,
     to_row,
@@ -269,11 +270,11 @@ class SqliteStore:
             data_directory.refuse_without_log(self.file)
             if vfs is None:  # what a test's own file system does with files is its own business
                 make_private(self.file)
-            self._space = DiskSpace(directory) if reserve else None
-            if self._space is not None:
+            self.space = DiskSpace(directory, self._fold_log, keeps=reserve)
+            if reserve:
                 # On a small disk the log is short: the reserve has to hold what is folded into the database.
-                self._checkpoint_pages = min(checkpoint_pages, max(8, self._space.reserve_bytes // 2 // PAGE_SIZE))
-            self._writer = self.with_room(lambda: open_writer(self.file, vfs))
+                self._checkpoint_pages = min(checkpoint_pages, max(8, self.space.reserve_bytes // 2 // PAGE_SIZE))
+            self._writer = self.space.with_room(lambda: open_writer(self.file, vfs))
             opened.callback(self._writer.close)
             self._reader = open_reader(self.file, vfs)
             opened.callback(self._reader.close)
@@ -291,7 +292,7 @@ class SqliteStore:
             self._finish(state, mark)
 
         with self._explained("writing"):
-            self.with_room(write, sum(len(each.packet) for each in puts.values()))
+            self.space.with_room(write, sum(len(each.packet) for each in puts.values()))
         self.forget(deletes, puts, state)
 
     def move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
@@ -352,7 +353,7 @@ class SqliteStore:
     def set_open(self, value: bool) -> None:
         """Notes in the database's own file that the log and the journal belong to it, or no longer do."""
         with self._explained("writing"):
-            self.with_room(lambda: data_directory.set_open(self._writer, value))
+            self.space.with_room(lambda: data_directory.set_open(self._writer, value))
             if value:
                 self._fold_log()
 
@@ -386,34 +387,10 @@ class SqliteStore:
                 for key in keys:
                     self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
-    def with_room(self, work: Callable[[], T], added_bytes: int = 0) -> T:
-        """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""
-        try:
-            return work()
-        except (apsw.FullError, apsw.IOError, OSError) as error:
-            if not self.make_room(error, added_bytes):
-                raise
-            return work()
-
-    def make_room(self, error: BaseException | None, added_bytes: int = 0) -> bool:
-        """Frees the reserve if `error` says that the disk is full. True if it makes sense to try again."""
-        space = self._space
-        full = isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT))
-        if space is None or not (full or (isinstance(error, apsw.IOError) and space.is_low())):
-            return False
-        if not space.release() or added_bytes > space.reserve_bytes // 4:
-            return False
-        self._fold_log()
-        return True
-
-    def no_room(self) -> str | None:
-        return None if self._space is None else self._space.look()
-
     def tidy(self) -> bool:
-        full = self._space is not None and self._space.full
         try:
             free = self._writer.pragma("freelist_count")
-            if free <= (0 if full else self._kept_free_pages) or not self._writer.pragma("auto_vacuum"):
+            if free <= (0 if self.space.full else self._kept_free_pages) or not self._writer.pragma("auto_vacuum"):
                 return False
             self._writer.execute(f"PRAGMA incremental_vacuum({TIDY_PAGES})").fetchall()
             self._fold_log()
@@ -432,19 +409,19 @@ class SqliteStore:
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
-        return self._scan(last_key(queue, after) + 1, last_key(queue, MAX_KEY), limit, forward=True)
+        return self._scan(_last_key(queue, after) + 1, _last_key(queue, MAX_KEY), limit, forward=True)
 
     def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
-        return self._scan(last_key(queue, -1) + 1, last_key(queue, before - 1), limit, forward=False)
+        return self._scan(_last_key(queue, -1) + 1, _last_key(queue, before - 1), limit, forward=False)
 
     def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
-        low, high = last_key(queue, after) + 1, last_key(queue, last)
+        low, high = _last_key(queue, after) + 1, _last_key(queue, last)
         if low > high or limit <= 0:
             return Columns(b"", b"")
         return self._read_aside(lambda connection: read_columns(connection, low, high, limit, most_bytes))
 
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
-        low, high = last_key(queue, after) + 1, last_key(queue, last)
+        low, high = _last_key(queue, after) + 1, _last_key(queue, last)
         if low > high or limit <= 0:
             return []
         return self._read_aside(lambda connection: read_lookup_ids(connection, low, high, limit))
@@ -534,8 +511,13 @@ class SqliteStore:
         while self._aside:
             self._aside.pop().close()
 
-    def _explained(self, doing: str) -> AbstractContextManager[None]:
-        return explained(self.file, doing)
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """Turns SQLite's errors into a StorageError."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise explain(self.file, doing, error) from error
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -676,6 +658,19 @@ class SqliteStore:
                 unreadable.append(row[0])
                 walk = FORWARD_EXCEPT if forward else BACKWARD_EXCEPT
                 parameters = (low, high, start, json.dumps(unreadable))
+
+
+def _last_key(queue: int, lookup_id: int) -> int:
+    """The greatest integer key whose lookup id is `lookup_id` or less; one below the queue's first key if none is.
+    Takes any lookup id, also one that no record can have."""
+    if not 0 <= queue <= MAX_QUEUE:
+        raise ValueError(f"queue {queue}: the number is out of range")
+    if lookup_id < 0:
+        return (queue << QUEUE_SHIFT) - 1
+    priority = lookup_id >> PRIORITY_SHIFT
+    if priority > PRIORITY_MASK:
+        return (queue + 1 << QUEUE_SHIFT) - 1
+    return queue << QUEUE_SHIFT | priority << PACKED_PRIORITY_SHIFT | min(lookup_id & ARRIVAL_MASK, MAX_ARRIVAL)
 
 
 def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:

@@ -5,19 +5,21 @@ thread commits a batch if three things hold: no other batch is on its way, the s
 write (`Store.is_short`), and the last commits took less than QUICK_S on average. All other batches, and all work that
 can wait (`Store.tidy`), are for the thread. One lock makes both take turns, and no batch overtakes another.
 
-Knows no queues and no event loop: each batch comes with a function that hears how it ended.
+Knows no queues and no event loop: each batch comes with a function that hears how it ended, on the thread of those who
+submit.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from time import perf_counter
 
 from postroad.errors import StorageError
-from postroad.store.interface import Batch, Store
+from postroad.store.interface import Batch, Post, Store
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,9 @@ class Writer:
     Batches that wait together are committed together and fail together. A failure does not affect later batches.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, post: Post) -> None:
         self._store = store
+        self._post = post
         self._inbox: SimpleQueue[tuple[Batch, Done] | None] = SimpleQueue()  # None only wakes the thread
         self._group: list[tuple[Batch, Done]] = []  # what the thread commits
         self._lock = Lock()  # nothing is submitted behind the end
@@ -51,8 +54,8 @@ class Writer:
         self._thread.start()
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Calls `done` when the batch is durable, with None, or with the StorageError: on this thread before it
-        returns, or later on another one."""
+        """Calls `done` when the batch is durable, with None, or with the StorageError: before it returns, or later by
+        `post`."""
         with self._lock:
             mine = not self._closing and self._is_mine(batch)
             if not (mine or self._closing):
@@ -159,7 +162,11 @@ class Writer:
         group, self._group = self._group, []
         with self._lock:
             self._handed_over -= len(group)
-        _end(group, error)
+        if group:
+            try:
+                self._post(partial(_end, group, error))
+            except Exception:  # the event loop is closed
+                log.exception("a store writer's listener failed")
 
 
 def _end(group: list[tuple[Batch, Done]], error: Exception | None) -> None:

@@ -250,14 +250,9 @@ class SessionAck(InternalPacket):
     def plain(cls, data: bytes) -> SessionAck | None:
         """The packet, if its headers are those that `encode_plain` writes. A sender receives no other packet more
         often."""
-        if len(data) != cls.size or not data.startswith(_PLAIN_ACK):
+        if len(data) != cls.size or not data.startswith(PLAIN_ACK):
             return None
         return cls(SessionHeader.decode(data, _BODY))
-
-    @staticmethod
-    def encode_plain(session: SessionHeader) -> bytes:
-        """The same bytes as `SessionAck(session).encode()`, without the objects."""
-        return _PLAIN_ACK + session.encode()
 
     @classmethod
     def decode(cls, data: bytes, base: BaseHeader, internal: InternalHeader) -> SessionAck:
@@ -272,4 +267,4 @@ class SessionAck(InternalPacket):
         return self.session.encode()
 
 
-_PLAIN_ACK = SessionAck(SessionHeader()).encode()[:_BODY]
+PLAIN_ACK = SessionAck(SessionHeader()).encode()[:_BODY]

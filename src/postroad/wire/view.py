@@ -141,20 +141,42 @@ class MessageView:
     """
 
     __slots__ = (
-        "_fixed",
         "_names",
         "_properties",
         "_properties_at",
         "_security_at",
         "_trailers",
-        "_transaction",
+        "base_flags",
         "data",
+        "message_id",
+        "packet_size",
+        "queue_manager_address_bytes",
+        "recoverable",
+        "sent_time",
+        "source_queue_manager_bytes",
+        "time_to_be_received",
+        "time_to_reach_queue",
+        "transaction_fields",
+        "transactional",
+        "user_flags",
     )
 
+    # Fields that every message's way asks for are attributes: a property costs as much as reading the field.
     data: bytes
-    _fixed: tuple[int, int, int, int, int, int, bytes, bytes, int, int, int, int]
+    base_flags: int
+    packet_size: int
+    time_to_reach_queue: int
+    source_queue_manager_bytes: bytes  # the 16 bytes of the GUID; with the message id, they identify duplicates
+    queue_manager_address_bytes: bytes
+    time_to_be_received: int
+    sent_time: int
+    message_id: int
+    user_flags: int
+    recoverable: bool
+    transactional: bool
+    # Flags, ordinal and time stamp of the sequence id, sequence number, previous number.
+    transaction_fields: tuple[int, int, int, int, int] | None
     _names: tuple[int, int, int, int]
-    _transaction: tuple[int, int, int, int, int] | None
     _properties: tuple[int, int, int, bytes, int, int, int, int, int, int, int, int]
     _trailers: _Trailers | None  # None means that it is decoded on demand
 
@@ -164,12 +186,23 @@ class MessageView:
                 f"a UserMessage must have at least {_FIXED_SIZE} bytes, got {len(data)}", len(data)
             )
         self.data = data
-        self._fixed = fixed = _FIXED.unpack_from(data)
-        base_flags: int = fixed[2]
-        end: int = fixed[4]
-        flags: int = fixed[11]
-        if fixed[3] != SIGNATURE or fixed[0] != VERSION or end > MAX_PACKET_SIZE:
-            check_base_header(fixed[0], fixed[3], end)
+        (
+            version,
+            _,
+            base_flags,
+            signature,
+            end,
+            self.time_to_reach_queue,
+            self.source_queue_manager_bytes,
+            self.queue_manager_address_bytes,
+            self.time_to_be_received,
+            self.sent_time,
+            self.message_id,
+            flags,
+        ) = _FIXED.unpack_from(data)
+        self.base_flags, self.packet_size, self.user_flags = base_flags, end, flags
+        if signature != SIGNATURE or version != VERSION or end > MAX_PACKET_SIZE:
+            check_base_header(version, signature, end)
         size = end + SESSION_HEADER_SIZE if base_flags & _SESSION else end
         if len(data) != size and (len(data) < size or not is_local_part(data[size:])):
             raise RemoteProtocolError(f"PacketSize {end} does not match the {len(data)} bytes of the packet", 8)
@@ -182,7 +215,9 @@ class MessageView:
             raise RemoteProtocolError(f"delivery mode {delivery >> 5} is not defined", 60)
         if not flags & _MP:
             raise RemoteProtocolError("a UserMessage must have a MessagePropertiesHeader", 60)
-        if flags & _TH and not delivery:
+        self.recoverable = delivery != 0
+        self.transactional = transactional = flags & _TH != 0
+        if transactional and not delivery:
             raise RemoteProtocolError("a transactional message must be recoverable", 60)
 
         known, names = _LAST_NAMES[0]
@@ -196,13 +231,13 @@ class MessageView:
         if flags & _CQ:
             offset += 16
 
-        if flags & _TH:
+        if transactional:
             if offset + 20 > end:
                 raise RemoteProtocolError("TransactionHeader is cut off", min(offset, end))
-            self._transaction = fields = TRANSACTION.unpack_from(data, offset)
+            self.transaction_fields = fields = TRANSACTION.unpack_from(data, offset)
             offset += 36 if fields[0] & 1 else 20
         else:
-            self._transaction = None
+            self.transaction_fields = None
         if flags & _SH:
             self._security_at = offset
             offset = security_header_end(data, offset, end)
@@ -240,10 +275,10 @@ class MessageView:
             self._trailers = None
 
     def _decode_trailers(self, offset: int) -> _Trailers:
-        end = self._fixed[4]
+        end = self.packet_size
         reader = Reader(self.data, offset, end)
-        flags = self._fixed[11]
-        debug = DebugHeader.decode(reader) if self._fixed[2] & _DEBUG else None
+        flags = self.user_flags
+        debug = DebugHeader.decode(reader) if self.base_flags & _DEBUG else None
         soap = SoapHeader.decode(reader) if flags & _HH else None
         multi_queue = MultiQueueFormatHeader.decode(reader) if flags & _MQ else None
         if reader.offset != end:
@@ -255,59 +290,26 @@ class MessageView:
     # BaseHeader
 
     @property
-    def base_flags(self) -> int:
-        return self._fixed[2]
-
-    @property
-    def packet_size(self) -> int:
-        return self._fixed[4]
-
-    @property
     def priority(self) -> int:
-        return self._fixed[2] & 7
+        return self.base_flags & 7
 
     @property
     def tracing(self) -> bool:
-        return self._fixed[2] & _TRACING != 0
-
-    @property
-    def time_to_reach_queue(self) -> int:
-        return self._fixed[5]
+        return self.base_flags & _TRACING != 0
 
     def has_expired(self, now: float) -> bool:
         """Whether TimeToReachQueue has passed."""
-        return has_expired(self._fixed[5], self._fixed[9], now)
+        return has_expired(self.time_to_reach_queue, self.sent_time, now)
 
     # UserHeader
 
     @property
-    def source_queue_manager_bytes(self) -> bytes:
-        """The 16 bytes of the GUID. Together with the message id, they identify duplicates."""
-        return self._fixed[6]
-
-    @property
     def source_queue_manager(self) -> UUID:
-        return UUID(bytes_le=self._fixed[6])
-
-    @property
-    def queue_manager_address_bytes(self) -> bytes:
-        return self._fixed[7]
+        return UUID(bytes_le=self.source_queue_manager_bytes)
 
     @property
     def queue_manager_address(self) -> UUID:
-        return UUID(bytes_le=self._fixed[7])
-
-    @property
-    def time_to_be_received(self) -> int:
-        return self._fixed[8]
-
-    @property
-    def sent_time(self) -> int:
-        return self._fixed[9]
-
-    @property
-    def message_id(self) -> int:
-        return self._fixed[10]
+        return UUID(bytes_le=self.queue_manager_address_bytes)
 
     @property
     def identifier(self) -> bytes:
@@ -315,50 +317,42 @@ class MessageView:
         return self.data[16:32] + self.data[56:60]
 
     @property
-    def user_flags(self) -> int:
-        return self._fixed[11]
-
-    @property
-    def recoverable(self) -> bool:
-        return self._fixed[11] & _DELIVERY != 0
-
-    @property
     def hop_count(self) -> int:
-        return self._fixed[11] & 0x1F
+        return self.user_flags & 0x1F
 
     @property
     def negative_journaling(self) -> bool:
-        return self._fixed[11] & 0x100 != 0
+        return self.user_flags & 0x100 != 0
 
     @property
     def positive_journaling(self) -> bool:
-        return self._fixed[11] & 0x200 != 0
+        return self.user_flags & 0x200 != 0
 
     @property
     def arrived_by_http(self) -> bool:
-        return self._fixed[11] & 0x02000000 != 0
+        return self.user_flags & 0x02000000 != 0
 
     @property
     def destination_bytes(self) -> bytes:
         """The bytes of the destination in the packet, with its type first. They are equal for messages to the same
         name."""
         data = self.data
-        code = self._fixed[11] >> 10 & 7
+        code = self.user_flags >> 10 & 7
         # The padding of a direct name is not a part of it.
         end = 66 + (data[64] | data[65] << 8) if code == 7 else self._names[1]
         return bytes((code,)) + data[64:end]
 
     @property
     def destination_queue(self) -> QueueField:
-        return self._queue(self._fixed[11] >> 10 & 7, 0, "DestinationQueue")
+        return self._queue(self.user_flags >> 10 & 7, 0, "DestinationQueue")
 
     @property
     def admin_queue(self) -> QueueField:
-        return self._queue(self._fixed[11] >> 13 & 7, 1, "AdminQueue")
+        return self._queue(self.user_flags >> 13 & 7, 1, "AdminQueue")
 
     @property
     def response_queue(self) -> QueueField:
-        return self._queue(self._fixed[11] >> 16 & 7, 2, "ResponseQueue")
+        return self._queue(self.user_flags >> 16 & 7, 2, "ResponseQueue")
 
     def _queue(self, code: int, which: int, what: str) -> QueueField:
         return QueueField.decode(code, Reader(self.data, self._names[which], self._names[which + 1]), what)
@@ -366,25 +360,16 @@ class MessageView:
     @property
     def connector_type(self) -> UUID | None:
         at = self._names[3]
-        return UUID(bytes_le=self.data[at : at + 16]) if self._fixed[11] & _CQ else None
+        return UUID(bytes_le=self.data[at : at + 16]) if self.user_flags & _CQ else None
 
     # TransactionHeader
 
     @property
-    def transactional(self) -> bool:
-        return self._transaction is not None
-
-    @property
-    def transaction_fields(self) -> tuple[int, int, int, int, int] | None:
-        """Flags, ordinal and time stamp of the sequence id, sequence number, previous number."""
-        return self._transaction
-
-    @property
     def transaction_header(self) -> TransactionHeader | None:
-        fields = self._transaction
+        fields = self.transaction_fields
         if fields is None:
             return None
-        start = self._names[3] + (16 if self._fixed[11] & _CQ else 0) + TRANSACTION.size
+        start = self._names[3] + (16 if self.user_flags & _CQ else 0) + TRANSACTION.size
         connector = UUID(bytes_le=self.data[start : start + 16]) if fields[0] & 1 else None
         return TransactionHeader(TxSequenceId(fields[1], fields[2]), fields[3], fields[4], fields[0], connector)
 
@@ -489,16 +474,16 @@ class MessageView:
     @property
     def dead_letter_queue(self) -> str | None:
         """The dead-letter queue that the sender named, which only the sender's own manager knows."""
-        end = self._fixed[4]
+        end = self.packet_size
         return None if len(self.data) == end else dead_letter_queue(self.data[end:])
 
     @property
     def local_sender(self) -> str | None:
         """The SID in the local part: the user whose rights count for what the manager writes because of the message.
         None without one."""
-        end = self._fixed[4]
+        end = self.packet_size
         return None if len(self.data) == end else sender(self.data[end:])
 
     @property
     def session_header(self) -> SessionHeader | None:
-        return SessionHeader.decode(self.data, self._fixed[4]) if self._fixed[2] & _SESSION else None
+        return SessionHeader.decode(self.data, self.packet_size) if self.base_flags & _SESSION else None

@@ -160,7 +160,7 @@ class Station(Party, BaseStation):
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
         done([self.core.protection.opener.open(packet, self.network.now) for packet in packets])
 
-    def when_durable(self, done: Done) -> None:
+    def when_durable(self, done: Done, *, repeats: bool) -> None:
         self._promises.append(done)
 
     def _resolve(self, name: FormatName) -> list[Hop]:
@@ -180,11 +180,11 @@ class Station(Party, BaseStation):
 
     @property
     def deadline(self) -> float | None:
-        return self.service.deadline
+        return self.core.deadlines.first
 
     def on_timer(self) -> None:
         self.core.run_timers(self.network.now)
-        self.service.on_timer(self.network.now)
+        self.core.deadlines.run(self.network.now)
 
     def private(self, path: str) -> str:
         """How others name a queue of this station by its GUID."""

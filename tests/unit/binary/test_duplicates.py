@@ -65,7 +65,7 @@ def test_a_transactional_message_is_not_in_it(network: Network, alpha: Station, 
 def test_a_new_manager_knows_none_and_has_nothing_to_forget(beta: Station) -> None:
     assert len(beta.service.receiver.history) == 0
     assert beta.service.receiver.history.deadline is None
-    assert beta.service.deadline is None
+    assert beta.core.deadlines.first is None
 
 
 @pytest.mark.spec("QB-3.1.1.3-07", "QB-6-12", "QB-3.1.3.1-02", "QB-3.1.2.8-01")

@@ -378,7 +378,7 @@ def test_the_time_between_two_tries_grows_with_every_one(network: Network, stran
     sent_at = [network.now]
     for tries in range(2, 14):
         while len(network.sent(alpha, stranger)) < tries:
-            deadline = alpha.service.sender.deadline
+            deadline = alpha.service.sender._resends.get(alpha.queue(stranger.direct(LEDGER)))
             assert deadline is not None
             network.wait(deadline - network.now)
         sent_at.append(network.now)

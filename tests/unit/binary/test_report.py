@@ -65,7 +65,7 @@ def test_while_it_tries_again_the_last_error_is_still_there(network: Network, al
     assert not shown(alpha, NOWHERE).stuck
     network.run()
     network.now += 1
-    alpha.service.on_timer(network.now)
+    alpha.core.deadlines.run(network.now)
     assert shown(alpha, NOWHERE).why == "cannot connect to 10.0.0.99; trying again now"
     assert shown(alpha, NOWHERE).stuck
 

@@ -68,7 +68,7 @@ class House:
             "stored": {name: value for name, value in self.beta.store.state().items() if not name.startswith("queue/")},
             "refused": self.refused,
             "tally": asdict(delivery.tally),
-            "deadline": self.beta.service.deadline,
+            "deadline": self.beta.core.deadlines.first,
             "claims": receiver.claims,
         }
 

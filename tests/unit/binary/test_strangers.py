@@ -313,7 +313,7 @@ def test_an_owner_hears_why_a_peer_that_sends_what_cannot_be_read_was_cut_off(
     session = stranger.call(beta)
     broken = bytearray(stranger.compose(beta.direct(ORDERS), "x"))
     broken[4] ^= 0xFF  # BaseHeader.Signature
-    session._out.append(bytes(broken))
+    session.output.append(bytes(broken))
     stranger.flush(session)
     network.run()
     assert beta.labels(ORDERS) == []

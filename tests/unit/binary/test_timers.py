@@ -22,16 +22,16 @@ def test_every_timer_of_the_protocol_names_its_time(
     silent = Session.initiate(stranger.identifier, beta.identifier, stranger.settings, now)
     silent.data_to_send()
     network.join(stranger, silent, beta)
-    assert beta.service.deadline == now + 60  # Session Initialization
+    assert beta.core.deadlines.first == now + 60  # Session Initialization
     network.cut(stranger, beta)
 
     network.refused.add(beta.address)
     alpha.send(beta.direct(ORDERS), "a")
-    assert alpha.service.deadline == now + 1  # Session Retry Connect
+    assert alpha.core.deadlines.first == now + 1  # Session Retry Connect
     network.refused.clear()
     network.wait(1)
     now = network.now
-    assert beta.service.deadline == now + 0.5  # Session Ack Send
+    assert beta.core.deadlines.first == now + 0.5  # Session Ack Send
     (session,) = alpha.service.sessions
     assert session.deadline == now + 240  # Session Ack Wait
     network.wait(300)
@@ -39,11 +39,14 @@ def test_every_timer_of_the_protocol_names_its_time(
     now = network.now
 
     alpha.send_transactional(beta.direct(LEDGER), "a")
-    assert alpha.service.sender.deadline == now + 30  # Transactional Ack Wait
-    assert beta.service.receiver.deadline == now + 0.5  # Order Ack Send
+    assert alpha.service.sender._resends.get(alpha.queue(beta.direct(LEDGER))) == now + 30  # Transactional Ack Wait
+    receiver = beta.service.receiver
+    (sequence,) = receiver._due
+    assert receiver._timers.get(sequence) == now + 0.5  # Order Ack Send
     network.wait(1)
-    assert beta.service.receiver.deadline == beta.service.receiver.history.deadline  # MessageIDHistory Cleanup
-    assert beta.service.receiver.history.deadline is not None
+    assert receiver._timers.get(sequence) is None
+    assert receiver.history.deadline is not None
+    assert receiver._cleaning.get(None) == receiver.history.deadline  # MessageIDHistory Cleanup
 
     pinger = Pinger(alpha.identifier)
     pinger.request(now)

@@ -15,6 +15,7 @@ import pytest
 from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
+from postroad.errors import StorageError
 from postroad.message import Composer, Message
 from postroad.queues import delivery, local, transactions
 from postroad.queues.holds import Hold
@@ -137,7 +138,7 @@ class House:
     def flush(self, session: Session) -> None:
         session.data_to_send()
 
-    def when_durable(self, done: Callable[[BaseException | None], None]) -> None: ...
+    def when_durable(self, done: Callable[[StorageError | None], object], *, repeats: bool) -> None: ...
 
     def post(self, post: Post) -> None:
         self.posts += 1

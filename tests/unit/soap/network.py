@@ -230,12 +230,12 @@ class Network(BaseNetwork):
             target.take(Incoming(kind, request.body, station.address), answer)
 
     def _deadlines(self) -> Iterable[float | None]:
-        return [each.service.deadline for each in self.stations.values()]
+        return [each.core.deadlines.first for each in self.stations.values()]
 
     def _on_timer(self) -> None:
         for station in list(self.stations.values()):
             station.core.run_timers(self.now)
-            station.service.on_timer(self.now)
+            station.core.deadlines.run(self.now)
 
     # What was seen
 

@@ -12,8 +12,7 @@ from postroad.soap.elements import (
     Services,
     Stream,
 )
-from postroad.soap.envelope import write_envelope
-from postroad.soap.fast_envelope import START
+from postroad.soap.envelope import START, write_envelope
 from postroad.soap.simple_types import parse_date, parse_stream_id
 from tests.soap_samples import (
     COMMITMENT_RECEIPT,

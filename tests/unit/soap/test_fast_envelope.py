@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 
 from postroad.soap.elements import Envelope, Msmq, Path, Properties, Services, Stream
-from postroad.soap.envelope import write_envelope
-from postroad.soap.fast_envelope import read_fast
+from postroad.soap.envelope import read_fast, write_envelope
 from tests.soap_samples import (
     DELIVERY_RECEIPT,
     ORDER,

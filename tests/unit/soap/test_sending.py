@@ -186,7 +186,7 @@ def test_an_expired_message_is_not_sent(
     network.exchanges.clear()
     network.down.clear()
     network.now += waited_s
-    alpha.service.on_timer(network.now)
+    alpha.core.deadlines.run(network.now)
     network.run()
     assert [each.label for each in network.exchanges] == (["late"] if sent else [])
     assert alpha.waiting(there) == []

@@ -12,7 +12,7 @@ import pytest
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader, decode_packet
 from postroad.wire.constants import OperatingSystemFlags, PacketType
-from postroad.wire.internal import InternalHeader, InternalPacket
+from postroad.wire.internal import PLAIN_ACK, InternalHeader, InternalPacket
 from postroad.wire.octets import NULL_GUID
 from tests.frames import FRAME_3, FRAME_5
 from tests.vectors import FRAME_8
@@ -297,14 +297,14 @@ def test_session_header_layout() -> None:
 
 @pytest.mark.parametrize("header", [SessionHeader(), SessionHeader(1, 2, 0xFFFFFFFF, 4, 0xFFFF, 6)])
 def test_a_plain_session_ack_is_written_and_read_without_its_parts(header: SessionHeader) -> None:
-    packet = SessionAck.encode_plain(header)
+    packet = PLAIN_ACK + header.encode()
     assert packet == SessionAck(header).encode()
     assert SessionAck.plain(packet) == decode_packet(packet) == SessionAck(header)
 
 
 @pytest.mark.parametrize("offset", range(20))
 def test_a_session_ack_with_other_headers_is_not_plain(offset: int) -> None:
-    packet = bytearray(SessionAck.encode_plain(SessionHeader(1)))
+    packet = bytearray(PLAIN_ACK + SessionHeader(1).encode())
     packet[offset] ^= 0x40
     assert SessionAck.plain(bytes(packet)) is None
-    assert SessionAck.plain(SessionAck.encode_plain(SessionHeader(1)) + b"x") is None
+    assert SessionAck.plain(PLAIN_ACK + SessionHeader(1).encode() + b"x") is None

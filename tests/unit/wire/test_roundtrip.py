@@ -62,7 +62,12 @@ from tests.strategies import (
 )
 from tests.vectors import V1
 
-PROPERTIES = sorted(name for name, _ in inspect.getmembers(MessageView, lambda member: isinstance(member, property)))
+PROPERTIES = sorted(
+    name
+    for name, member in inspect.getmembers(MessageView)
+    if isinstance(member, property)
+    or (inspect.ismemberdescriptor(member) and not name.startswith("_") and name != "data")
+)
 
 # What the view says, and where the same thing stands among the eager headers.
 EAGER: dict[str, Callable[[UserMessage], object]] = {
