@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+
+KNOWN_ADDRESSES = 1024  # that are kept as they were read: each request asks for its own
 
 
 def endpoint(host: str, port: int | None) -> str:
@@ -15,6 +18,7 @@ def endpoint(host: str, port: int | None) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+@lru_cache(KNOWN_ADDRESSES)
 def plain_address(address: str) -> str:
     """One spelling for each address: without its zone, and IPv4 within IPv6 as IPv4. A name stays as it is."""
     try:

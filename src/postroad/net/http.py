@@ -30,6 +30,7 @@ MAX_UNREAD = 0x10000  # bytes of a body that nobody has asked for yet
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
 BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
 
+_BODILESS = (204, 304)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _METHODS = {each.encode(): each for each in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 _TOO_LONG = f"the headers must have at most {MAX_HEAD} bytes"
@@ -180,7 +181,8 @@ class HttpConnection(Connection):
                 self._break(self._fault or _INVALID)
         if not self._begun:
             self._size = self._used = 0
-            self.admission.hold(0)
+            if self.admission.held:
+                self.admission.hold(0)
         elif self._in_head and self._size > MAX_HEAD:
             self._break((HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG))
         elif self._coming is None or not self._coming.answered:  # else input is thrown away
@@ -353,7 +355,7 @@ class HttpConnection(Connection):
         """Sends a whole answer in one write. Nothing happens if the client is gone."""
         assert response.pieces is None
         if not self.transport.is_closing() and self._current is request:
-            body, bodiless = response.body, response.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+            body, bodiless = response.body, response.status in _BODILESS
             ending = b"" if bodiless else b"content-length: %d\r\n" % len(body)
             closes = self._closes(request)
             head = response.head(ending + b"connection: close\r\n" if closes else ending)

@@ -31,7 +31,7 @@ class Response:
         over: Callable[[], None] | None = None,
     ) -> None:
         self.body = body
-        self.status = status
+        self.status = int(status)  # an enumeration's member is slow to look up
         self.media_type = media_type
         self.headers = dict(headers) if headers else {}
         self.pieces = pieces
@@ -57,7 +57,7 @@ def redirect(url: str) -> Response:
 @lru_cache(256)
 def _start(status: int, media_type: str) -> bytes:
     kind = f"content-type: {media_type}\r\n" if media_type else ""
-    return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n{kind}".encode("latin-1")
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{kind}".encode("latin-1")
 
 
 def _line(name: str, value: str) -> bytes:

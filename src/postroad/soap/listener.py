@@ -7,7 +7,7 @@ the callback that has the answer writes it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Protocol
 
@@ -19,7 +19,6 @@ from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, Incoming
 
 METHOD_NOT_ALLOWED = 405
-_ALLOW = {"allow": "POST"}
 
 
 class Requests(Protocol):
@@ -43,10 +42,12 @@ class SoapApp(App):
 
     def begin(self, request: Request) -> None:
         status = self._requests.refusal(request)
-        if status is None:
-            request.collect(MAX_ENTITY_SIZE, partial(self._collected, request))
-        else:
+        if status is not None:
             _refuse(request, status)
+        elif request.complete:
+            self._collected(request)
+        else:
+            request.collect(MAX_ENTITY_SIZE, partial(self._collected, request))
 
     def _collected(self, request: Request) -> None:
         if not request.complete or request.size > MAX_ENTITY_SIZE:
@@ -68,5 +69,9 @@ def _refuse(request: Request, status: int) -> None:
 
 
 def _answer(request: Request, status: int) -> None:
-    headers = _ALLOW if status == METHOD_NOT_ALLOWED else None
-    request.connection.answer(request, Response(status=status, headers=headers))
+    request.connection.answer(request, _response(status))
+
+
+@lru_cache
+def _response(status: int) -> Response:
+    return Response(status=status, headers={"allow": "POST"} if status == METHOD_NOT_ALLOWED else None)
