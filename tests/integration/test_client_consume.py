@@ -363,6 +363,8 @@ def test_async_exceptions_and_cancellation_give_it_back(kind: str) -> None:
 
         in_hand = asyncio.Event()
 
+        in_hand = asyncio.Event()
+
         async def loop() -> None:
             async for message in queue.consume():
                 if message.text == ALL[1]:
