@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.request import urlopen
 
 POSTROAD = (sys.executable, "-m", "postroad")
 PATIENCE_S = 60  # for a busy machine; on an idle one, nothing here takes a second
@@ -101,6 +102,12 @@ class ServerProcess:
     @property
     def api(self) -> str:
         return f"http://{self.ready['listen']['api']}"
+
+    def get(self, path: str) -> Any:
+        """What its HTTP API answers to a request without a token. A command for each look would take most of the time
+        of a test that is about another command."""
+        with urlopen(f"{self.api}/api/v1{path}", timeout=PATIENCE_S) as answer:
+            return json.load(answer)
 
     @property
     def log(self) -> str:

@@ -49,13 +49,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """alpha without queues, for all tests that change nothing there."""
+    config = tmp_path_factory.mktemp("unchanged") / "alpha.toml"
+    config.write_text(CONFIG.format(name="alpha"))
+    with serving(config) as server:
+        yield server
+
+
 def definitions(server: ServerProcess, *arguments: str) -> Outcome:
     return postroad("definitions", *arguments, api=server.api)
 
 
 def properties(server: ServerProcess) -> list[tuple[object, ...]]:
     names = ("path", "transactional", "label", "journal", "quota_kb", "journal_quota_kb", "privacy", "abort_limit")
-    found = postroad("queue", "list", "--json", api=server.api).objects
+    found = server.get("/queues")["queues"]
     return sorted(tuple(each[name] for name in names) for each in found if each["type"] == "private")
 
 
@@ -140,8 +149,7 @@ journal = true
 
 def listed(server: ServerProcess) -> list[object]:
     return [
-        {key: each[key] for key in ("path", "label", "journal", "quota_kb")}
-        for each in postroad("queue", "list", "--json", api=server.api).objects
+        {key: each[key] for key in ("path", "label", "journal", "quota_kb")} for each in server.get("/queues")["queues"]
     ]
 
 
@@ -179,9 +187,9 @@ def test_a_public_queue_becomes_one_of_the_importing_manager(start: Start, tmp_p
     ],
 )
 def test_what_the_manager_would_refuse_is_refused_before_any_change(
-    start: Start, tmp_path: Path, settings: str, words: str
+    unchanged: ServerProcess, tmp_path: Path, settings: str, words: str
 ) -> None:
-    server, file = start("alpha"), tmp_path / "definitions.toml"
+    server, file = unchanged, tmp_path / "definitions.toml"
     file.write_text(f"[[queue]]\npath = 'private$\\a'\n[[queue]]\npath = 'private$\\b'\n{settings}\n")
     before = listed(server)
     for more in ([], ["--dry-run"]):
@@ -191,8 +199,8 @@ def test_what_the_manager_would_refuse_is_refused_before_any_change(
         assert listed(server) == before
 
 
-def test_a_queue_of_the_manager_itself_is_not_created_again(start: Start, tmp_path: Path) -> None:
-    server, file = start("alpha"), tmp_path / "definitions.toml"
+def test_a_queue_of_the_manager_itself_is_not_created_again(unchanged: ServerProcess, tmp_path: Path) -> None:
+    server, file = unchanged, tmp_path / "definitions.toml"
     (own,) = postroad("queue", "show", r"private$\admin_queue$", "--json", api=server.api).objects
     file.write_text(
         f"[[queue]]\npath = 'private$\\a'\n[[queue]]\npath = 'private$\\admin_queue$'\nlabel = {own['label']!r}\n"
@@ -219,8 +227,8 @@ def test_a_file_with_a_fault_is_named_before_a_manager_is_called(tmp_path: Path,
     assert (done.code, words in done.last_error) == (2, True), done.errors
 
 
-def test_an_export_replaces_no_file_by_accident(start: Start, tmp_path: Path) -> None:
-    server, file = start("alpha"), tmp_path / "definitions.toml"
+def test_an_export_replaces_no_file_by_accident(unchanged: ServerProcess, tmp_path: Path) -> None:
+    server, file = unchanged, tmp_path / "definitions.toml"
     file.write_text("mine")
     refused = definitions(server, "export", str(file))
     assert (refused.code, "exists already; --force writes over it" in refused.last_error) == (2, True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+import postroad as client
 from tests.commands import Outcome, ServerProcess, postroad, serving
 
 ORDERS, LEDGER, OTHER = r"private$\orders", r"private$\ledger", r"private$\other"
@@ -35,10 +38,21 @@ path = '{OTHER}'
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    config = tmp_path / "alpha.toml"
-    config.write_text(CONFIG)
-    with serving(config) as running:
+    with started(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all tests that change nothing there."""
+    with started(tmp_path_factory.mktemp("unchanged")) as running:
+        yield running
+
+
+def started(directory: Path) -> AbstractContextManager[ServerProcess]:
+    config = directory / "alpha.toml"
+    config.write_text(CONFIG)
+    return serving(config)
 
 
 def run(server: ServerProcess, *arguments: str) -> Outcome:
@@ -46,16 +60,18 @@ def run(server: ServerProcess, *arguments: str) -> Outcome:
 
 
 def messages(server: ServerProcess, queue: str) -> list[dict[str, Any]]:
-    return run(server, "peek", queue, "--count", "100", "--timeout", "0", "--json").objects
+    found: list[dict[str, Any]] = server.get(f"/queues/{quote(queue, safe='')}/messages")["messages"]
+    return found
 
 
 def make_dead_letters(server: ServerProcess) -> list[dict[str, Any]]:
     """Two that were purged from a plain queue, and one from a transactional queue."""
-    for label in ("one", "two"):
-        run(server, "send", ORDERS, "--body", f"body {label}", "--label", label, "--dead-letter", "--app-tag", "7")
-    run(server, "send", LEDGER, "--body", "entry", "--transactional", "--dead-letter")
-    for queue in (ORDERS, LEDGER):
-        assert run(server, "queue", "purge", queue).code == 0
+    with client.connect(server.api) as manager:
+        orders, ledger = manager.queue(ORDERS), manager.queue(LEDGER)
+        for label in ("one", "two"):
+            orders.send(client.Message(f"body {label}", label=label, dead_letter=True, app_tag=7))
+        ledger.send(client.Message("entry", dead_letter=True), transactional=True)
+        assert (orders.purge(), ledger.purge()) == (2, 1)
     return messages(server, ";deadletter")
 
 
@@ -135,15 +151,13 @@ def test_messages_for_another_manager_are_sent_there(server: ServerProcess) -> N
         ((";deadletter", "--where", "label =="), 2, "--where"),
     ],
 )
-def test_mistakes_are_named(server: ServerProcess, arguments: tuple[str, ...], code: int, words: str) -> None:
-    done = run(server, "resend", *arguments)
+def test_mistakes_are_named(unchanged: ServerProcess, arguments: tuple[str, ...], code: int, words: str) -> None:
+    done = run(unchanged, "resend", *arguments)
     assert done.code == code
     assert words in done.last_error
 
 
 def test_messages_that_others_have_locked_stay(server: ServerProcess) -> None:
-    import postroad as client
-
     dead = make_dead_letters(server)
     with client.connect(server.api) as manager, manager.queue(";deadletter").receiving(timeout=0) as held:
         done = run(server, "resend", ";deadletter", "--all", "--json")
