@@ -73,7 +73,14 @@ LONGEST = (
 )
 
 # Files that import Spark. They are not collected without it, and `make test` does not install it.
-SPARK = ("spark", "unit/spark/test_queues.py", "unit/test_lake_files.py", "unit/test_spark_bodies.py")
+SPARK = (
+    "spark",
+    "unit/spark/test_digests.py",
+    "unit/spark/test_queues.py",
+    "unit/test_lake_files.py",
+    "unit/test_spark_anomalies.py",
+    "unit/test_spark_bodies.py",
+)
 HAS_SPARK = find_spec("pyspark") is not None
 
 

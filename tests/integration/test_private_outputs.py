@@ -11,7 +11,6 @@ import pytest
 
 from postroad.cli.commands import COMMANDS, LazyGroup, load
 from postroad.runtime.private_files import make_private_directory, write_private
-from postroad.spark.pipeline.lake_files import open_files
 from postroad.store import open_store
 from tests.commands import postroad
 from tests.served import served
@@ -82,18 +81,6 @@ def test_files_that_commands_write_are_private(tmp_path: Path) -> None:
         assert postroad("export", r"private$\orders", str(loose), "--force", api=api).code == 0
         assert mode(loose) == 0o600
         assert b"secret" in loose.read_bytes()
-
-
-@pytest.mark.usefixtures("open_umask")
-@pytest.mark.parametrize("first", ["lock", "write"])
-def test_the_directory_of_tables_is_the_wall(tmp_path: Path, first: str) -> None:
-    place = tmp_path / "above" / "lake"
-    files = open_files(place, None)
-    if first == "lock":
-        with files.lock():
-            pass
-    files.write_text("bronze/name", "x")
-    assert (mode(place), mode(place.parent)) == (0o700, 0o700)
 
 
 @pytest.mark.usefixtures("open_umask")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,22 @@ ONE, TWO = "2024-05-17", "2024-05-18"
 )
 def test_an_address_has_a_scheme_and_a_path_has_none(path: str, scheme: str | None) -> None:
     assert scheme_of(path) == scheme
+
+
+@pytest.mark.parametrize("first", ["lock", "write"])
+def test_the_directory_of_tables_is_the_wall(tmp_path: Path, first: str) -> None:
+    """Only its owner may enter, whatever the umask."""
+    place = tmp_path / "above" / "lake"
+    umask = os.umask(0)
+    try:
+        files = open_files(str(place), None)
+        if first == "lock":
+            with files.lock():
+                pass
+        files.write_text("bronze/name", "x")
+    finally:
+        os.umask(umask)
+    assert [each.stat().st_mode & 0o777 for each in (place, place.parent)] == [0o700, 0o700]
 
 
 def test_other_addresses_than_local_ones_need_spark(tmp_path: Path) -> None:
