@@ -77,7 +77,6 @@ NAMED = {
     "Forms._known": CACHE,
     "Gate._proved": "logins whose password was right",
     "IdleQueues._queues.outgoing": "holds messages: newcomers are refused, and a tenth is for our applications",
-    "HttpConnection._fields": CONNECTION,
     "Job.rows": "what one job of one login has found",
     "Jobs._jobs": "of one login at the console",
     "LayeredStore._overlay.active.entries": DISK,
