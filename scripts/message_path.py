@@ -31,7 +31,7 @@ from postroad.spark.data_source import MessageSource
 
 SOURCE = f"{Path(postroad.__file__).parent}/"
 # What runs without a message too, by module and function.
-ROUNDS = frozenset({("manager/manager", "_run_timers"), ("rpc/server", "_sweep")})
+ROUNDS = frozenset({("manager/manager", "run_timers"), ("rpc/server", "_sweep")})
 ORDERS, SENT, READ, SHOWN = (rf"private$\{name}" for name in ("orders", "sent", "read", "shown"))
 OWN, OTHER = "beta", "alpha"
 HOSTS = {OTHER: "127.0.0.2", OWN: "127.0.0.3"}

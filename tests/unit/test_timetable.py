@@ -174,6 +174,20 @@ def test_what_fails_is_due_again_and_keeps_nothing_else_from_running(timetable: 
     assert loop.supervised == ["broken: a bug", "broken runs"]
 
 
+def test_work_is_down_as_long_as_one_of_its_sources_fails(timetable: Timetable, loop: Loop) -> None:
+    one, other, sound = (Work(timetable) for _ in range(3))
+    one.error = other.error = ValueError("a bug")
+    for work in (one, other, sound):
+        work.source.set("a", 1.0)
+    loop.run(1.0)
+    one.error = None
+    loop.run(1.0 + RETRY_S)
+    assert loop.supervised == ["work: a bug"] * 3
+    other.error = None
+    loop.run(1.0 + 2 * RETRY_S)
+    assert loop.supervised[3:] == ["work runs"]
+
+
 def test_without_supervision_a_fault_is_the_drivers(timetable: Timetable) -> None:
     work = Work(timetable)
     work.error = ValueError("a bug")

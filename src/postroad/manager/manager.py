@@ -152,8 +152,15 @@ class Manager(Reads, Rescue, AccessLists):
         self.core.start(self.started_at)
         await self.write_identifier()
         self.core.state = QueueManagerState.READY
-        self._rounds: Source[None] = self.core.deadlines.source("timers", self._run_timers)
-        self._rounds.set(None, self.clock() + TIMER_INTERVAL_S)
+        for work in (
+            lambda now: self.core.run_timers(now),
+            lambda now: self.retention.run_timers(now),
+            lambda now: self.leases.run_timers(now),
+            lambda now: self.keys.cleanup(),
+            lambda now: self.troubles.look(now),
+            lambda now: self.audit.run_timers(now),
+        ):
+            self._every(TIMER_INTERVAL_S, work)
         self.core.deadlines.drive(loop, self.clock, self.commit_soon, self.supervisor)
 
     async def write_identifier(self) -> None:
@@ -179,15 +186,15 @@ class Manager(Reads, Rescue, AccessLists):
         finally:
             self.core.state = QueueManagerState.STOPPED
 
-    def _run_timers(self, keys: list[None], now: float) -> None:
-        """What has no deadline of its own."""
-        self.core.run_timers(now)
-        self.retention.run_timers(now)
-        self.leases.run_timers(now)
-        self.keys.cleanup()
-        self.troubles.look(now)
-        self.audit.run_timers(now)
-        self._rounds.set(None, now + TIMER_INTERVAL_S)
+    def _every(self, seconds: float, work: Callable[[float], object]) -> None:
+        """For work that looks for itself at what is due. Each has its own entry, so one that fails stops no other."""
+
+        def run_timers(keys: list[None], now: float) -> None:
+            work(now)
+            source.set(None, now + seconds)
+
+        source: Source[None] = self.core.deadlines.source("timers", run_timers)
+        source.set(None, self.clock() + seconds)
 
     def _locate(self, name: PublicName) -> UUID | None:
         try:

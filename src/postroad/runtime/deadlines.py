@@ -206,9 +206,9 @@ class Source(Generic[K]):
             for key in keys:
                 if key not in self._entries:
                     self.set(key, now + RETRY_S)
-            self._timetable.failed(self.name, error)
+            self._timetable.failed(self, error)
         else:
-            self._timetable.went_well(self.name)
+            self._timetable.went_well(self)
 
 
 class Supervision(Protocol):
@@ -224,7 +224,7 @@ class Timetable:
 
     def __init__(self) -> None:
         self._supervision: Supervision | None = None
-        self._failing: set[str] = set()
+        self._failing: set[Source[Any]] = set()
         self._agenda: Agenda[_Entry[Any]] = Agenda(attrgetter("time"))
         self._loop: EventLoop | None = None
         self._clock: Callable[[], float]
@@ -263,16 +263,18 @@ class Timetable:
         entry.time = None
         self._agenda.discard(entry)
 
-    def failed(self, name: str, error: Exception) -> None:
+    def failed(self, source: Source[Any], error: Exception) -> None:
         if self._supervision is None:
             raise error
-        self._failing.add(name)
-        self._supervision.fails(name, error)
+        self._failing.add(source)
+        self._supervision.fails(source.name, error)
 
-    def went_well(self, name: str) -> None:
-        if name in self._failing and self._supervision is not None:
-            self._failing.discard(name)
-            self._supervision.runs(name)
+    def went_well(self, source: Source[Any]) -> None:
+        """Work is down as long as one source of its name fails."""
+        if source in self._failing and self._supervision is not None:
+            self._failing.discard(source)
+            if source.name not in {each.name for each in self._failing}:
+                self._supervision.runs(source.name)
 
     # On an event loop
 
