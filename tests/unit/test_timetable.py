@@ -174,6 +174,19 @@ def test_what_fails_is_due_again_and_keeps_nothing_else_from_running(timetable: 
     assert loop.supervised == ["broken: a bug", "broken runs"]
 
 
+def test_a_time_that_cannot_be_asked_for_loses_no_deadline(timetable: Timetable, loop: Loop) -> None:
+    times: dict[str, float] = {"a": 1.0, "b": 1.0}
+    done: list[list[str]] = []
+    source: Source[str] = timetable.source("work", lambda keys, now: done.append(keys), lambda key: times[key])
+    for key in times:
+        source.touch(key)
+    del times["b"]
+    loop.run(1.0)
+    times["b"] = 1.0
+    loop.run(1.0 + RETRY_S)
+    assert [key for keys in done for key in keys] == ["a", "b"]
+
+
 def test_work_is_down_as_long_as_one_of_its_sources_fails(timetable: Timetable, loop: Loop) -> None:
     one, other, sound = (Work(timetable) for _ in range(3))
     one.error = other.error = ValueError("a bug")

@@ -501,7 +501,9 @@ class Receiver:
     def _order_acks_due(self, names: list[str], now: float) -> None:
         """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
         for name in names:
-            due = self._due[name]
+            due = self._due.get(name)
+            if due is None:
+                continue
             if due.session.closed:  # the sender will ask again, and may have another address by then
                 del self._due[name]
                 continue

@@ -450,7 +450,9 @@ class Sender:
         """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again."""
         due = []
         for queue in queues:
-            sequence = self.sequences[queue]
+            sequence = self.sequences.get(queue)
+            if sequence is None:
+                continue
             sequence.resend_at = None
             if not sequence.unacked:  # what was sent has been taken out, or its FinalAck came first
                 continue

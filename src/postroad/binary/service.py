@@ -603,7 +603,7 @@ class BinaryService:
 
     def _unresolved_due(self, queues: list[Queue], now: float) -> None:
         for queue in queues:
-            del self.unresolved[queue]
+            self.unresolved.pop(queue, None)
             self.ready(queue, now)
 
     def _peers_due(self, peers: list[Peer], now: float) -> None:

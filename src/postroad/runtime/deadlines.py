@@ -5,7 +5,7 @@ Without clock or event loop: whoever drives a Timetable gives it both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
@@ -187,28 +187,30 @@ class Source(Generic[K]):
         entry = self._entries.get(key)
         return None if entry is None else entry.time
 
-    def run(self, entries: Iterable[_Entry[K]], now: float) -> None:
-        """What of these is still due now. If that fails, it is due again after RETRY_S."""
-        keys = []
-        for entry in entries:
-            if self._entries.get(entry.key) is not entry or entry.time is None or entry.time > now:
-                continue  # what was due before it has put it off
-            if self._when is not None and ((time := self._when(entry.key)) is None or time > now):
-                self.set(entry.key, time)
-                continue
-            self.set(entry.key, None)
-            keys.append(entry.key)
-        if not keys:
-            return
+    def run(self, entries: Sequence[_Entry[K]], now: float) -> None:
+        """What of these is still due now. If that fails, it is due again after RETRY_S, even if some of it was done."""
+        keys: list[K] = []
         try:
-            self._run(keys, now)
+            for entry in entries:
+                if self._is_due(entry, now):
+                    self.set(entry.key, None)
+                    keys.append(entry.key)
+            if keys:
+                self._run(keys, now)
+                self._timetable.went_well(self)
         except Exception as error:
-            for key in keys:
-                if key not in self._entries:
+            for key in (*keys, *(each.key for each in entries if self._entries.get(each.key) is each)):
+                if (time := self.get(key)) is None or time <= now:
                     self.set(key, now + RETRY_S)
             self._timetable.failed(self, error)
-        else:
-            self._timetable.went_well(self)
+
+    def _is_due(self, entry: _Entry[K], now: float) -> bool:
+        if self._entries.get(entry.key) is not entry or entry.time is None or entry.time > now:
+            return False  # what was due before it has put it off
+        if self._when is not None and ((time := self._when(entry.key)) is None or time > now):
+            self.set(entry.key, time)
+            return False
+        return True
 
 
 class Supervision(Protocol):
