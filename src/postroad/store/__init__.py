@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, NEVER, PRIORITY_SHIFT, Batch, Key, Record, Store
+from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, NEVER, PRIORITY_SHIFT, Batch, Committer, Key, Record, Store
 from postroad.store.layered import LayeredStore
 from postroad.store.memory import MemoryStore
-from postroad.store.writer import Writer
 
-__all__ = ["MAX_ARRIVAL", "MAX_QUEUE", "NEVER", "PRIORITY_SHIFT", "Batch", "Key", "Record", "Store"]
-__all__ += ["LayeredStore", "MemoryStore", "Writer", "open_store"]
+__all__ = ["MAX_ARRIVAL", "MAX_QUEUE", "NEVER", "PRIORITY_SHIFT", "Batch", "Committer", "Key", "Record", "Store"]
+__all__ += ["LayeredStore", "MemoryStore", "open_store"]
 
 
 def open_store(path: str | Path, *, reserve: bool = False) -> Store:
