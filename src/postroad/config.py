@@ -54,7 +54,7 @@ from postroad.validation.queue_properties import NO_BASE_PRIORITY, QueueSettings
 from postroad.validation.toml import Place, load, read_file, refuse_duplicates
 from postroad.wire.constants import RESEND_TABLE_S
 
-DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB with journals and dead letters: the most that strangers can fill
+DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB, with journals and dead letters: the most that strangers can fill
 YEAR_S = 365 * 86400
 WITH_API = -2  # for console: its standard port if api has its own, on a loopback address; else off
 WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the same port as rpc
@@ -62,7 +62,7 @@ WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the sa
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
-# Kinds of values that only this file has
+# Kinds of values that occur only in this file
 
 
 def _queue_path(text: str) -> PathName:
@@ -132,7 +132,8 @@ SECONDS = number(1, YEAR_S)
 
 
 class StandardPort(int):
-    """The port of a listener that the file does not set. If the port is taken, the manager starts without it."""
+    """The port of a listener that the file does not set. If the port is in use, the manager starts without that
+    listener."""
 
 
 # The sections
@@ -160,7 +161,7 @@ class LogLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """`[log]`: the option --log-level of `postroad serve` wins."""
+    """`[log]`. The option --log-level of `postroad serve` overrides it."""
 
     level: LogLevel | None = setting(choice(LogLevel), None)
 
@@ -186,7 +187,7 @@ class ApiSettings:
     """`[api]`: who may use it from other computers."""
 
     token: str | None = setting(TOKEN, None, secret=True)
-    token_file: Path | None = setting(FILE, None)  # `token` has its content once the file is loaded
+    token_file: Path | None = setting(FILE, None)  # after the load, `token` has its content
     client_ca: Path | None = setting(FILE, None)
     tls_certificate: Path | None = setting(FILE, None)
     tls_key: Path | None = setting(FILE, None)
@@ -259,7 +260,8 @@ class Encapsulation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastSettings:
-    """`[multicast]`: SOAP over PGM. `interfaces` are names or addresses; none: the one of the default route."""
+    """`[multicast]`: SOAP over PGM. `interfaces` are names or addresses. If empty: the interface of the default
+    route."""
 
     enabled: bool = setting(SWITCH, False)
     interfaces: tuple[str, ...] = setting(items(line(64), distinct=True), ())
@@ -321,7 +323,7 @@ class User:
     groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
     administrator: bool = setting(SWITCH, False)
     monitor: bool = setting(SWITCH, False)
-    password: str = setting(line(256, secret=True), "", secret=True)  # never empty once the file is loaded
+    password: str = setting(line(256, secret=True), "", secret=True)  # never empty after the load
     password_file: Path | None = setting(FILE, None)
 
 
@@ -342,7 +344,7 @@ class SecuritySettings:
     send_cipher: str = setting(_word(CIPHERS), DEFAULT_CIPHER)
     signature_profile: str = setting(_word(PROFILES), LISTED.word)
     sender_ids: SenderIds = setting(choice(SenderIds), SenderIds.VERIFIED)
-    hardened: bool = setting(SWITCH, False)  # HardenedSecurity of [MS-MQDMPR] 3.1.1.1: messages by HTTP alone, no RPC
+    hardened: bool = setting(SWITCH, False)  # HardenedSecurity of [MS-MQDMPR] 3.1.1.1: messages by HTTP only, no RPC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,14 +357,15 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """`[limits]`: how much strangers can make the manager hold. Reaching one gives one log line and one metric."""
+    """`[limits]`: how much strangers can make the manager hold. Reaching a limit causes one log line and counts in a
+    metric."""
 
     connections: int = setting(whole(16, 1_000_000), 4096)
     connections_per_address: int = setting(whole(1, 1_000_000), 256)
     unfinished_input_mb: int = setting(whole(8, 1 << 20), 256)
     remote_managers: int = setting(whole(1, 10_000_000), 10_000)
     outgoing_queues: int = setting(whole(1, 1_000_000), 10_000)
-    # Of each user, or of each address without a user, at all listeners together.
+    # For each user, or each address without a user, over all listeners.
     transactions_per_user: int = setting(_HELD, 1000)
     locked_messages_per_user: int = setting(_HELD, 100_000)
     locked_mb_per_user: int = setting(_HELD, 256)
@@ -397,7 +400,7 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """`[metrics]`: `queues` have series of their own; all others share one."""
+    """`[metrics]`: `queues` get series of their own; all others share one."""
 
     queues: int = setting(whole(0, 1_000_000), 100)
 
@@ -457,7 +460,7 @@ class Configuration(_File):
     data: Path
 
     def fail(self, key: str, fault: str) -> NoReturn:
-        """Refuses a setting for a reason that only appears when the server uses it."""
+        """Refuses a setting for a reason that appears only when the server uses it."""
         raise ConfigurationError(str(self.file or "default configuration"), key, fault)
 
 
@@ -505,7 +508,7 @@ def _values(settings: _File) -> dict[str, Any]:
 
 
 def _with_secrets(settings: _File, place: Place) -> _File:
-    """The same, with the tokens and passwords from their files."""
+    """The configuration with the tokens and passwords from their files."""
     api = settings.api
     if api.token_file is not None:
         inside = place.inside("api").inside("token_file")
@@ -528,7 +531,7 @@ def _with_secrets(settings: _File, place: Place) -> _File:
 
 
 def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
-    """The secret in a file, which has only this line."""
+    """Reads the secret from a file that has only this one line."""
     try:
         lines = read_file(file).decode().splitlines()
     except UnicodeDecodeError:
@@ -542,7 +545,7 @@ def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
 
 
 def _check_ports(listen: ListenSettings, place: Place) -> None:
-    """Refuses two listeners on one TCP port here, with a clearer error than a later one. Ping is UDP."""
+    """Refuses two listeners on one TCP port, with a clearer error than the second listener would get. Ping is UDP."""
     taken: dict[int, str] = {}
     for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm", "console"):
         number: int | None = getattr(listen, name)

@@ -1,1 +1,1 @@
-"""What all carriers share: messages that come in, messages on their way out, and who hears of it."""
+"""What all carriers share: messages that arrive, messages on their way out, and who is informed."""

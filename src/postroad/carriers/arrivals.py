@@ -1,8 +1,7 @@
-"""Messages from other managers: which queues they may enter, why one refuses them, and which have come already.
+"""Messages from other managers: which queues they may enter, why a queue refuses them, and which have arrived already.
 
-MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: each carrier has its own. What becomes of a duplicate
-or of a refused message is the carrier's to say.
-"""
+MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: each carrier has its own. The carrier decides what
+happens to a duplicate or a refused message."""
 
 from __future__ import annotations
 
@@ -41,20 +40,20 @@ ADDRESSES = 8  # that have all of their newest ids remembered, however many ther
 KNOWN_ADDRESSES = 1024  # of which it is remembered for a while whose they are
 ASKED_S = 30.0  # so long
 
-KNOWN_QUEUES = 1024  # names that are remembered with their queues
+KNOWN_QUEUES = 1024  # names that are cached with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
-REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where a message is that has arrived and was not read
+REMOVALS = _DESTINATIONS | {QueueType.SUBQUEUE}  # where an arrived message is until it is read
 
 
 class Destinations:
-    """The queues that others may send to, by the names that they use; a name that recurs is not looked up again."""
+    """The queues that others may send to, by the names that they use. A name that recurs is not looked up again."""
 
     def __init__(self, queues: QueueCollection) -> None:
         self._queues = queues
         self._known: dict[object, Queue] = {}
 
     def known(self, key: object) -> Queue | None:
-        """The queue that `remember` was given for a key, as long as it is there."""
+        """The queue that `remember` got for a key, as long as it exists."""
         queue = self._known.get(key)
         if queue is None or queue.deleted or self._queues.by_number.get(queue.number) is not queue:
             return None
@@ -66,8 +65,8 @@ class Destinations:
         self._known[key] = queue
 
     def find(self, name: FormatName, *, internal: bool = False) -> Queue | None:
-        """The queue of this name; a direct name has led here, whatever it calls this computer. None for queues that are
-        not for others, but for the manager's own where `internal` says so."""
+        """The queue of this name. A direct name has led here, whatever it calls this computer. None for queues that
+        others must not use; `internal` admits the manager's own."""
         queue = self._queues.by_tail(name.tail) if isinstance(name, DirectName) else self._queues.find(name)
         if queue is None or queue.properties.queue_type not in _DESTINATIONS or (queue.is_internal and not internal):
             return None
@@ -77,10 +76,9 @@ class Destinations:
 def refusal(
     queue: Queue, view: MessageView, credentials: Credentials, access: Access, now: float, *, timeless: bool = False
 ) -> Refused | None:
-    """[MS-MQQB] 3.1.5.8.3 and [MC-MQSRM] 3.1.5.1.12: the first check of the queue that fails names the reason.
+    """[MS-MQQB] 3.1.5.8.3 and [MC-MQSRM] 3.1.5.1.12: the queue's first check that fails gives the reason.
 
-    A `timeless` message is as true later.
-    """
+    A `timeless` message does not expire: it is as true later."""
     if view.transactional != queue.properties.transactional:
         return NOT_TRANSACTIONAL_QUEUE if view.transactional else NOT_TRANSACTIONAL_MESSAGE
     refused = access.refusal(queue, credentials)
@@ -90,7 +88,7 @@ def refusal(
 
 
 def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:
-    """Why the queue has no room for a message; ManagerFull where the manager itself has none."""
+    """Why the queue has no room for a message. Raises ManagerFull if the manager itself has none."""
     try:
         delivery.check_quota(queue, size)
     except QuotaExceeded as fault:
@@ -109,7 +107,7 @@ def has_room(delivery: Delivery, queue: Queue, size: int) -> bool:
 
 
 def arrive_all(delivery: Delivery, queue: Queue, run: Run, now: float) -> list[Record]:
-    """The messages of a run reach their queue, which has room for them."""
+    """Puts the messages of a run into their queue, which has room for them."""
     view, packets = run.view, run.packets
     priority = 0 if view.transactional else view.priority
     first = (7 - priority) << PRIORITY_SHIFT | delivery.counters.take_arrivals(len(packets))
@@ -124,17 +122,17 @@ def arrive_all(delivery: Delivery, queue: Queue, run: Run, now: float) -> list[R
 
 
 def foreign_id(identifier: bytes, address: str) -> bytes:
-    """The id of a message that somebody at this address sends in another's name. It makes no message of that other one
-    a duplicate: a stranger who guesses the next ids of a manager must not keep its messages out."""
+    """The id of a message that somebody at this address sends in another's name. It differs from the other's own id: a
+    stranger who guesses the next ids of a manager must not make its messages look like duplicates."""
     return blake2b(identifier + address.encode(), digest_size=len(identifier)).digest()
 
 
 class MessageIdHistory:
-    """The newest ids, each with the time it was last seen. Kept in the store in blocks, one for each tick.
+    """The newest ids, each with the time when it was last seen. The store keeps them in blocks, one for each tick.
 
-    `size` is how many of one address are kept; there are `ADDRESSES` times as many in all. Then the address that has
-    most gives up its oldest first, and no address that `is_known` for another one: a flood does not push out another's.
-    """
+    `size` ids are kept for one address, and `ADDRESSES` times as many in all. When that is full, the address with the
+    most ids gives up its oldest first. An address that `is_known` never gives up an id for one that is not, so a flood
+    does not push out another's ids."""
 
     def __init__(
         self,
@@ -149,14 +147,14 @@ class MessageIdHistory:
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
-        self._seen: BoundedTable[bytes, int] = BoundedTable(ADDRESSES * size, most=size)  # when
+        self._seen: BoundedTable[bytes, int] = BoundedTable(ADDRESSES * size, most=size)  # when it was last seen
         self._is_known = is_known
         self._begun = begun
         self._ages = False  # until `clean` finds nothing
         self._asked: dict[str, tuple[str, bool, float]] = {}  # by address: whose it is, whether it is known, as of when
         self._blocks: OrderedDict[str, bytes] = OrderedDict()
-        self._kept = 0  # ids in all of them
-        self._gathering: list[bytes] = []  # entries of the gathering tick, one or several in each
+        self._kept = 0  # ids in all blocks
+        self._gathering: list[bytes] = []  # the entries of the gathering tick, one or several in each
         self._tick: Tick | None = None
         self._next_block = 0
         for name, block in sorted(store.state(prefix).items()):
@@ -167,7 +165,7 @@ class MessageIdHistory:
             self._next_block = int(name.removeprefix(prefix)) + 1
 
     def start(self, now: float) -> None:
-        """What the store knew is as good as just seen: a clock that was set meanwhile must not make it forgotten."""
+        """Ids from the store count as just seen, so that none is forgotten because the clock was set meanwhile."""
         self._seen.set_values(int(now))
         if self._seen:
             self._ages = True
@@ -175,7 +173,7 @@ class MessageIdHistory:
 
     @property
     def limit(self) -> int:
-        """Of all addresses together."""
+        """For all addresses together."""
         return self._seen.limit
 
     def __len__(self) -> int:
@@ -185,28 +183,28 @@ class MessageIdHistory:
         return identifier in self._seen
 
     def has_any(self, identifiers: list[bytes]) -> bool:
-        """Whether one of them has come already, or is there twice."""
+        """Whether one of them has arrived already, or occurs twice."""
         return self._seen.has_any(identifiers) or len(set(identifiers)) < len(identifiers)
 
     def seen_at(self, identifier: bytes) -> int | None:
-        """When a message came last, in seconds; None for one that did not, or that is forgotten."""
+        """When a message last came, in seconds. None if it never came, or if that is forgotten."""
         return self._seen.get(identifier)
 
     def refresh(self, identifier: bytes, now: float) -> None:
-        """3.1.5.8.1: a duplicate came, so more may."""
+        """3.1.5.8.1: a duplicate came, so more may follow."""
         if identifier in self._seen:
             self._seen.put(identifier, int(now), self._seen.owner(identifier), self._seen.standing(identifier))
 
     def add(self, identifier: bytes, now: float, tick: Tick | None, address: str = "", *, taken: bool = True) -> None:
-        """3.1.5.8.2. With a tick the id becomes durable with the message; an express one's is only remembered. Of a
-        message that no queue has taken the id is the first to be forgotten."""
+        """3.1.5.8.2. With a tick, the id becomes durable with the message. Without one, for an express message, it is
+        kept in memory only. The id of a message that no queue accepted is forgotten first."""
         self._seen.pop(identifier)
         self.add_all((identifier,), now, tick, address, taken=taken)
 
     def add_all(
         self, identifiers: Sequence[bytes], now: float, tick: Tick | None, address: str, *, taken: bool = True
     ) -> None:
-        """The same for several that have not come before."""
+        """The same for several messages that have not come before."""
         seen_s = int(now)
         asked = self._asked.get(address)
         if asked is None or not 0 <= now - asked[2] < ASKED_S:
@@ -235,14 +233,14 @@ class MessageIdHistory:
         return self._asked[address]
 
     def forget(self, identifier: bytes) -> None:
-        """A message that the gathering tick was to bring is not coming after all."""
+        """A message of the gathering tick does not come after all."""
         self._seen.pop(identifier)
         entries = _ENTRY.iter_unpack(b"".join(self._gathering))
         self._gathering[:] = [_ENTRY.pack(*entry) for entry in entries if entry[0] != identifier]
 
     def _write(self, tick: Tick, number: int, entries: list[bytes]) -> None:
-        """The block of a tick that is sealed. Where blocks hold many ids that are forgotten, the oldest of them leaves,
-        and what is not forgotten in it moves into this one."""
+        """Writes the block of a sealed tick. If the blocks have many forgotten ids, the oldest block leaves, and its
+        other ids move into this one."""
         name = f"{self._prefix}{number:012d}"
         block = b"".join(entries)
         dropped: list[tuple[str, bytes]] = []
@@ -259,7 +257,7 @@ class MessageIdHistory:
         tick.on_failure.append(lambda error: self._lost(name, block, dropped))
 
     def _lost(self, name: str, block: bytes, dropped: list[tuple[str, bytes]]) -> None:
-        """The tick never was: its messages have not come, and the blocks that it dropped are still there."""
+        """The tick is lost. Its messages have not come, and the blocks that it dropped are still there."""
         for identifier, _ in _ENTRY.iter_unpack(block):
             self._seen.pop(identifier)
         self._blocks.pop(name, None)
@@ -270,7 +268,7 @@ class MessageIdHistory:
 
     @property
     def deadline(self) -> float | None:
-        """MessageIDHistory Cleanup Timer, 3.1.2.8: it runs as long as there is something to forget."""
+        """MessageIDHistory Cleanup Timer, 3.1.2.8. It runs while there are ids."""
         oldest = next(iter(self._seen.values()), None)
         return None if oldest is None else oldest + self.lifetime_s + 1
 

@@ -1,4 +1,4 @@
-"""Messages on their way out: what has been handed to a carrier, and who hears what became of it."""
+"""Messages on their way out: what a carrier has been given, and who is informed of the result."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ from postroad.wire.headers import TxSequenceId
 from postroad.wire.patch import SOURCE, transaction_fields_of, wants_positive_copy
 from postroad.wire.view import MessageView
 
-# Messages of outgoing queues on their way, whatever carries them, and what a carrier notes of the queues.
-#
-# A message on its way is a locked position of its queue: a restart makes it available again by itself. How messages are
-# sent, and when again, is the carrier's.
+# Messages of outgoing queues on their way, by any carrier, and what a carrier notes about the queues. A message on its
+# way is a locked position of its queue, so a restart makes it available again. The carrier decides how messages are
+# sent, and when they are sent again.
 
 
-HEAD = 1000  # messages of a queue that are looked at for one that was sent before the manager started
+HEAD = 1000  # messages of a queue that are searched for one that was sent before the manager started
 _HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
-# ConnectionHistory.Error of a failure; of any other one, that the machine cannot be reached.
+# ConnectionHistory.Error for a failure. For all others: the machine cannot be reached.
 _ERRORS = {
     ConnectionStatus.UNKNOWN_FAILURE: Status.ERROR,
     ConnectionStatus.ROUTING_DATA_UNAVAILABLE: Status.NO_DS,
@@ -44,13 +43,13 @@ _ERRORS = {
 }
 
 
-# By the indexes of records: sequence, number and previous number of a message that a sequence of our own counts.
+# Record fields by index: sequence, number and previous number of a message that one of our sequences counts.
 Places = dict[int, tuple[TxSequenceId, int, int]]
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A message of an outgoing queue that was sent. `number` is 0 unless a sequence of our own counts it."""
+    """A message of an outgoing queue that was sent. `number` is 0 unless one of our sequences counts it."""
 
     queue: Queue
     record: Record
@@ -64,7 +63,7 @@ class Flight:
         return self.queue.positions.get(self.record.lookup_id) in _HELD
 
     def release(self, core: LocalQueueManager, now: float) -> None:
-        """The message is available again, unless somebody has purged the queue meanwhile."""
+        """Makes the message available again, unless somebody has purged the queue meanwhile."""
         state = self.queue.positions.get(self.record.lookup_id)
         if state is PositionState.LOCKED:
             core.reading.put_back(self.queue, self.record, now)
@@ -77,7 +76,7 @@ F = TypeVar("F", bound=Flight)
 
 @dataclass(slots=True)
 class OutgoingTransfer(Generic[F]):
-    """What of an outgoing queue the far end has not put in order yet, and when that is sent again."""
+    """The part of an outgoing queue that the receiver has not put in order yet, and when it is sent again."""
 
     unacked: list[F] = field(default_factory=list)
     resend_index: int = 0
@@ -87,7 +86,8 @@ class OutgoingTransfer(Generic[F]):
 
 
 def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
-    """The sequence and number of a message of the manager `own`; None for any other, and outside of transactions."""
+    """The sequence and number of a message of the manager `own`. None for any other message, and outside of
+    transactions."""
     fields = view.transaction_fields
     if fields is None or view.source_queue_manager_bytes != own:
         return None
@@ -95,7 +95,8 @@ def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
 
 
 def own_places(records: Sequence[Record], own: bytes) -> Places:
-    """The places of messages of the manager `own` that its sequences count. Those of one sequence share its id."""
+    """The places of messages of the manager `own` that its sequences count. All messages of one sequence share its
+    id."""
     packets = [record.packet for record in records]
     found: Places = {}
     sequence = TxSequenceId(0, 0)
@@ -110,8 +111,8 @@ def own_places(records: Sequence[Record], own: bytes) -> Places:
 
 
 def held(queue: Queue, records: Sequence[Record]) -> list[Record]:
-    """Those that are still where they were when they were sent, each once: after a lost tick, one session may have
-    sent a message twice."""
+    """The messages that are still where they were when they were sent, each once: after a lost tick, one session may
+    have sent a message twice."""
     positions = queue.positions
     once = {record.lookup_id: record for record in records}
     return [record for lookup_id, record in once.items() if positions.get(lookup_id) in _HELD]
@@ -123,7 +124,7 @@ def is_losing(queue: Queue, before: int) -> bool:
 
 
 def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float, hop: NextHop = NOBODY_KNOWN) -> None:
-    """The next hop has the message: it is done with here, but for the copy that its source may have asked for."""
+    """The next hop has the message, so it leaves. Its source may have asked for a copy."""
     packet = flight.record.packet
     core.delivery.discard(flight.queue, flight.record)
     core.departures.delivered(flight.queue, (flight.record,), hop=hop)
@@ -134,7 +135,7 @@ def leave(core: LocalQueueManager, flight: Flight, *, copy: bool, now: float, ho
 def leave_all(
     core: LocalQueueManager, queue: Queue, records: Sequence[Record], now: float, hop: NextHop = NOBODY_KNOWN
 ) -> None:
-    """The next hop has messages that no sequence of our own counts. Those that are still where they were leave."""
+    """The next hop has messages that none of our sequences counts. Those that are still where they were leave."""
     leaving = held(queue, records)
     if copied := [record for record in leaving if wants_positive_copy(record.packet)]:
         for record in copied:
@@ -148,7 +149,7 @@ def leave_all(
 
 
 def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> None:
-    """An acknowledgment that another takes the place of goes, unless it is on its way or has left."""
+    """Removes an acknowledgment once a newer one replaces it, unless it is on its way or has left."""
     if place is not None:
         queue, record = place
         if record.lookup_id not in queue.positions and queue.get(record.lookup_id) is not None:
@@ -156,7 +157,7 @@ def withdraw(core: LocalQueueManager, place: tuple[Queue, Record] | None) -> Non
 
 
 def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float, *, positive: bool) -> None:
-    """What became of a message at its destination: its source journals it, or keeps a dead letter."""
+    """Reports what became of a message at its destination: its source journals it, or keeps a dead letter."""
     view = MessageView(packet)
     if positive and view.positive_journaling:
         core.delivery.copy(core.queues.system(JOURNAL), packet, now)
@@ -167,7 +168,7 @@ def tell_outcome(core: LocalQueueManager, packet: bytes, reason: int, now: float
 def end_sequence(
     core: LocalQueueManager, queue: Queue, sequence: TxSequenceId | None, number: int, ended: Callable[[], None]
 ) -> None:
-    """[MS-MQQB] 3.1.5.6: when everything has been put in order and has left, the next message begins a new sequence."""
+    """[MS-MQQB] 3.1.5.6: when everything is in order and has left, the next message begins a new sequence."""
     transacting, path = core.transacting, queue.properties.path
     if sequence is None or not transacting.is_last(path, sequence, number):
         return
@@ -191,7 +192,7 @@ def attempt(status: ConnectionStatus, now: float, *addresses: str) -> Connection
 
 @dataclass(slots=True, eq=False)
 class PeerQueues:
-    """The outgoing queues that use one peer, and how trying it goes. Deleted ones are passed over."""
+    """The outgoing queues that use one peer, and how the attempts to reach it go. Deleted queues are skipped."""
 
     queues: dict[Queue, None] = field(default_factory=dict)
     retry_at: float | None = None
@@ -226,21 +227,21 @@ def waiting_for(collection: QueueCollection, carrier: Carrier) -> list[Queue]:
 
 
 def sendable(collection: QueueCollection, queues: Iterable[Queue]) -> list[Queue]:
-    """Those that have messages and may send them."""
+    """The queues that have messages and may send them."""
     return [queue for queue in queues if queue.count and may_send(collection, queue)]
 
 
-# What people ought to hear of a carrier's work. Who logs or counts it says so when the carrier is made.
+# Events of a carrier that people should know about. Whoever logs or counts them says so when the carrier is made.
 
 
 def _ignore(*arguments: object) -> None:
-    """Nobody wants to know."""
+    """Does nothing: nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferWatcher:
-    """Each is called with facts alone: nothing depends on what it does."""
+    """Functions that get facts. Nothing depends on what they do."""
 
     refused: Callable[[MessageView, Refused], None] = _ignore  # a message from another manager, and why
     suspicious: Callable[[str, Mapping[str, object]], None] = _ignore  # what strangers do: an event and its facts
-    reachable: Callable[[str, str | None], None] = _ignore  # a host changed: why it is out of reach, or None
+    reachable: Callable[[str, str | None], None] = _ignore  # a host has changed: why it is out of reach, or None

@@ -1,7 +1,6 @@
 """Places in sequences that move with the ticks that store their messages: durable together with them, or lost.
 
-Which place a message has, and whether it is the next one, is the carrier's to say.
-"""
+The carrier decides which place a message has, and whether it is the next one."""
 
 from __future__ import annotations
 
@@ -15,17 +14,17 @@ from postroad.store.interface import Pair
 
 
 class Place(Protocol):
-    """How far one sender's messages to one of our queues have come. `durable` is what an acknowledgment may name."""
+    """How far one sender's messages to one of our queues have come. An acknowledgment may name `durable`."""
 
     number: int
     durable: int
 
     @property
     def sequence_key(self) -> object:
-        """Which sequence it is in."""
+        """The sequence that the place belongs to."""
 
     def saved(self) -> object:
-        """What `restore` needs to bring it back to where it is."""
+        """What `restore` needs to return to the present place."""
 
     def restore(self, saved: object) -> None: ...
 
@@ -42,14 +41,14 @@ class Step:
     number: int = 0
     sequence_key: object = None
     added: list[Pair] = field(default_factory=list)  # messages, and what follows from their arrival
-    identifiers: list[bytes] = field(default_factory=list)  # of those messages, where `forget` wants them
+    identifiers: list[bytes] = field(default_factory=list)  # the ids of these messages, if `forget` wants them
 
 
 class Steps:
-    """By the name of the state that keeps a place: the step of the newest tick that has moved it."""
+    """The step of the newest tick that moved a place, by the name of the state that keeps the place."""
 
     def __init__(self, forget: Callable[[bytes], None] = lambda identifier: None) -> None:
-        """`forget` is told the ids of messages that have not come after all."""
+        """`forget` is called with the ids of messages that were lost."""
         self._forget = forget
         self._newest: dict[str, Step] = {}
 
@@ -57,14 +56,14 @@ class Steps:
         return name in self._newest
 
     def of(self, tick: Tick, name: str, place: Place) -> Step:
-        """The step that the tick makes; ask before the place moves, and call `moved` after."""
+        """The step of this tick. Ask for it before the place moves, and call `moved` afterwards."""
         step = self._newest.get(name)
         if step is None or step.tick is not tick:
             step = self._newest[name] = Step(tick, place, place.saved())
             tick.on_seal.append(partial(self._write, name, step))
             tick.on_commit.append(partial(self._committed, name, step))
             tick.undo.append(partial(self._lost, name, step))
-        tick.writes += 1  # it is written when the tick is sealed; an answer has to wait for that all the same
+        tick.writes += 1  # written when the tick is sealed, but an answer must wait for it all the same
         return step
 
     @staticmethod
@@ -83,11 +82,11 @@ class Steps:
             del self._newest[name]
 
     def _lost(self, name: str, step: Step, gathering: Tick) -> None:
-        """Back to where it was. What came on top of the lost messages goes too: it would stand before them."""
+        """Returns to the earlier place. What came after the lost messages is undone too: it would stand before them."""
         if not step.number:
             return
         step.place.restore(step.before)
-        step.place.durable = step.place.number  # ticks land one after the other: those before this one have
+        step.place.durable = step.place.number  # ticks land one after the other: the earlier ones have landed
         later = self._newest.pop(name, None)
         if later is not None and later is not step:
             for key in later.added:

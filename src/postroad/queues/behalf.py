@@ -1,8 +1,7 @@
-"""What bounds the messages that the manager writes for others, and the acknowledgments that come in because
-applications here have asked for them.
+"""Limits on the messages that the manager writes because of others, and the acknowledgments that applications here wait
+for.
 
-Whether somebody may have the manager write is access.py's to say, and delivery.py writes.
-"""
+permissions.py decides whether somebody may cause a message. delivery.py writes it."""
 
 from __future__ import annotations
 
@@ -20,15 +19,15 @@ from postroad.runtime.bounded import owner_of
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.view import MessageView
 
-ACK_SHARE_BYTES = 4 << 20  # that may wait to leave for one stranger: 20,000 acknowledgments
-FINAL_SHARE_BYTES = 64 << 20  # with what is owed for messages that were taken: nobody would ask for that again
-SHARE_QUEUES = 64  # that it may wait in
-STATE = "asked/"  # and the first of several message ids: who asked for acknowledgments of those
+ACK_SHARE_BYTES = 4 << 20  # may wait to leave because of one stranger: 20,000 acknowledgments
+FINAL_SHARE_BYTES = 64 << 20  # with what is owed for accepted messages, which nobody would ask for again
+SHARE_QUEUES = 64  # outgoing queues in which it may wait
+STATE = "asked/"  # followed by the first of several message ids: who asked for acknowledgments of them
 MAX_ASKED = 100_000  # messages
 _ARRIVAL = (AckFlags.POSITIVE_ARRIVAL | AckFlags.NEGATIVE_ARRIVAL).value
 _RECEIVE = (AckFlags.POSITIVE_RECEIVE | AckFlags.NEGATIVE_RECEIVE).value
 _BATCH = Struct("<IIH")
-_ORDINAL = 16  # where the number stands in a message's id, behind the GUID of its manager
+_ORDINAL = 16  # where the number begins in a message id, after the GUID of its manager
 
 
 class Shares:
@@ -38,7 +37,7 @@ class Shares:
         self._queues: dict[str, dict[Queue, None]] = {}
 
     def check(self, queue: Queue, size: int, origin: str, most: int) -> None:
-        """QuotaExceeded where one address has too much waiting."""
+        """Raises QuotaExceeded if too much waits because of one address."""
         key = owner_of(origin)
         waiting = {each: None for each in self._queues.get(key, ()) if each.used_bytes}
         used = sum([each.used_bytes for each in waiting])
@@ -60,13 +59,13 @@ class _Batch:
     flags: int
     destination: FormatName
     durable: bool
-    waiting: dict[int, int]  # by id, what may still come
+    waiting: dict[int, int]  # by id: the acknowledgments that may still come
 
 
 class Asked:
-    """The newest messages of applications here whose administration queue takes nothing from just anybody. Their
-    acknowledgments come from managers that cannot sign: each may come once, whatever the queue asks of others, from an
-    address of which `vouched` says that messages to a name may be answered from there."""
+    """The newest messages of applications here whose administration queue does not accept messages from everybody.
+    Their acknowledgments come from managers that cannot sign. Therefore each acknowledgment may come once, whatever the
+    queue demands of others, if `vouched` says that messages to the destination may be answered from its address."""
 
     def __init__(self, own: bytes, tick: Callable[[], Tick], vouched: Callable[[FormatName, str], bool]) -> None:
         self._own = own
@@ -85,7 +84,7 @@ class Asked:
             self._add(int(name.removeprefix(STATE)), count, queue, flags, destination, durable=True)
 
     def note(self, ids: Sequence[int], queue: Queue, flags: int, destination: FormatName, *, durable: bool) -> None:
-        """Messages with consecutive ids leave for a destination, and ask for acknowledgments in a queue here."""
+        """Messages with consecutive ids leave for a destination, and want acknowledgments in a queue here."""
         self._add(ids[0], len(ids), queue.number, flags, destination, durable=durable)
         if durable:
             value = _BATCH.pack(len(ids), queue.number, flags) + str(destination).encode()
@@ -106,8 +105,8 @@ class Asked:
             self._tick().set_state(f"{STATE}{batch.first:010d}", None)
 
     def answers(self, view: MessageView, queue: Queue, address: str | None) -> bool:
-        """Whether this is an acknowledgment that may still come into the queue, from this address; None for one that
-        this manager writes."""
+        """Whether this is an acknowledgment that may still come into the queue, from this address. The address is None
+        if this manager writes it."""
         number = self._number(view)
         batch = None if number is None else self._by_id.get(number)
         if batch is None or number is None or batch.queue != queue.number:
@@ -123,7 +122,7 @@ class Asked:
         return int.from_bytes(correlation[_ORDINAL:], "little")
 
     def take(self, view: MessageView) -> None:
-        """It has come: what it excludes cannot come any more."""
+        """The acknowledgment has come. Those that it excludes cannot come any more."""
         number = self._number(view)
         batch = None if number is None else self._by_id.get(number)
         if number is None or batch is None:
@@ -141,7 +140,7 @@ class Asked:
         self._tick().on_failure.append(lambda error: self._come_again(batch, number, before))
 
     def _come_again(self, batch: _Batch, number: int, before: int) -> None:
-        """The acknowledgment was lost with its tick: its sender sends it again."""
+        """The acknowledgment was lost with its tick. Its sender will send it again."""
         batch.waiting[number] = before
         self._batches[batch.first] = batch
         self._by_id.update(dict.fromkeys(batch.waiting, batch))

@@ -1,7 +1,6 @@
 """The queues of a manager and their names: which name means which queue here, and which means another manager.
 
-Definitions are kept as state in the store; messages are not touched here.
-"""
+The store keeps definitions as state. This module does not touch messages."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ QUEUE_STATE = "queue/"
 
 FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
 POISON = "poison"
-STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # what a URL without a port means
+STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # the ports of a URL that names none
 
 # [MS-MQDMPR] 3.1.3: the queues that every manager has, besides INTERNAL_QUEUES.
 JOURNAL = "system$;journal"
@@ -64,7 +63,7 @@ _TYPES = {QueueKind.PRIVATE: QueueType.PRIVATE, QueueKind.PUBLIC: QueueType.PUBL
 
 @dataclass(eq=False, repr=False)
 class QueueCollection:
-    """Every queue by its number, its path, its identifier; outgoing queues by where they lead."""
+    """All queues by number, by path and by identifier; outgoing queues by destination."""
 
     name: str
     identifier: UUID
@@ -76,8 +75,8 @@ class QueueCollection:
 
     def __post_init__(self) -> None:
         self.local_hosts = {".", "localhost", self.name.lower()}
-        self.answers = AnswerAddresses()  # where others find us by our address; empty where a directory knows us
-        self.http_ports: set[int] = set()  # that we listen on; others of our hosts are other managers'
+        self.answers = AnswerAddresses()  # how others reach us by address; empty if a directory knows us
+        self.http_ports: set[int] = set()  # that we listen on; other ports here are other managers'
         self.usage = Usage()
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
@@ -86,10 +85,10 @@ class QueueCollection:
         self.carriers: list[Carrier] = []
         self._definition_watchers: list[Callable[[], None]] = []
         self._by_path: dict[str, Queue] = {}
-        self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: while a tick is lost there can be two
+        self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: after a lost tick there can be two
         self._by_private_number: dict[int, Queue] = {}
         self._by_identifier: dict[UUID, Queue] = {}
-        self._never_stored: set[Queue] = set()  # made in a tick that was lost, and deleted before that was known
+        self._never_stored: set[Queue] = set()  # created in a tick that was lost, and deleted before that was known
         self._next_number = 1
         self._last_private_number = FIRST_PRIVATE_NUMBER - 1
 
@@ -99,7 +98,7 @@ class QueueCollection:
     # Names
 
     def is_local(self, name: FormatName | PathName) -> bool:
-        """Whether the queue, if there is one, is here."""
+        """Whether a queue of this name would be a queue of this manager."""
         match name:
             case PathName():
                 return name.computer.lower() in self.local_hosts
@@ -115,7 +114,7 @@ class QueueCollection:
         return port is None or not self.http_ports or port in self.http_ports or port in STANDARD_HTTP_PORTS
 
     def find(self, name: FormatName | PathName | str) -> Queue | None:
-        """The local or outgoing queue of this name; None where there is none."""
+        """The local or outgoing queue of this name. None if there is none."""
         if isinstance(name, str):
             name = parse_name(name)
         if isinstance(name, FormatName) and name in self.outgoing:
@@ -143,7 +142,7 @@ class QueueCollection:
         return self._by_path[path]
 
     def by_tail(self, tail: QueueTail) -> Queue | None:
-        """The queue here that a path or direct name calls so, whatever computer stands before it."""
+        """The queue here with this tail in its path or direct name, whatever computer precedes it."""
         if tail.subqueue is None and not tail.journal:
             return self._by_path.get(_path(tail))
         queue = self._by_path.get(_path(replace(tail, subqueue=None, journal=False)))
@@ -152,7 +151,7 @@ class QueueCollection:
         return _journal_or_self(queue, tail.journal)
 
     def format_name(self, queue: Queue) -> FormatName:
-        """How other managers and `queue show` name it."""
+        """The name that other managers and `queue show` use for it."""
         properties = queue.properties
         match properties.queue_type:
             case QueueType.PRIVATE:
@@ -170,7 +169,8 @@ class QueueCollection:
                 return parse_format_name(f"MACHINE={self.identifier};{properties.path.partition(';')[2]}")
 
     def _shown(self, properties: QueueProperties) -> str:
-        """The path in a form that `find` reads: that of a public queue, its journal or subqueue needs its computer."""
+        """The path in a form that `find` reads. For a public queue, its journal or subqueue, it includes the
+        computer."""
         path = properties.path
         own = properties.queue_type is QueueType.OUTGOING or path.lower().startswith(_KINDS_IN_PATHS)
         return path if own else f"{self.name}\\{path}"
@@ -184,10 +184,9 @@ class QueueCollection:
     # Creation
 
     def create(self, tick: Tick, path: PathName | str, now_s: int, **attributes: object) -> Queue:
-        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: with its journal, and nothing in the directory.
+        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: creates a queue and its journal. Nothing goes into the directory.
 
-        The manager's own queues have no journal: no name could tell it from them.
-        """
+        The manager's own queues have no journal, because its name would be the same as theirs."""
         if isinstance(path, str):
             path = PathName.parse(path)
         if not self.is_local(path):
@@ -233,7 +232,7 @@ class QueueCollection:
         return queue
 
     def subqueue(self, tick: Tick, owner: Queue, name: str, now_s: int) -> Queue:
-        """The subqueue of this name, made if it is not there. It has no journal."""
+        """The subqueue of this name. Creates it if it does not exist. A subqueue has no journal."""
         if (existing := owner.subqueues.get(name.lower())) is not None:
             return existing
         return self._add(
@@ -263,7 +262,7 @@ class QueueCollection:
         return found
 
     def watch_definitions(self, changed: Callable[[], None]) -> None:
-        """`changed` is called when queues come, go or change, before that is durable."""
+        """`changed` is called when queues are created, deleted or changed, before that is durable."""
         self._definition_watchers.append(changed)
 
     def _defined(self) -> None:
@@ -286,7 +285,7 @@ class QueueCollection:
         self.harden(queue)
 
     def harden(self, queue: Queue) -> None:
-        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends by some carriers alone."""
+        """[MS-MQDMPR] 3.1.3 and 3.1.7.1.5: a hardened manager sends only by certain carriers."""
         if self.hardened_security:
             hardened = queue.carrier is not None and queue.carrier.hardened
             self.outgoing_info[queue].on(OutgoingEvent.UNLOCK if hardened else OutgoingEvent.LOCK)
@@ -294,10 +293,9 @@ class QueueCollection:
     # Outgoing queues
 
     def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
-        """The queue of messages that leave for `name`, made if it is not there ([MS-MQDMPR] 3.1.7.1.5).
+        """The outgoing queue for `name`, [MS-MQDMPR] 3.1.7.1.5. Creates it if it does not exist.
 
-        Raises LimitReached where there are too many; for what a local application sends (`own`) some are kept free.
-        """
+        Raises LimitReached if there are too many. Some places are reserved for what local applications send (`own`)."""
         if (existing := self.outgoing.get(name)) is not None:
             return existing
         if name.is_read_only:
@@ -328,7 +326,8 @@ class QueueCollection:
         tick.undo.append(lambda gathering: self._undo_definition(queue, gathering))
 
     def _undo_definition(self, queue: Queue, gathering: Tick) -> None:
-        """The tick that was to create the queue is lost. Whoever relies on it already keeps it, with the next tick."""
+        """The tick that was to create the queue is lost. If somebody relies on the queue already, the next tick creates
+        it."""
         owner = queue.properties.owner if queue.properties.queue_type is QueueType.JOURNAL else None
         root = self.by_number.get(owner, queue) if owner is not None else queue
         if queue.deleted:
@@ -342,7 +341,7 @@ class QueueCollection:
                 self._index(each)  # it was to be deleted, and is back
 
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
-        """Sets properties that may change while the queue is in use: all of those given, or none."""
+        """Sets properties that may change while the queue is in use: all that are given, or none."""
         for name in attributes:
             if name not in CHANGEABLE:
                 raise InvalidArgument(f"{name}: this property cannot change once the queue exists")
@@ -365,7 +364,7 @@ class QueueCollection:
             gathering.batch.state[name] = queue.properties.encode()
 
     def remove(self, tick: Tick, queue: Queue) -> None:
-        """Forgets a queue, its journal and its subqueues; their messages must be on their way out."""
+        """Drops a queue, its journal and its subqueues. Their messages must already be on their way out."""
         info = self.outgoing_info.get(queue)
         for each in self.family(queue):
             tick.set_state(f"{QUEUE_STATE}{each.number}", None)
@@ -375,7 +374,7 @@ class QueueCollection:
         tick.undo.append(lambda gathering: self._undo_removal(queue, info))
 
     def _undo_removal(self, queue: Queue, info: OutgoingInfo | None) -> None:
-        """The tick that was to delete the queue is lost. A new one of its path keeps the path."""
+        """The tick that was to delete the queue is lost. A newer queue of the same path keeps the path."""
         successors = list(self._namesakes.get(queue.properties.path.lower(), ()))
         if queue not in self._never_stored:
             if info is not None:
@@ -390,7 +389,7 @@ class QueueCollection:
         return [queue, *([queue.journal] if queue.journal else []), *queue.subqueues.values()]
 
     def load(self) -> None:
-        """Reads every definition and count from the store; not one message."""
+        """Reads every definition and every count from the store, but no message."""
         definitions: dict[int, QueueProperties] = {}
         for name, stored in self._durable.state(QUEUE_STATE).items():
             number = int(name.removeprefix(QUEUE_STATE))
@@ -404,9 +403,9 @@ class QueueCollection:
             if f"{COUNT_STATE}{queue.number}" in counts:
                 queue.decode_counts(counts[f"{COUNT_STATE}{queue.number}"])
             elif damaged:
-                queue.recount()  # its own counts may be what is damaged
+                queue.recount()  # the queue's own counts may be the damaged part
         for number in (*definitions, *_numbers(damaged)):
-            self._next_number = max(self._next_number, number % MAX_QUEUE + 1)  # messages may be there under it
+            self._next_number = max(self._next_number, number % MAX_QUEUE + 1)  # it may have messages
 
     def _free_number(self) -> int:
         for _ in range(MAX_QUEUE):
@@ -473,7 +472,7 @@ class QueueCollection:
 
 
 def _check_group(properties: QueueProperties) -> None:
-    """[MS-MQMQ] 2.3.1.23: nobody acknowledges a multicast, so no stream can come by it."""
+    """[MS-MQMQ] 2.3.1.23: nobody acknowledges a multicast, so no stream can arrive by it."""
     if properties.multicast_address is not None and properties.transactional:
         raise InvalidArgument("multicast_address: a transactional queue cannot listen to a multicast address")
 
@@ -483,7 +482,7 @@ def _path(tail: QueueTail) -> str:
 
 
 def _numbers(states: Iterable[str]) -> Iterator[int]:
-    """The queues that state names such as `queue/7` are about."""
+    """The numbers of the queues in state names such as `queue/7`."""
     for name in states:
         kind, _, number = name.partition("/")
         if f"{kind}/" in (QUEUE_STATE, COUNT_STATE) and number.isdecimal():
@@ -491,7 +490,7 @@ def _numbers(states: Iterable[str]) -> Iterator[int]:
 
 
 def _forget(queues: dict[_Key, Queue], key: _Key, queue: Queue) -> None:
-    """A new queue may stand there by now."""
+    """Removes the entry unless it belongs to a newer queue by now."""
     if queues.get(key) is queue:
         del queues[key]
 
@@ -505,15 +504,15 @@ def _journal_or_self(queue: Queue | None, journal: bool) -> Queue | None:
 
 @dataclass(frozen=True, slots=True)
 class AnswerAddresses:
-    """The beginnings of direct names for queues here, such as `TCP:10.0.0.5` and `HTTP://10.0.0.5:8080/msmq`. None
-    where the manager is not reached so."""
+    """The beginnings of direct names for queues here, such as `TCP:10.0.0.5` and `HTTP://10.0.0.5:8080/msmq`. None if
+    the manager cannot be reached in that way."""
 
     binary: str | None = None
     http: str | None = None
 
     def name_for(self, destination: FormatName, path: str) -> DirectName | None:
-        """The name of the queue `path` for answers of the destination, by its own protocol if possible. None if the
-        destination is not known by its address either, or if no address is known here."""
+        """A name of the queue `path` to which the destination can send answers, by the destination's own protocol if
+        possible. None if the destination is not named by an address, or if this manager has no known address."""
         if not isinstance(destination, DirectName):
             return None
         http = None if self.http is None else f"{self.http}/{path.replace(chr(92), '/')}"
@@ -522,33 +521,32 @@ class AnswerAddresses:
         return None if text is None else DirectName.from_wire(text)
 
 
-# Outgoing queues that nobody needs any more: forgotten once they are old, or sooner where there are too many.
-#
-# Strangers cause outgoing queues, so that their number has a limit. Nothing here touches a queue that has messages.
+# Outgoing queues that nobody needs any longer. They are dropped once they are old, or sooner if there are too many.
+# Strangers can cause outgoing queues, so their number is limited. A queue with messages is never dropped.
 
 
 MAX_OUTGOING = 10_000
-OWN_SHARE = 10  # one part in so many of the limit is for local applications: strangers cannot use up all of it
+OWN_SHARE = 10  # one part in so many of the limit is for local applications only
 FORGET_AFTER_S = 600.0
 SWEEP_S = 60.0
-AT_ONCE = 1000  # that many are forgotten in one tick
-JUST_MADE_S = 2  # a send to several queues makes them all before it puts a message into one
+AT_ONCE = 1000  # queues dropped in one tick
+JUST_MADE_S = 2  # a send to several queues creates all of them before it puts a message into one
 
 
 class IdleQueues:
-    """`needed` says of a queue without messages that it must stay."""
+    """`needed` says whether a queue without messages must stay."""
 
     def __init__(self, queues: QueueCollection) -> None:
         self.limit = MAX_OUTGOING
-        self.refused = 0  # that were to be made, since the start
+        self.refused = 0  # outgoing queues that were refused, since the start
         self.needed: list[Callable[[Queue], bool]] = []
         self._queues = queues
         self._empty_since: dict[Queue, float] = {}
         self._sweep_at = 0.0
-        self._full_at = -1  # the second in which none could be forgotten: one search of all of them is enough
+        self._full_at = -1  # the second in which none could be dropped: one search per second is enough
 
     def sweep(self, tick: Tick, now: float) -> None:
-        """Forgets those that have had no message for long. Call it as often as you like."""
+        """Drops the queues that have been empty for long. May be called at any rate."""
         if 0 <= self._sweep_at - now <= SWEEP_S:
             return
         self._sweep_at = now + SWEEP_S
@@ -561,7 +559,8 @@ class IdleQueues:
             self._forget(tick, queue)
 
     def make_room(self, tick: Tick, now_s: int, *, own: bool) -> None:
-        """There is to be one more, for a local application or not: those that were unused longest go, if need be."""
+        """Makes room for one more, for a local application if `own`. If necessary, drops the queues that were unused
+        for longest."""
         limit = self.limit if own else self.limit - self.limit // OWN_SHARE
         if len(self._queues.outgoing) < limit:
             return

@@ -1,8 +1,7 @@
-"""Messages coming into queues and going out of them, with everything that follows in the same tick.
+"""Messages that come into queues and leave them, with everything that follows in the same tick.
 
-Enqueue Message ([MS-MQDMPR] 3.1.7.1.9), Message Position Deleted (3.1.7.2.1) and what subscribes to it: journals, dead
-letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
-"""
+Enqueue Message ([MS-MQDMPR] 3.1.7.1.9), Message Position Deleted (3.1.7.2.1) and its subscribers: journals, dead
+letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15)."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ from postroad.wire.patch import (
 from postroad.wire.queue_names import admin_name, destination_name
 from postroad.wire.view import MessageView
 
-# [MS-MQQB] 3.1.7.15: these would tell a stranger what exists here, so that they stay inside unless configured.
+# [MS-MQQB] 3.1.7.15: these classes would tell a stranger what exists here. They leave only if that is configured.
 INSECURE_NACKS = frozenset(
     {
         MessageClass.NACK_BAD_DST_Q,
@@ -68,18 +67,17 @@ INSECURE_NACKS = frozenset(
         MessageClass.NACK_UNSUPPORTED_CRYPTO_PROVIDER,
     }
 )
-GRACE = 10  # one part in so many of the manager's quota: what follows from messages that leave may exceed it by that
-OTHERS_LETTERS = 2  # one part in so many of a dead-letter queue's quota is all that dead letters of others can use
+GRACE = 10  # what follows from messages that leave may exceed the manager's quota by one part in so many
+OTHERS_LETTERS = 2  # dead letters of others may use one part in so many of a dead-letter queue's quota
 _EVERYONE = Token.everyone()
 
 
 @dataclass(eq=False, repr=False)
 class Delivery:
-    """`tick` is where changes gather: whoever holds a manager replaces it at each commit.
+    """`tick` is where changes gather. Whoever drives the manager replaces it at each commit.
 
-    What follows from a change (copies, acknowledgments, carriers, waking) never undoes it: what fails there is
-    counted, and the watchers hear of it.
-    """
+    What follows from a change (copies, acknowledgments, carriers, waking) never undoes it. If it fails, the failure is
+    counted and the watchers are called."""
 
     identifier: UUID
     queues: QueueCollection
@@ -91,8 +89,8 @@ class Delivery:
     _locate: Callable[[PublicName], UUID | None]
     quota_kb: int | None = None
     throttled: bool = False
-    full: str | None = None  # why the disk takes nothing more
-    relay: Relay = field(default_factory=Relay.open)  # whoever lets strangers in sets a stricter one
+    full: str | None = None  # why the disk accepts nothing more
+    relay: Relay = field(default_factory=Relay.open)  # a manager that strangers can reach sets a stricter one
     tick: Tick = field(default_factory=Tick)
     tally: Tally = field(default_factory=Tally)
     atomic: Atomic = field(init=False)
@@ -100,7 +98,7 @@ class Delivery:
     asked: Asked = field(init=False)  # the acknowledgments that applications here have asked for
     shares: Shares = field(default_factory=Shares)  # of what waits to leave because of strangers
     watchers: list[Watcher] = field(default_factory=list)
-    _ready: dict[Queue, None] | None = None  # what `together` has still to say
+    _ready: dict[Queue, None] | None = None  # the queues that `together` has yet to inform
 
     def __post_init__(self) -> None:
         self.atomic = Atomic(self)
@@ -109,11 +107,10 @@ class Delivery:
     # In
 
     def check_quota(self, queue: Queue, size: int, *, follows: bool = False) -> None:
-        """The manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
+        """Checks the manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
 
-        What `follows` from a message that leaves a queue has a place in the manager, that message's, which is free once
-        the message is durably gone.
-        """
+        What `follows` from a message that leaves a queue uses that message's place in the manager, which becomes free
+        once the message is durably gone."""
         if not follows and self.full is not None:
             raise DiskFull(self.full)
         if not follows and self.throttled:
@@ -138,7 +135,7 @@ class Delivery:
         reason: int = 0,
         aborts: int = 0,
     ) -> Record:
-        """One message into a queue, by the ordering rules. Quotas are the caller's to check."""
+        """Puts one message into a queue, in its place by the ordering rules. The caller checks quotas."""
         record = self._put(queue, packet, priority, expires_s, now, reason, aborts)
         self._announce(queue, (record,), now)
         return record
@@ -146,14 +143,14 @@ class Delivery:
     def _put(
         self, queue: Queue, packet: bytes, priority: int, expires_s: int, now: float, reason: int = 0, aborts: int = 0
     ) -> Record:
-        """The message is in the queue, and nobody has been told."""
+        """Puts the message into the queue, and informs nobody."""
         lookup_id = (7 - priority) << PRIORITY_SHIFT | self.counters.next_arrival()
         record = Record(queue.number, lookup_id, int(now * 1000), expires_s, aborts, packet, reason)
         self._keep(queue, (record,), now, durable=is_recoverable(packet))
         return record
 
     def put_all(self, queue: Queue, records: Sequence[Record], now: float) -> None:
-        """New messages, all of them recoverable or all express, into their queue. Nothing else follows from them."""
+        """Puts new messages into their queue: all recoverable, or all express. Nothing else follows from them."""
         if records:
             durable = is_recoverable(records[0].packet)
             self._keep(queue, records, now, durable=durable)
@@ -176,7 +173,7 @@ class Delivery:
             self.tick.steps.append((self._drop_express, queue, records))
 
     def add_all(self, queue: Queue, packets: Sequence[bytes], ranks: Sequence[int], now: float) -> list[Record]:
-        """`add` for several messages, each with its priority; they expire as their packets say."""
+        """`add` for several messages, each with its priority. They expire as their packets say."""
         first = self.counters.take_arrivals(len(packets))
         lookup_ids = [(7 - rank) << PRIORITY_SHIFT | first + place for place, rank in enumerate(ranks)]
         times = [times_of(packet) for packet in packets]
@@ -208,14 +205,14 @@ class Delivery:
             self.note_failure(records[0].packet, error)
 
     def note_failure(self, packet: bytes | None, error: Exception) -> None:
-        """Something that follows from a change has failed, and the change stands."""
+        """Something that follows from a change has failed. The change stands."""
         self.tally.follow_up_errors += 1
         for watcher in self.watchers:
             found = None if packet is None else identifier_of(packet)
             watcher.follow_up_failed(None if found is None else str(found), error)
 
     def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
-        """Runs something that follows from a change that stands."""
+        """Runs something that follows from a change. If it fails, the change stands."""
         try:
             follow_up(*arguments)
         except Exception as error:
@@ -223,7 +220,8 @@ class Delivery:
 
     @contextmanager
     def together(self, now: float) -> Iterator[None]:
-        """Of express messages that leave for other managers within, their queues hear once, at the end."""
+        """Express messages for other managers can be sent at once. Within this block their queues wait, and each is
+        informed once at the end."""
         if self._ready is not None:
             yield
             return
@@ -237,10 +235,9 @@ class Delivery:
                 self.try_after(None, queue.ready, now)
 
     def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
-        """When the message leaves unread: time to be received here, and time to reach the queue on the way out.
+        """When the message leaves unread: the time to be received here, or the time to reach the queue on the way out.
 
-        Journals and dead letters keep what they have.
-        """
+        Journals and dead letters keep what they have."""
         return self._expiry(queue, *times_of(packet), now)
 
     def _expiry(self, queue: Queue, to_reach_queue: int, to_be_received: int, sent_time: int, now: float) -> int:
@@ -250,15 +247,15 @@ class Delivery:
         if shortest == INFINITE:
             return NEVER
         started: int = min(sent_time, int(now))
-        return started + shortest if shortest else max(started - 1, NEVER + 1)  # at once, though expiry is strict
+        return started + shortest if shortest else max(started - 1, NEVER + 1)  # at once, although expiry is strict
 
     def arrive(self, queue: Queue, packet: bytes, view: MessageView, now: float) -> Record:
-        """A message reaches its queue: order, acknowledgment, the source's journal. Quotas are the caller's."""
+        """A message reaches its queue: order, acknowledgment, the source's journal. The caller checks quotas."""
         priority = 0 if view.transactional else view.priority
         record = self._put(queue, packet, priority, self.expiry(queue, packet, now), now)
         if not queue.is_outgoing and not asks_for_nothing(packet):
             self.atomic.then(self._arrived, packet, view, now)
-        self._announce(queue, (record,), now)  # last, because a waiting reader takes the message at once
+        self._announce(queue, (record,), now)  # last, because a waiting reader removes the message at once
         return record
 
     def _arrived(self, packet: bytes, view: MessageView, now: float) -> None:
@@ -269,7 +266,8 @@ class Delivery:
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
     def enter(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
-        """Messages of our own come into the queue of their destination, or into the outgoing one that leads there."""
+        """Puts messages of this manager into the queue of their destination, or into the outgoing queue that leads
+        there."""
         if queue.is_outgoing or all(map(asks_for_nothing, packets)):
             ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
             return self.add_all(queue, packets, ranks, now)
@@ -278,7 +276,7 @@ class Delivery:
     # Out
 
     def take(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """Message Position Deleted: the message goes, for `reason`, and everybody who has to know is told."""
+        """Message Position Deleted: removes the message for `reason`, and informs everybody who has to know."""
         self.take_all(queue, (record,), reason, now)
 
     def take_all(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
@@ -305,21 +303,23 @@ class Delivery:
             self.try_after(records[0].packet, watcher.removed, queue, records, reason, now)
 
     def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
-        """A reader has the messages. Those on their way to another manager have been deleted before they arrived."""
+        """A reader has the messages. If they were on their way to another manager, they count as deleted before
+        arrival."""
         self.take_all(queue, records, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
 
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
-        """A message that was promised to a queue never gets there: whoever has to know is told."""
+        """A message that was promised to a queue never gets there. Everybody who has to know is informed."""
         self.tally.count_taken(reason)
         self.atomic.then(self._tell, queue, packet, reason, now)
 
     def _tell(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
-        """Journals, dead letters and acknowledgments. The copies in journals and dead-letter queues have had theirs."""
+        """Writes journals, dead letters and acknowledgments. For copies in journals and dead-letter queues that is done
+        already."""
         if _is_system(queue):
             return
         try:
             view = MessageView(packet)
-        except Exception as error:  # an older version, or a hand, has put it into the store
+        except Exception as error:  # an older version, or somebody by hand, has put it into the store
             self.note_failure(packet, error)
             return
         try:
@@ -340,7 +340,7 @@ class Delivery:
             self.try_after(packet, self.acknowledge, view, reason, now, None, not queue.is_outgoing)
 
     def discard(self, queue: Queue, record: Record) -> None:
-        """The message goes, and nobody is told."""
+        """Removes the message and informs nobody."""
         self.discard_all(queue, (record,))
 
     def discard_all(self, queue: Queue, records: Sequence[Record]) -> None:
@@ -362,19 +362,19 @@ class Delivery:
             self.tick.steps.append((self._return_express, queue, records, states))
 
     def _drop_express(self, queue: Queue, records: Sequence[Record]) -> None:
-        """The way back of express messages that were put into a queue."""
+        """Undoes `put` for express messages."""
         self.express.delete_all(records)
         queue.forget([record.lookup_id for record in records])
         queue.remove_express(sum([len(record.packet) for record in records]), len(records), undone=True)
 
     def _return_express(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None]) -> None:
-        """The way back of express messages that were taken out of a queue."""
+        """Undoes `take` for express messages."""
         self.express.put_all(records)
         queue.add_express(sum([len(record.packet) for record in records]), len(records), back=True)
         queue.restore([record.lookup_id for record in records], states)
 
     def replace_express(self, record: Record) -> None:
-        """An express message with other words beside its packet."""
+        """Replaces an express message by one with other fields besides its packet."""
         before = self.express.get(record.queue, record.lookup_id)
         self._set_express(record)
         if self.tick.steps is not None and before is not None:
@@ -386,13 +386,13 @@ class Delivery:
             queue.changed()
 
     def lock(self, queue: Queue, lookup_id: int, state: PositionState = PositionState.LOCKED) -> None:
-        """The position is a reader's, or waits for the end of a purge."""
+        """The position belongs to a reader, or waits for the end of a purge."""
         if self.tick.steps is not None:
             self.tick.steps.append((queue.unmark, lookup_id, queue.positions.get(lookup_id)))
         queue.mark(lookup_id, state)
 
     def lock_all(self, queue: Queue, lookup_ids: Sequence[int]) -> None:
-        """The positions are a reader's."""
+        """The positions belong to a reader."""
         if self.tick.steps is not None:
             self.tick.steps.append((queue.restore, lookup_ids, [queue.positions.get(each) for each in lookup_ids]))
         queue.mark_all(lookup_ids, PositionState.LOCKED)
@@ -405,7 +405,7 @@ class Delivery:
         queue.opened_before(lookup_id)
 
     def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
-        """Available messages whose time has not run out; those whose time has are taken out on the way."""
+        """Available messages that have not expired. Expired ones on the way are removed."""
         while True:
             records = queue.available(limit, after)
             soon = int(now)
@@ -416,13 +416,13 @@ class Delivery:
                 self.expire(queue, record, now)
 
     def reserve(self, queue: Queue, size: int) -> None:
-        """Bytes that a transaction will add count against the quota from now on; a negative number gives them back."""
+        """Counts bytes that a transaction will add against the quota from now on. A negative number gives them back."""
         queue.reserve(size)
         if self.tick.steps is not None:
             self.tick.steps.append((queue.release, size))
 
     def move(self, queue: Queue, target: Queue, record: Record, now: float, aborts: int = 0) -> Record:
-        """The message goes to another queue, in its order, and nobody is told."""
+        """Moves the message to another queue, in its place there, and informs nobody."""
         view = MessageView(record.packet)
         priority = 0 if view.transactional else view.priority
         self.discard(queue, record)
@@ -434,7 +434,8 @@ class Delivery:
         self.take(queue, record, reason, now)
 
     def manager_of(self, name: FormatName) -> UUID:
-        """QueueManagerAddress of a packet to this public queue; null where nobody knows, or the name says it itself."""
+        """QueueManagerAddress of a packet to this public queue. Null if nobody knows it, or if the name itself says
+        it."""
         if not isinstance(name, PublicName):
             return NULL_GUID
         return self.identifier if self.queues.is_local(name) else self._locate(name) or NULL_GUID
@@ -442,9 +443,10 @@ class Delivery:
     # What the manager writes by itself
 
     def cause_of(self, view: MessageView, *, stored: bool) -> Credentials:
-        """Whom the manager asks for, where it writes because of a message. Of a message of others that is `stored` in
-        the queue of its destination, the header says it: a Guard has checked it. Nobody has on its way."""
-        if view.arrived_by_http:  # no sender has a certificate there
+        """On whose behalf the manager writes because of a message. If a message of another manager is `stored` in the
+        queue of its destination, its header says so, because a Guard has checked it. On its way, nobody has checked it
+        yet."""
+        if view.arrived_by_http:  # senders have no certificates there
             return Credentials(_EVERYONE, origin=self._origin(view))
         if self._is_own(view):
             sender = view.local_sender
@@ -458,7 +460,7 @@ class Delivery:
         return None if carrier is None else carrier.origin(view)
 
     def knows(self, origin: str | None) -> bool:
-        """Whether the directory, `[peers]` or `[relay] allow` have this address: all others are strangers'."""
+        """Whether the address is in the directory, `[peers]` or `[relay] allow`. All other addresses are strangers'."""
         if self.relay.everything or origin is None:
             return self.relay.everything
         if origin in self.queues.local_hosts:  # anybody who can run a program here
@@ -480,13 +482,12 @@ class Delivery:
         share_bytes: int = ACK_SHARE_BYTES,
         asked: bool = False,
     ) -> Record:
-        """The one way by which the manager writes a message that nobody sends: acknowledgments, receipts, reports,
-        journals and dead letters. It asks as the one who has caused it; AccessDenied or QuotaExceeded if that one could
-        not have written it.
+        """The only way in which the manager writes a message that nobody sends: acknowledgments, receipts, reports,
+        journals and dead letters. It acts on behalf of the one who has caused it. Raises AccessDenied or QuotaExceeded
+        if that one could not have written it.
 
-        `follows`, see check_quota; `share_bytes` is what may wait to leave for one stranger; what was `asked` for by an
-        application here comes whatever its queue asks of others.
-        """
+        For `follows`, see check_quota. `share_bytes` limits what may wait to leave because of one stranger. What an
+        application here has `asked` for is accepted whatever its queue demands of others."""
         size = len(packet)
         if _is_system(queue):
             self._check_copy(queue, size, cause)
@@ -500,7 +501,8 @@ class Delivery:
         return self.add(queue, packet, priority, expires_s, now, reason=reason)
 
     def _check_copy(self, queue: Queue, size: int, cause: Credentials) -> None:
-        """Copies of our own have a place, that of the message. Others' leave room for them."""
+        """A copy of an own message takes over that message's place. Copies of others' messages must leave room for
+        those."""
         quota = queue.quota_bytes
         if not cause.local:
             self.check_quota(queue, size)
@@ -509,7 +511,8 @@ class Delivery:
             raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, f"quota_kb of {queue.name}")
 
     def copy(self, queue: Queue, packet: bytes, now: float, reason: int = 0, cause: Credentials = OWN) -> bool:
-        """Into a journal or a dead-letter queue; a copy that finds no room is dropped and counted. Whether it did."""
+        """Puts a copy into a journal or a dead-letter queue, and returns whether it did. A copy that does not fit is
+        dropped and counted."""
         try:
             self.write(queue, packet, cause, now, priority=priority_of(packet), reason=reason)
         except QuotaExceeded:
@@ -529,7 +532,8 @@ class Delivery:
         died_in: str | None = None,
         cause: Credentials | None = None,
     ) -> None:
-        """Into the queue that the message names, or the system's ([MS-MQDMPR] 3.1.1.12, [MC-MQSRM] 3.1.5.2.1.2)."""
+        """Puts a dead letter into the queue that the message names, or into the system's ([MS-MQDMPR] 3.1.1.12,
+        [MC-MQSRM] 3.1.5.2.1.2)."""
         self.tally.dead_lettered += 1
         if cause is None:
             cause = self.cause_of(view, stored=False)
@@ -547,8 +551,8 @@ class Delivery:
             self.try_after(packet, watcher.died, died_in, packet, reason, letter, lost)
 
     def _named_dead_letter_queue(self, view: MessageView, cause: Credentials) -> Queue | None:
-        """None where it is not here, cannot hold this kind of message, is not its sender's to write to, or is full: no
-        dead letter is lost for that."""
+        """The dead-letter queue that the message names. None if it is not here, cannot have this kind of message, does
+        not allow its sender to write, or is full. The dead letter then goes into the system's queue."""
         name = view.dead_letter_queue
         queue = None if name is None else self.queues.find(parse_name(name))
         if queue is None or queue.properties.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC):
@@ -561,11 +565,12 @@ class Delivery:
         return queue if quota is None or queue.used_bytes + len(view.data) <= quota else None
 
     def _is_own(self, view: MessageView) -> bool:
-        """By HTTP anybody can bring a message in our name."""
+        """Whether this manager made the message. By HTTP anybody can bring a message in our name."""
         return view.source_queue_manager_bytes == self.identifier.bytes_le and not view.arrived_by_http
 
     def journals_at_source(self, view: MessageView) -> bool:
-        """Whether a copy is kept here if the message asks for it; not of one to a manager's own queues, note 2."""
+        """Whether a copy is kept here if the message asks for it. Not for a message to a manager's own queues, note
+        2."""
         if not self._is_own(view):
             return False
         try:
@@ -583,8 +588,8 @@ class Delivery:
         cause: Credentials | None = None,
         stored: bool = False,
     ) -> None:
-        """Send Administration Acknowledgment, [MS-MQQB] 3.1.7.15, if the message asked for this class. Who asks is its
-        `cause`, or what the message says of that, see cause_of."""
+        """Send Administration Acknowledgment, [MS-MQQB] 3.1.7.15, if the message asked for this class. The manager acts
+        on behalf of `cause`, or of whoever the message says, see cause_of."""
         if not asks_for(view.ack_flags, message_class):
             return
         if message_class in INSECURE_NACKS and not self.insecure_nacks:
@@ -594,13 +599,13 @@ class Delivery:
             admin = admin_name(view) if carrier is None else carrier.admin_name(view, message_class)
             original = destination_name(view)
         except IllegalName:
-            return  # a name that nobody can send to
+            return  # nobody can send to this name
         if admin is None or leads_to_internal(original):  # [MS-MQQB] note 62
             return
         way = self._own_way(view, admin) if carrier is None else carrier.way_back(view, admin)
         if way is None:
             return
-        sealed = view.encrypted or arrived_encrypted(view)  # a body that came encrypted does not leave without
+        sealed = view.encrypted or arrived_encrypted(view)  # a body that came encrypted does not leave in the clear
         body = b"" if message_class in POSITIVE or sealed else view.body
         ack = Message(
             body,
@@ -619,22 +624,21 @@ class Delivery:
         self.send_own(admin, ack, now, cause, way, follows=message_class in OF_TAKING)
 
     def _brought_by(self, view: MessageView) -> Carrier | None:
-        """None for a message of an application here."""
+        """The carrier that brought the message. None if an application here has sent it."""
         return next((each for each in self.queues.carriers if each.brought(view)), None)
 
     def _own_way(self, view: MessageView, name: FormatName) -> FormatName | None:
         return name if self._is_own(view) or self.may_call(name, None) else None
 
     def may_call(self, name: FormatName, origin: str | None) -> bool:
-        """Whether a stranger's message that came from the address `origin` may make us send to `name`; what may not is
-        counted."""
+        """Whether a stranger's message from the address `origin` may make us send to `name`. Counts a refusal."""
         callable_ = self.is_callable(name, origin)
         if not callable_:
             self.withhold(name, origin)
         return callable_
 
     def is_callable(self, name: FormatName, origin: str | None) -> bool:
-        """The same, without counting."""
+        """The same, but counts nothing."""
         if self.relay.everything or self.queues.is_local(name):
             return True
         carrier = self.queues.carrier_of(name)
@@ -652,15 +656,15 @@ class Delivery:
             watcher.withheld(name, origin)
 
     def sending_queue(self, name: FormatName | PathName, now: float, *, own: bool = False) -> Queue:
-        """The local queue of this name, or the outgoing queue that leads to it; neither for what nobody can send to.
+        """The local queue of this name, or the outgoing queue that leads to it. None for a name that nobody can send
+        to.
 
-        `own` is for what a local application sends.
-        """
+        `own` means that a local application sends."""
         queue = self.sendable(name)
         return queue or self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
 
     def sendable(self, name: FormatName | PathName) -> Queue | None:
-        """The same, without making an outgoing queue that is not there."""
+        """The same, but does not create an outgoing queue."""
         queue = self.queues.find(name)
         if queue is None:
             if self.queues.is_local(name):
@@ -686,11 +690,10 @@ class Delivery:
         *,
         follows: bool = False,
     ) -> bool:
-        """Sends a message of the manager itself, never transactional, by the outgoing queue of `way` or its own. One
-        that cannot be sent is dropped, [MS-MQQB] 3.1.7.15.
+        """Sends a message of the manager itself, never transactional, through the outgoing queue of `way` or its own.
+        Drops a message that cannot be sent, [MS-MQQB] 3.1.7.15.
 
-        `follows` is for the acknowledgment of a message that goes: there is one at the most for each.
-        """
+        `follows` is for the acknowledgment of a message that leaves. There is at most one for each."""
         try:
             queue = self.sending_queue(way or destination, now)
             if queue.properties.transactional:
@@ -718,7 +721,7 @@ def _hosts(name: FormatName) -> Sequence[str]:
 
 
 def is_stale(record: Record, now: float) -> bool:
-    """Expiry is strict: the seconds since SentTime are more than the time given ([MS-MQMQ] 2.2.19.1)."""
+    """Expiry is strict: it needs more seconds since SentTime than the time given ([MS-MQMQ] 2.2.19.1)."""
     return NEVER < record.expires_s < int(now)
 
 
@@ -727,10 +730,9 @@ def _is_system(queue: Queue) -> bool:
 
 
 def _is_relayed(queue: Queue, view: MessageView, identifier: UUID) -> bool:
-    """[MS-MQQB] 3.1.7.1.2: whoever has to give up a message on its way keeps the dead letter.
+    """[MS-MQQB] 3.1.7.1.2: the manager that gives up a message on its way keeps the dead letter.
 
-    A transactional one is still at its source, which gives it up by itself.
-    """
+    A transactional message is still at its source, which gives it up by itself."""
     foreign = view.source_queue_manager_bytes != identifier.bytes_le
     return foreign and queue.is_outgoing and not view.transactional
 
@@ -746,14 +748,14 @@ def as_format_name(name: FormatName | PathName) -> FormatName:
 def check_movable(target: Queue) -> None:
     if target.is_outgoing:
         raise UnsupportedFormatNameOperation(
-            f"messages move within a queue manager, and {target.name} is another one's: send them anew"
+            f"messages move only within a queue manager, and {target.name} belongs to another: send them again"
         )
     if target.properties.queue_type is QueueType.JOURNAL or target.is_internal:
         raise AccessDenied(f"messages cannot be moved to {target.name}")
 
 
 def check_kind(target: Queue, view: MessageView) -> None:
-    """A queue for applications holds transactional messages or others, never both."""
+    """A queue for applications has transactional messages or others, never both."""
     properties = target.properties
     if (
         properties.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.SUBQUEUE)
@@ -763,10 +765,10 @@ def check_kind(target: Queue, view: MessageView) -> None:
         raise TransactionUsage(f"the queue {target.name} is {kind} and the message {other}")
 
 
-# What cannot be sent to a multicast address: a caller hears it at once, and nothing is queued.
+# What cannot be sent to a multicast address. The caller gets an error at once, and nothing is queued.
 
 
-# [MC-MQSRM] 2.1.3.1: an APDU has 64 KiB, with the envelope and HTTP's header. What they need is left free.
+# [MC-MQSRM] 2.1.3.1: an APDU has 64 KiB, including the envelope and the HTTP header. Room for these is left free.
 MAX_CONTENT = 61_440
 
 
@@ -774,7 +776,7 @@ OFF = "multicast is off here: set `enabled = true` in [multicast] of the manager
 
 
 def check_multicast(messages: Sequence[Message], transactional: bool) -> None:
-    """Raises what [MS-MQMQ] 2.1.6 and [MC-MQSRM] 2.1.3 want refused."""
+    """Refuses what [MS-MQMQ] 2.1.6 and [MC-MQSRM] 2.1.3 forbid."""
     if transactional:
         raise TransactionUsage("a message to a multicast address cannot be sent in a transaction")
     for message in messages:

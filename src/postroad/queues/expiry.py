@@ -1,7 +1,6 @@
-"""Messages whose time is over: looked for in both stores, and taken out a batch at a time.
+"""Expired messages: found in both stores, and removed in batches.
 
-When a message expires is decided where it enters its queue, and what follows from it in delivery.py.
-"""
+A message gets its time of expiry when it enters its queue. delivery.py has what follows from its end."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.store.interface import PRIORITY_SHIFT, Key, RecordStore
 
-EXPIRY_BATCH = 1000  # messages that one look at the clock takes out at the most
-RETRY_EXPIRY_S = 60.0  # after which messages are tried again that could not be taken out
+EXPIRY_BATCH = 1000  # messages that one run removes, at most
+RETRY_EXPIRY_S = 60.0  # after this time, messages that could not be removed are tried again
 
 
 class Expiry:
-    """A message that cannot be taken out is counted and passed over for a while: the others go all the same."""
+    """Skips a message that cannot be removed for a while, and counts it. All others are removed."""
 
     def __init__(self, delivery: Delivery, stores: tuple[RecordStore, ...]) -> None:
         self._delivery = delivery
@@ -27,7 +26,7 @@ class Expiry:
         self._retry_at = 0.0
 
     def run(self, now: float) -> None:
-        """StorageError where a store cannot be read."""
+        """Removes expired messages. Raises StorageError if a store cannot be read."""
         delivery = self._delivery
         if now >= self._retry_at:
             self._failing.clear()
@@ -44,24 +43,23 @@ class Expiry:
                     delivery.note_failure(record.packet, error)
 
     def _stays(self, key: Key) -> bool:
-        """What is locked or held stays, whatever its time, and must not hide those that can go."""
+        """A locked or held message stays, whatever its time. It must not hide others that can be removed."""
         queue = self._delivery.queues.by_number.get(key.queue)
         return key in self._failing or (queue is not None and not queue.is_available(key.lookup_id))
 
 
-# How long journals keep messages: copies of received and sent messages leave after some days.
-#
-# Dead letters stay: each is a message without a receiver.
+# How long journals keep messages: copies of received and sent messages leave after some days. Dead letters stay,
+# because each is a message without a receiver.
 
 
 DAY_S = 86_400
-EVERY_S = 60.0  # between two looks
-BATCH = 1000  # messages that leave at one time
+EVERY_S = 60.0  # between two runs
+BATCH = 1000  # messages removed in one step
 _RANKS = 8  # priorities
 
 
 class Retention:
-    """`days` of None keeps everything."""
+    """Removes old messages from journals. With `days` None, everything stays."""
 
     def __init__(self, queues: QueueCollection, delivery: Delivery) -> None:
         self.days: float | None = None
@@ -71,7 +69,7 @@ class Retention:
         self._next_look = 0.0
 
     def run_timers(self, now: float) -> None:
-        """Removes a batch at most; the next call goes on."""
+        """Removes at most one batch. The next call continues."""
         if self.days is None or now < self._next_look:
             return
         self._next_look = now + EVERY_S
@@ -90,7 +88,7 @@ class Retention:
                 yield queue
 
     def _remove(self, queue: Queue, before_ms: int, most: int) -> int:
-        """In each priority the oldest messages are first."""
+        """In each priority the oldest messages come first."""
         removed = 0
         for rank in range(_RANKS):
             if removed >= most:

@@ -1,8 +1,7 @@
-"""Holds: ranges of a queue, by order of arrival, that a named reader keeps to itself until it commits or releases them.
+"""Holds: a named reader keeps a range of a queue, by order of arrival, to itself until it commits or releases it.
 
-A hold is durable and names no message, so that it costs the same for one message and for a million. It widens at once
-and narrows when that is durable: nobody else gets a message that a lost tick would give back to its holder.
-"""
+A hold is durable and names no message, so it costs the same for one message and for a million. It widens at once, but
+narrows only when that is durable: nobody else gets a message that a lost tick would give back to its holder."""
 
 from __future__ import annotations
 
@@ -25,10 +24,9 @@ COMMIT_BATCH = 1000  # messages that one step of a commit receives
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hold:
-    """The messages with `start` <= arrival < `end`, but for those that somebody else had when the hold was made.
+    """The messages with `start` <= arrival < `end`, except those that somebody else had when the hold was made.
 
-    Two holds are the same only if they are one object: each change makes another.
-    """
+    Two holds are equal only if they are the same object: each change makes a new one."""
 
     name: str
     start: int
@@ -66,7 +64,7 @@ class Holding:
     _owners: Owners
 
     def load(self, stored: Mapping[str, bytes]) -> None:
-        """What was held before the restart is held again, before anybody reads."""
+        """Restores the holds from before the restart, before anybody reads."""
         for key, value in stored.items():
             number, _, name = key.removeprefix(STATE).partition("/")
             queue = self._queues.by_number.get(int(number))
@@ -77,12 +75,13 @@ class Holding:
                 self._owners.take(Held.HOLDS, owner_of(name))
 
     def put(self, queue: Queue, name: str, start: int, end: int, arrived: int, now: float) -> Hold:
-        """Holds a range, or widens the hold of this name by it; the whole of it. `arrived` bounds what can be held."""
+        """Holds a range, or widens the hold of this name by it. Returns the whole hold. `arrived` limits what can be
+        held."""
         check_name(name)
         if not 0 <= start <= end:
-            raise InvalidArgument(f"from: {start} is not between 0 and {end}")
+            raise InvalidArgument(f"from: must be between 0 and {end}, got {start}")
         if end > arrived:
-            raise InvalidArgument(f"to: {end} is above {arrived}, below which all messages have arrived")
+            raise InvalidArgument(f"to: must be at most {arrived}, below which all messages have arrived, got {end}")
         for other in queue.holds.values():
             if other.name != name and other.start < end and start < other.end:
                 raise SharingViolation(
@@ -120,10 +119,10 @@ class Holding:
             self._become(queue, hold, before)
 
     def commit(self, queue: Queue, name: str, end: int, now: float, limit: int = COMMIT_BATCH) -> int:
-        """Receives up to `limit` of what is held below `end`: how many. Fewer were the last ones.
+        """Receives up to `limit` held messages below `end`, and returns how many. Fewer than `limit` means that they
+        were the last.
 
-        The last step narrows the hold, or ends it. A hold that is not there has nothing left.
-        """
+        The last step narrows the hold, or ends it. A hold that does not exist has nothing left."""
         hold = queue.holds.get(name)
         if hold is None or end < hold.start:
             return 0
@@ -141,7 +140,7 @@ class Holding:
         return len(records)
 
     def release(self, queue: Queue, name: str, now: float) -> bool:
-        """What is still held is anybody's, once that is durable; False where there is no such hold."""
+        """Gives back what is still held, once that is durable. Returns False if there is no such hold."""
         hold = queue.holds.get(name)
         if hold is None:
             return False
@@ -149,7 +148,7 @@ class Holding:
         return True
 
     def forget(self, queue: Queue) -> None:
-        """The queue is deleted, with all that is in it."""
+        """The queue is deleted with all its messages."""
         for hold in queue.holds.values():
             self._delivery.tick.set_state(_key(queue, hold.name), None)
         self._delivery.tick.on_commit.append(lambda: self._drop_all(queue))
@@ -176,7 +175,7 @@ class Holding:
 
         def landed() -> None:
             if queue.holds.get(hold.name) is not hold:
-                return  # it was put again meanwhile, and that has been or will be written
+                return  # the hold was made again meanwhile, and that has been or will be written
             self._become(queue, hold, narrowed)
             if queue.waiting:
                 self._reading.wake(queue, now, ())
@@ -192,11 +191,11 @@ class Holding:
             self._owners.give(Held.HOLDS, owner_of(hold.name))
         else:
             queue.holds[hold.name] = after
-        queue.opened_before(hold.start)  # of the highest priority: nothing that was held stands before it
+        queue.opened_before(hold.start)  # the lowest id: nothing that was held comes before it
 
 
 def _shown(name: str, asked_as: str) -> str:
-    """A name for whom it concerns: users do not learn those of others."""
+    """The name for a user: users do not learn the names of others."""
     own = owner_in(asked_as)
     return name_in(name) if own is None or own == owner_in(name) else SOMEBODY_ELSE
 

@@ -1,8 +1,7 @@
 """What clients hold, and how long they may be silent: messages locked by two-phase receives, transactions, handles.
 
-A client renews what it holds, or uses it; what nobody renews goes back. Time is an argument, and nothing is logged
-here: `expire` says what it took back.
-"""
+A client renews what it holds, or uses it. What nobody renews goes back. Time is an argument. Nothing is logged here:
+`expire` returns what it took back."""
 
 from __future__ import annotations
 
@@ -34,17 +33,17 @@ from postroad.security.descriptors import Sid
 from postroad.store.interface import Record
 
 HANDLE_TIMEOUT_S = 3600.0  # a handle that nobody uses is closed
-# One step of the leases' own time, at the most: the timer comes twice a second. What is longer is a clock that was set,
-# or a manager that stood still, and in that time nobody could renew anything.
+# The longest step of the leases' own time. The timer comes twice a second. After a longer step the clock was set, or
+# the manager stood still, and nobody could renew anything meanwhile.
 LONGEST_STEP_S = 0.75
-REMEMBERED = 10_000  # ends of leases, so that whoever comes too late hears why
+REMEMBERED = 10_000  # ends of leases that are kept, so that a client that comes too late learns why
 _NO_RIGHT = "its user has lost the right to it"
 _HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """How long a client may be silent before a locked message returns, and before a transaction is aborted."""
+    """How long a client may be silent: before a locked message returns, and before a transaction is aborted."""
 
     receive_s: float = 60.0
     transaction_s: float = 60.0
@@ -52,11 +51,11 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds something, in words for people. What a lasting holder has never runs out: it lives in this process.
+    """Who holds something, in words for people. What a lasting holder has never times out, because it lives in this
+    process.
 
-    `user` is the user who has logged in; None for administrators without a SID. `address` is where others are, and
-    `token` says what the holder may do now.
-    """
+    `user` is the user who has logged in; None for administrators without a SID. `address` is where other holders are.
+    `token` says what the holder may do now."""
 
     owner: str
     lasting: bool = False
@@ -66,7 +65,7 @@ class Holder:
 
     @property
     def key(self) -> str:
-        """Whose limits count."""
+        """The owner whose limits count."""
         return self.address if self.user is None else str(self.user)
 
 
@@ -75,7 +74,7 @@ THIS_PROCESS = Holder("this process", lasting=True)
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """Times are the leases' own, see `_AwakeTime`."""
+    """Times are those of `_AwakeTime`."""
 
     identifier: UUID
     holder: Holder
@@ -85,7 +84,7 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _LockLease(_Lease):
-    """The messages of one call, by lookup id; settled ones are gone from it."""
+    """The messages of one call, by lookup id. Settled messages are removed."""
 
     queue: Queue
     records: dict[int, Record] = field(default_factory=dict)
@@ -111,7 +110,7 @@ class TakenBack:
 
 
 class _AwakeTime:
-    """Seconds for which the manager was awake. A clock that is set does not change them."""
+    """The seconds for which the manager was awake. Setting the clock does not change them."""
 
     def __init__(self) -> None:
         self._last: float | None = None
@@ -125,7 +124,7 @@ class _AwakeTime:
 
 
 class Leases:
-    """Every lease has an id that cannot be guessed: who knows it may renew it."""
+    """Every lease has an id that cannot be guessed. Whoever knows the id may renew the lease."""
 
     def __init__(self, core: LocalQueueManager, times: LeaseTimes) -> None:
         self.times = times
@@ -149,7 +148,7 @@ class Leases:
         self._owners.check_locks(holder.key)
 
     def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:
-        """The lease of messages that one call has locked."""
+        """Makes a lease for the messages that one call has locked."""
         time = self._awake(now)
         lease = _LockLease(
             self._core.new_id(), holder, time, time, queue, {record.lookup_id: record for record in records}
@@ -163,10 +162,10 @@ class Leases:
     def held(
         self, queue: Queue, lookup_ids: Sequence[int], leases: Collection[UUID] | None, now: float
     ) -> list[Record]:
-        """The messages of these ids, each once, which a client has; all of them, or an error.
+        """The messages with these ids, each once, that a client holds. If one of them is not held, raises an error.
 
-        With `leases`, theirs alone: a message that went back may be another reader's by now.
-        """
+        With `leases`, only messages of these leases count: a message that went back may belong to another reader by
+        now."""
         wanted = dict.fromkeys(lookup_ids)
         for lookup_id in wanted:
             lease = self._locked.get((queue.number, lookup_id))
@@ -182,17 +181,17 @@ class Leases:
         return [self._locked[queue.number, lookup_id].records[lookup_id] for lookup_id in wanted]
 
     def holders(self, queue: Queue, lookup_ids: Sequence[int]) -> list[Holder]:
-        """Who has locked any of these messages: a holder for each call that did."""
+        """Who has locked any of these messages: one holder for each call that did."""
         found = dict.fromkeys(self._locked.get((queue.number, lookup_id)) for lookup_id in lookup_ids)
         return [lease.holder for lease in found if lease is not None]
 
     def holder(self, identifier: UUID) -> Holder | None:
-        """Whose lease or transaction this is."""
+        """The holder of this lease or transaction."""
         lease = self._locks.get(identifier) or self._transactions.get(identifier)
         return None if lease is None else lease.holder
 
     def settled(self, queue: Queue, records: Sequence[Record]) -> None:
-        """The messages are nobody's any more."""
+        """Nobody holds the messages any more."""
         self._drop(queue, [record.lookup_id for record in records])
 
     def _drop(self, queue: Queue, lookup_ids: Iterable[int]) -> list[Record]:
@@ -209,14 +208,13 @@ class Leases:
         what = f"message {lookup_id} of {queue.name} is not being received"
         why = self._ended.get((queue.number, lookup_id))
         if why is not None:
-            return LeaseEnded(f"{what} any more: {why}, so that it may be received twice")
+            return LeaseEnded(f"{what} any more: {why}, so it may be received twice")
         return TransactionSequence(f"{what}; after a restart of the queue manager every message is back in its place")
 
     def release(self, queue: Queue, lookup_ids: Sequence[int] | None, now: float) -> list[tuple[str, int]]:
-        """Puts messages back that clients have locked, all of the queue or these: owners and lookup ids.
+        """Puts messages back that clients have locked: all of the queue, or these. Returns owners and lookup ids.
 
-        What a transaction or a remote reader holds stays: it ends with them.
-        """
+        Messages of a transaction or of a remote reader stay locked until it ends."""
         if lookup_ids is None:
             wanted = [each for number, each in self._locked if number == queue.number]
         else:
@@ -239,7 +237,7 @@ class Leases:
         owner = self._locked[queue.number, lookup_id].holder.owner
         [record] = self._drop(queue, [lookup_id])
         self._remember((queue.number, lookup_id), why)
-        with contextlib.suppress(PostroadError):  # the position may not be locked any more
+        with contextlib.suppress(PostroadError):  # the position may no longer be locked
             self._core.reading.end(queue, record, now, delete=False)
         return owner
 
@@ -266,7 +264,7 @@ class Leases:
         return lease
 
     def transaction(self, identifier: UUID, now: float) -> Transaction:
-        """An open transaction, which is being used."""
+        """An open transaction. Counts as use of it."""
         if identifier in self._ended:
             raise LeaseEnded(f"the transaction {identifier} has ended: {self._ended[identifier]}")
         transaction = self._core.transaction(identifier)
@@ -276,7 +274,7 @@ class Leases:
         return transaction
 
     def abort(self, identifier: UUID, now: float) -> str:
-        """An operator ends somebody's transaction; whose it was."""
+        """An operator ends somebody's transaction. Returns whose it was."""
         self._core.abort(self.transaction(identifier, now), now)
         self._remember(identifier, f"it was aborted at {_text(now)} by an operator")
         lease = self._drop_transaction(identifier)
@@ -285,7 +283,7 @@ class Leases:
     # Both
 
     def renew(self, identifiers: Sequence[UUID], now: float) -> list[UUID]:
-        """Starts the time of these leases again; gives back those that there are not, or not any more."""
+        """Restarts the time of these leases. Returns those that do not exist, or no longer do."""
         time = self._awake(now)
         gone: list[UUID] = []
         for identifier in identifiers:
@@ -300,7 +298,7 @@ class Leases:
         self._handle_used[handle] = self._awake(now)
 
     def own_handle(self, handle: int, holder: Holder) -> None:
-        """The handle was just opened, by `holder`."""
+        """Notes that `holder` has opened the handle."""
         self._core.descriptors[handle].holder = self._handle_holders[handle] = holder
         self._owners.take(Held.OPEN_QUEUES, holder.key)
 
@@ -319,7 +317,7 @@ class Leases:
         self._owners.give(Held.CURSORS, self._handle_holders.get(descriptor.handle, THIS_PROCESS).key)
 
     def close_handle(self, descriptor: OpenQueueDescriptor) -> None:
-        """With its cursors."""
+        """Closes a handle and its cursors."""
         cursors = len(descriptor.cursors)
         self._core.close(descriptor)
         self._handle_used.pop(descriptor.handle, None)
@@ -344,7 +342,8 @@ class Leases:
         return taken
 
     def review(self, queues: Collection[Queue], now: float) -> None:
-        """Rights on these queues have changed: what is held without them goes back, and what was begun ends."""
+        """Rights on these queues have changed. What is held without a right goes back, and what was begun without one
+        ends."""
         changed = set(queues)
         for lease in list(self._locks.values()):
             if lease.queue in changed and self._lacks(lease.holder, lease.queue, Action.RECEIVE):
@@ -392,7 +391,7 @@ class Leases:
             elif not _silent(lease, time, self.times.transaction_s):
                 continue
             elif _waits(lease.transaction):
-                lease.renewed = time  # its client is there: the door ends the reads of one that has left
+                lease.renewed = time  # its client is there: the listener ends the reads of a client that has left
             else:
                 messages = len(lease.transaction.operations)
                 self._drop_transaction(identifier)
@@ -414,7 +413,7 @@ class Leases:
     # Looking
 
     def locks(self, queue: Queue | None, now: float) -> list[LockInfo]:
-        """Messages that clients have locked or taken in transactions, of all queues or of one; the oldest first."""
+        """Messages that clients have locked or received in transactions, of one queue or of all, the oldest first."""
         time = self._awake(now)
         found = [
             _lock_info(lease, lease.queue, "receive", list(lease.records), time)
@@ -431,8 +430,8 @@ class Leases:
         return sorted(found, key=lambda each: -each.age_s)
 
     def readers(self) -> Counter[Queue]:
-        """How many read each queue: who has it open, and who works on its messages without. Of all queues at one
-        moment, because a client that waits now may work in the next."""
+        """How many clients read each queue: those that have it open, and those that work on its messages without. It is
+        one moment for all queues, because a client that waits now may work on a message at the next."""
         working: dict[Queue, set[Holder]] = {}
         for lock in self._locks.values():
             working.setdefault(lock.queue, set()).add(lock.holder)
@@ -465,7 +464,7 @@ class Leases:
 
 
 def open_handles(core: LocalQueueManager) -> Counter[Queue]:
-    """How many have each queue open."""
+    """How many handles each queue has."""
     return Counter(each.queue for each in core.descriptors.values() if each.queue is not None)
 
 
@@ -492,7 +491,7 @@ def _silent(lease: _Lease, time: float, limit_s: float) -> bool:
 
 
 def _waits(transaction: Transaction) -> bool:
-    """Whether a read of it waits for a message now."""
+    """Whether a read of the handle waits for a message now."""
     for request in transaction.waiting:
         queue = request.descriptor.queue
         if queue is not None and request in queue.waiting:
@@ -501,7 +500,7 @@ def _waits(transaction: Transaction) -> bool:
 
 
 def _actions(operation: TransactionalOperation) -> Iterator[tuple[Queue, Action]]:
-    """The queues of an operation, with what is done to each."""
+    """The queues of an operation, with what it does to each."""
     if operation.operation is OperationType.ENQUEUE:
         yield operation.queue, Action.SEND
         return

@@ -1,8 +1,8 @@
-"""LocalQueueManager, [MS-MQDMPR] 3.1.1.1: the queues, their readers and transactions as one thing without I/O or clock.
+"""LocalQueueManager, [MS-MQDMPR] 3.1.1.1: the queues, their readers and transactions as one object without I/O or
+clock.
 
-Calls change memory and the gathering tick. Whoever drives it commits the tick and says how that went; what was promised
-is true after `committed`.
-"""
+Calls change memory and the gathering tick. Whoever drives it commits the tick and reports the result. What was promised
+is true after `committed`."""
 
 from __future__ import annotations
 
@@ -107,10 +107,9 @@ class QueueManagerState(Enum):
 
 
 class LocalQueueManager:
-    """Built on a store that is open; `start` makes it ready, and nothing is read but definitions and counts.
+    """Built on an open store. `start` makes it ready, and reads only definitions and counts.
 
-    `state` follows whoever starts and stops it; `connection_active` is False while it takes nothing from others.
-    """
+    `state` is set by whoever starts and stops it. `connection_active` is False while it accepts nothing from others."""
 
     def __init__(
         self,
@@ -130,14 +129,13 @@ class LocalQueueManager:
         public_keys: Callable[[UUID], bytes] = lambda manager: b"",
         key_clock: Callable[[], float] | None = None,
     ) -> None:
-        """`new_id` gives ids that were never given: who lets strangers in takes ids that cannot be guessed.
+        """`new_id` gives ids that were never given. If strangers can reach the manager, they must be hard to guess.
 
-        `first_message_id` is where a store that is new begins to count, `apart` how far the next sequence is from the
-        last one; `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a public
-        queue, the priority of messages to it, and the keys that bodies for a manager are encrypted with. Without
-        `protection` no signature is accepted and nothing can be decrypted; `key_clock` is the monotonic clock of its
-        caches.
-        """
+        `first_message_id` is where a new store begins to count. `apart` gives the distance from the last sequence to
+        the next one. `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a
+        public queue, the priority of messages to it, and the keys that encrypt bodies for a manager. Without
+        `protection`, no signature is accepted and nothing can be decrypted. `key_clock` is the monotonic clock of its
+        caches."""
         self.new_id = new_id
         self.name = name
         self.identifier = identifier
@@ -173,10 +171,10 @@ class LocalQueueManager:
         self.deadlines = Timetable()  # of everything that belongs to this manager
         self._handles = count(1)
         self.ticks = Ticks(self)
-        self._expiry = Expiry(self.delivery, (self.express, store))  # the one that can fail comes last
+        self._expiry = Expiry(self.delivery, (self.express, store))  # the store that can fail comes last
 
     def start(self, now: float) -> None:
-        """Loads the queues, makes the manager's own where they are missing. Commit the tick after."""
+        """Loads the queues, and creates the manager's own if they are missing. Commit the tick afterwards."""
         self.state = QueueManagerState.INITIALIZING
         if COUNTERS_STATE in self.store.damaged:
             self.counters.recover(now)
@@ -207,7 +205,7 @@ class LocalQueueManager:
     # Carriers
 
     def attach(self, carrier: Carrier) -> None:
-        """The carrier takes the outgoing queues whose names it carries and that no other has, now and from now on."""
+        """From now on the carrier has all outgoing queues whose names it carries and that no other carrier has."""
         self.queues.attach(carrier)
 
     def watch(self, watcher: Watcher) -> None:
@@ -250,13 +248,14 @@ class LocalQueueManager:
             self.review(self.queues.family(queue), now)
 
     def change_users(self, users: Users, now: float) -> None:
-        """From now on these are the users. What others have begun ends, and what their groups no longer allow."""
+        """Replaces the users. What removed users have begun ends, and so does what the groups of the others no longer
+        allow."""
         self.access.users = users
         self.review(list(self.queues), now)
         self.submissions.forget_owners(lambda owner: users.with_sid(owner) is None)
 
     def review(self, queues: Collection[Queue], now: float) -> None:
-        """Rights on these queues have changed: what their readers hold without them goes back."""
+        """Rights on these queues have changed. What readers hold without a right goes back."""
         self.reading.end_forbidden(queues)
         self.holding.end_forbidden(queues, self._may_receive, now)
         for review in self.reviews:
@@ -267,7 +266,7 @@ class LocalQueueManager:
         return known is not None and self.access.allows(queue, self.access.users.token(owner), Action.RECEIVE)
 
     def delete_queue(self, queue: Queue, now: float) -> None:
-        """Delete Queue, [MS-MQDMPR] 3.1.7.1.4: every message of it, its journal and its subqueues goes with it."""
+        """Delete Queue, [MS-MQDMPR] 3.1.7.1.4. All messages go with it, and so do its journal and its subqueues."""
         if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.JOURNAL) or queue.is_internal:
             raise AccessDenied(f"{queue.name} belongs to the queue manager and cannot be deleted")
         carrier = queue.carrier
@@ -289,7 +288,7 @@ class LocalQueueManager:
         queue.descriptors.clear()
 
     def empty(self, queue: Queue, now: float) -> None:
-        """Every message of a deleted queue goes. Those that a tick on its way still adds go when it has landed."""
+        """Removes every message of a deleted queue. Messages of a tick on its way are removed when that has landed."""
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_DELETED
         with self.delivery.atomic:
             for record in queue.everything():
@@ -299,7 +298,8 @@ class LocalQueueManager:
                 self.delivery.undelivered(queue, record.packet, reason, now)
 
     def purge(self, queue: Queue, now: float, limit: int = PURGE_BATCH) -> int:
-        """Purge Queue, [MS-MQDMPR] 3.1.7.1.7, a step of `limit`: how many went. Locked ones go when read."""
+        """One step of Purge Queue, [MS-MQDMPR] 3.1.7.1.7, for up to `limit` messages. Returns how many were removed.
+        Locked messages are removed once they are read."""
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_PURGED
         with self.delivery.atomic:
             for lookup_id, state in queue.positions.items():
@@ -311,10 +311,9 @@ class LocalQueueManager:
         return len(records)
 
     def move(self, queue: Queue, target: Queue, records: Sequence[Record], now: float) -> None:
-        """Move Message, [MS-MQDMPR] 3.1.7.1.16, without a transaction: no acknowledgment results from it.
+        """Move Message, [MS-MQDMPR] 3.1.7.1.16, without a transaction. It causes no acknowledgment.
 
-        In its new place a message has not been put back yet: aborts are counted from 0 again.
-        """
+        In its new place the message counts its aborts from 0 again."""
         check_movable(target)
         for record in records:
             check_kind(target, MessageView(record.packet))
@@ -324,7 +323,7 @@ class LocalQueueManager:
                 self.delivery.move(queue, target, record, now)
 
     def insert(self, queue: Queue, views: Sequence[MessageView], now: float) -> list[int]:
-        """Whole packets, as they are: an import. Nothing is acknowledged. The lookup ids they got."""
+        """Imports whole packets as they are. Nothing is acknowledged. Returns their lookup ids."""
         check_movable(queue)
         for view in views:
             check_place(view)
@@ -361,7 +360,8 @@ class LocalQueueManager:
         return descriptor
 
     def _reading_queue(self, name: FormatName | PathName, access: QueueAccess) -> Queue:
-        """A queue that is here. Messages on their way elsewhere are no reader's: to see them takes an administrator."""
+        """A queue that is here. Messages on their way elsewhere belong to no reader: only an administrator may see
+        them."""
         queue = self.queues.find(name)
         if queue is not None and queue.is_outgoing and access in ADMIN_ACCESS.values():
             return queue
@@ -399,7 +399,7 @@ class LocalQueueManager:
         return parsed
 
     def close(self, descriptor: OpenQueueDescriptor) -> None:
-        """Close Queue, [MS-MQDMPR] 3.1.7.1.6: its waiting reads end, its cursors are gone."""
+        """Close Queue, [MS-MQDMPR] 3.1.7.1.6: ends its waiting reads and removes its cursors."""
         if descriptor.closed:
             raise InvalidHandle("the queue is closed already")
         descriptor.closed = True
@@ -442,10 +442,9 @@ class LocalQueueManager:
         transaction: Transaction | None = None,
         token: Token = TRUSTED,
     ) -> list[int]:
-        """Messages to one destination, or to each of a list; their message ids. All of them go, or none.
+        """Sends messages to one destination, or to each of a list. Returns their message ids. All are sent, or none.
 
-        `token` is who sends: an application in this process may do everything.
-        """
+        `token` is the sender. An application in this process may do everything."""
         name = self._expanded(destination)
         elements: tuple[FormatName | PathName, ...] = (name,)
         header = None
@@ -493,10 +492,11 @@ class LocalQueueManager:
         return ids
 
     def _named_queues(self, queue: Queue, packets: Sequence[bytes], token: Token) -> list[bytes]:
-        """What the manager will write for these messages goes to queues that their sender may write to itself: asked
-        now, and again when it is written. Acknowledgments that others send into a closed queue are noted."""
+        """The messages name queues into which the manager will write because of them. Their sender must have the right
+        to write there; it is checked now, and again when the manager writes. If such a queue is closed to others, their
+        acknowledgments are noted as expected."""
         sender = sender_of(token)
-        if sender is None and not queue.is_outgoing:  # who owns this manager may write everywhere here
+        if sender is None and not queue.is_outgoing:  # the owner of this manager may write everywhere here
             return list(packets)
         credentials = OWN if sender is None else self.access.of_user(sender)
         views = [MessageView(packet) for packet in packets]
@@ -525,12 +525,12 @@ class LocalQueueManager:
         return None if header.queue_identifier is None else self._local_queue(PublicName(header.queue_identifier))
 
     def _local_queue(self, name: FormatName | PathName | None) -> Queue | None:
-        """A queue here that messages are sent to."""
+        """A queue here to which messages are sent."""
         queue = None if name is None else self.queues.find(name)
         return queue if queue is not None and queue.properties.queue_type in _SENT_TO else None
 
     def destination_managers(self, destination: FormatName | PathName | str) -> set[UUID]:
-        """The other managers whose keys encrypt messages to a destination. Direct names have none."""
+        """The other managers whose keys encrypt messages to a destination. A direct name gives none."""
         name = self._expanded(destination)
         elements = name.elements if isinstance(name, MultipleElementName) else (name,)
         found = {each.guid for each in elements if isinstance(each, PrivateName)}
@@ -538,7 +538,7 @@ class LocalQueueManager:
         return found - {NULL_GUID, self.identifier}
 
     def _keep_unsent(self, packet: bytes, now: float) -> None:
-        """[MS-MQQB] 3.1.7.1.5.1: what could not be encrypted is not sent, and is kept if it asked for that."""
+        """[MS-MQQB] 3.1.7.1.5.1: a message that could not be encrypted is not sent. It is kept if it asked for that."""
         view = MessageView(packet)
         if view.negative_journaling:
             self.delivery.dead_letter(packet, view, COULD_NOT_ENCRYPT, now)
@@ -553,7 +553,7 @@ class LocalQueueManager:
         transaction: Transaction | None,
         now: float,
     ) -> list[bytes]:
-        """The messages as packets to one destination, if its queue takes them."""
+        """The messages as packets to one destination, if its queue accepts them."""
         written = name if isinstance(name, FormatName) else self._written_name(queue)
         manager = self.delivery.manager_of(written)
         respond = partial(self._response_name, written) if queue.is_outgoing else None
@@ -561,7 +561,8 @@ class LocalQueueManager:
         return composer.compose_all(messages, ids, int(now), transactional=transaction is not None)
 
     def resolve(self, destination: FormatName | PathName | str) -> list[tuple[FormatName, UUID]]:
-        """The names in packets for this destination, each with the manager of a public queue. No queue is made."""
+        """The names that packets for this destination have, each with the manager of a public queue. Creates no
+        queue."""
         name = self._expanded(destination)
         found = []
         for element in name.elements if isinstance(name, MultipleElementName) else (name,):
@@ -574,7 +575,7 @@ class LocalQueueManager:
         return found
 
     def _name_host(self, queue: Queue, name: FormatName | PathName) -> None:
-        """What an application here sends to, strangers may have us answer to."""
+        """Notes the host: an application here sends to it, so strangers may cause answers to it."""
         self.queues.outgoing_info[queue].named = True
         if isinstance(name, DirectName):
             self.delivery.relay.name(name.host)
@@ -582,7 +583,8 @@ class LocalQueueManager:
             self.delivery.relay.name(name.computer)
 
     def _check_send(self, queue: Queue, packets: list[bytes], transaction: Transaction | None) -> None:
-        """Refuses the whole batch before anything of it is promised; a sender who asked to be told is told twice."""
+        """Refuses the whole batch before anything of it is promised. A sender that asked for acknowledgments gets the
+        error and the acknowledgment."""
         refusal: PostroadError | None = None
         reason = MessageClass.NORMAL
         properties = queue.properties
@@ -607,7 +609,7 @@ class LocalQueueManager:
         return self.queues.format_name(queue) if queue.is_outgoing else self.queues.direct_name(queue)
 
     def answer_name(self, path: PathName) -> FormatName:
-        """A local path as other managers have to write it, to answer."""
+        """A local path in the form that other managers need to answer."""
         queue = self.queues.find(path)
         if queue is not None:
             return self.queues.format_name(queue)
@@ -616,8 +618,8 @@ class LocalQueueManager:
         return as_format_name(path)
 
     def _response_name(self, destination: FormatName, path: PathName) -> FormatName:
-        """A reply may be sent long after this message, when its sender has forgotten which address our id had. Where
-        no directory knows us, the name says the address."""
+        """The name for replies. A reply may be sent long after this message, when the address of our id is forgotten.
+        If no directory knows us, the name therefore contains the address."""
         queue = self.queues.find(path)
         if queue is not None and queue.properties.queue_type is QueueType.PRIVATE:
             direct = self.queues.answers.name_for(destination, queue.properties.path)
@@ -630,7 +632,7 @@ class LocalQueueManager:
     def send_transactional(
         self, destination: FormatName | PathName | str, messages: Sequence[Message], now: float, token: Token = TRUSTED
     ) -> list[int]:
-        """As `send`, in a transaction of its own."""
+        """Like `send`, in a transaction of its own."""
         transaction = self.begin()
         try:
             ids = self.send(destination, messages, now, transaction, token)
@@ -647,7 +649,8 @@ class LocalQueueManager:
         return self.transacting.get(identifier)
 
     def commit(self, transaction: Transaction, now: float) -> None:
-        """All of it in the gathering tick. If that tick fails, the transaction has been aborted."""
+        """Puts all of the transaction into the gathering tick. If that tick fails, the transaction counts as
+        aborted."""
         self.transacting.commit(transaction, now)
 
     def abort(self, transaction: Transaction, now: float) -> None:
@@ -656,10 +659,9 @@ class LocalQueueManager:
     # Time
 
     def run_timers(self, now: float) -> None:
-        """Ends reads whose time is over and takes out messages whose time is. Call it about once a second.
+        """Ends reads that have timed out and removes expired messages. Call it about once a second.
 
-        StorageError where the store cannot be read.
-        """
+        Raises StorageError if the store cannot be read."""
         self.departures.now = now
         self.reading.expire_all_waits(now)
         self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)
@@ -668,7 +670,7 @@ class LocalQueueManager:
 
 
 def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) -> bool:
-    """Whether there is anything for `securing` to do: for most messages there is not."""
+    """Whether `securing` has anything to do. For most messages it has not."""
     properties = queue.properties
     if not queue.is_outgoing and (
         properties.authenticate or properties.privacy is not QueuePrivacy.OPTIONAL or not token.everything
@@ -678,7 +680,7 @@ def _concerns_security(queue: Queue, messages: Sequence[Message], token: Token) 
 
 
 def _names_queues(message: Message) -> bool:
-    """Whether the manager may have to write elsewhere because of the message."""
+    """Whether the manager may have to write into another queue because of the message."""
     return message.admin_queue is not None or message.dead_letter_queue is not None or message.trace is not None
 
 

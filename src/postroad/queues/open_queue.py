@@ -38,7 +38,8 @@ class OperationType(Enum):
 
 
 class TransactionalOperation(NamedTuple):
-    """`record` of an Enqueue has no lookup id yet: it gets one at commit, so that it is never seen out of turn."""
+    """The `record` of an Enqueue has no lookup id yet. It gets one at the commit, so readers see messages only in their
+    order."""
 
     operation: OperationType
     queue: Queue
@@ -48,7 +49,7 @@ class TransactionalOperation(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Open until it is committed or aborted. `number` is the 20-bit identifier that its packets carry."""
+    """Open until it is committed or aborted. `number` is the 20-bit identifier in its packets."""
 
     identifier: UUID
     number: int
@@ -57,13 +58,13 @@ class Transaction:
     ended: bool = False
 
     def add(self, tick: Tick, *operations: TransactionalOperation) -> None:
-        """More operations, of a change that `tick` may take back."""
+        """Adds the operations of a change that `tick` may undo."""
         if tick.steps is not None:
             tick.steps.append((self.operations.__delitem__, slice(len(self.operations), None)))
         self.operations += operations
 
 
-# A cursor, [MS-MQDMPR] 3.2: where a reader stands in a queue. What each call does in each state is one table.
+# A cursor, [MS-MQDMPR] 3.2: the place of a reader in a queue. One table says what each call does in each state.
 
 
 class CursorState(Enum):
@@ -84,12 +85,12 @@ class CursorCall(Enum):
 
 
 class _Step(Enum):
-    SEEK = auto()  # look behind the cursor's position
+    SEEK = auto()  # look after the cursor's position
     SAME = auto()  # the message under the cursor, if it is still there
     REFUSE = auto()
 
 
-# (state, call) -> (where to look, state when found, state when the reader has to wait)
+# (state, call) -> (where to look, state if found, state if the reader has to wait)
 TRANSITIONS: dict[tuple[CursorState, CursorCall], tuple[_Step, CursorState, CursorState]] = {
     (CursorState.UNREAD, CursorCall.PEEK): (_Step.SEEK, CursorState.READ, CursorState.WAIT_PEEK),
     (CursorState.UNREAD, CursorCall.PEEK_NEXT): (_Step.REFUSE, CursorState.UNREAD, CursorState.UNREAD),
@@ -98,13 +99,13 @@ TRANSITIONS: dict[tuple[CursorState, CursorCall], tuple[_Step, CursorState, Curs
     (CursorState.READ, CursorCall.PEEK_NEXT): (_Step.SEEK, CursorState.READ, CursorState.WAIT_PEEK),
     (CursorState.READ, CursorCall.RECEIVE): (_Step.SAME, CursorState.UNREAD, CursorState.UNREAD),
 }
-# 3.2.7.5: where a wait ends when there is a message.
+# 3.2.7.5: the state after a wait that finds a message.
 _AFTER_WAIT = {CursorState.WAIT_PEEK: CursorState.READ, CursorState.WAIT_RECEIVE: CursorState.UNREAD}
 
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    """Stands before the first message until it is used."""
+    """It is before the first message until it is used."""
 
     handle: int
     queue: Queue
@@ -112,7 +113,7 @@ class Cursor:
     state: CursorState = CursorState.UNREAD
 
     def find(self, call: CursorCall) -> Record | None:
-        """The message that `call` is about; None where the caller has to wait for one."""
+        """The message for `call`. None if the caller has to wait for one."""
         if self.state in _AFTER_WAIT:
             raise IllegalCursorAction("the cursor waits in another call: one at a time")
         step, found, waiting = TRANSITIONS[self.state, call]
@@ -132,10 +133,9 @@ class Cursor:
         return record
 
     def retry(self, opened: Iterable[int] = ()) -> Record | None:
-        """Looks again while waiting: 3.2.7.5 Message Available, if there is something.
+        """Looks again during a wait: 3.2.7.5 Message Available, if there is a message.
 
-        That is a message behind the cursor, or one of those that were `opened` just now, wherever they stand.
-        """
+        It is a message after the cursor, or one of those that were `opened` just now, wherever they are."""
         record = next(iter(self.queue.available(1, self.position)), None)
         if record is None:
             there = (self.queue.get(lookup_id) for lookup_id in opened if self.queue.is_available(lookup_id))
@@ -148,12 +148,12 @@ class Cursor:
     def expire(self) -> None:
         """3.2.7.6 Wait Time Expired"""
         if self.state is CursorState.WAIT_RECEIVE:
-            self.position = self.queue.tail  # End: only what arrives later is seen
+            self.position = self.queue.tail  # End: only later messages are seen
         if self.state in _AFTER_WAIT:
             self.state = CursorState.UNREAD
 
 
-# A read that waits for a message, [MS-MQDMPR] 3.1.1.10 and 3.1.7.3.1: it ends with messages, or with a reason.
+# A read that waits for a message, [MS-MQDMPR] 3.1.1.10 and 3.1.7.3.1. It ends with messages, or with a reason.
 
 
 CURSOR_CALLS = {
@@ -169,10 +169,9 @@ def always() -> bool:
 
 @dataclass(slots=True, eq=False)
 class WaitingRead:
-    """One read, from its first look on. `deadline` is None for one that waits for ever.
+    """One read, from its first attempt on. A `deadline` of None means that it waits for ever.
 
-    `satisfied` or `failed` is called once, and only if the first look found nothing.
-    """
+    `satisfied` or `failed` is called once, and only if the first attempt found nothing."""
 
     descriptor: OpenQueueDescriptor
     call: ReadCall
@@ -184,8 +183,8 @@ class WaitingRead:
     tag: object = None
     satisfied: Callable[[list[Record]], None] = lambda records: None
     failed: Callable[[PostroadError], None] = lambda error: None
-    permitted: Callable[[], bool] = always  # asked when the queue's access list has changed
-    matches: Callable[[Record], bool] | None = None  # which messages it waits for; None for any
+    permitted: Callable[[], bool] = always  # asked after the queue's access list has changed
+    matches: Callable[[Record], bool] | None = None  # which messages it waits for; None for all
 
     @property
     def destructive(self) -> bool:
@@ -197,17 +196,16 @@ class WaitingRead:
 
 RECEIVING = frozenset({QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN, QueueAccess.MOVE})
 READING = RECEIVING | {QueueAccess.PEEK, QueueAccess.PEEK_ADMIN}
-# Reading an outgoing queue, which stands here under the name of a queue elsewhere, takes an administrator.
+# Only an administrator may read an outgoing queue, which has the name of a queue elsewhere.
 ADMIN_ACCESS = {QueueAccess.RECEIVE: QueueAccess.RECEIVE_ADMIN, QueueAccess.PEEK: QueueAccess.PEEK_ADMIN}
 _PEEKING = frozenset({QueueAccess.PEEK, QueueAccess.PEEK_ADMIN})
 
 
 @dataclass(slots=True, eq=False)
 class OpenQueueDescriptor:
-    """`queue` is None once the queue was deleted, and for a list of several, whose `children` are open instead.
+    """`queue` is None if the queue was deleted, and for a list of several queues; the `children` are open instead.
 
-    `holder` is who has it open, where that client can hold messages too: it is one reader all the same.
-    """
+    `holder` is who has it open, if that client can also hold messages: it then counts as one reader."""
 
     handle: int
     format_name: FormatName | None
@@ -224,7 +222,7 @@ class OpenQueueDescriptor:
         return "a deleted queue" if self.queue is None else self.queue.name
 
     def require(self, allowed: frozenset[QueueAccess], verb: str) -> Queue:
-        """The queue, if it is still there and this access may `verb`."""
+        """The queue, if it still exists and this access may `verb`."""
         if self.queue is None:
             raise QueueNotAvailable("the queue was deleted while it was open: close it and open it again")
         if self.access not in allowed:
@@ -233,7 +231,7 @@ class OpenQueueDescriptor:
 
 
 def check_sharing(existing: Iterable[OpenQueueDescriptor], access: QueueAccess, share: ShareMode) -> None:
-    """[MS-MQDMPR] 3.1.7.1.5: refuses an open that an earlier one excludes. Sending collides with nobody."""
+    """[MS-MQDMPR] 3.1.7.1.5: refuses an open that an earlier one excludes. Sending never conflicts."""
     for other in existing:
         exclusive = other.share is ShareMode.DENY_RECEIVE
         if other.access in RECEIVING:
@@ -249,14 +247,14 @@ def check_sharing(existing: Iterable[OpenQueueDescriptor], access: QueueAccess, 
 
 
 def elsewhere(name: FormatName | PathName, manager: str, *, waiting: bool) -> str:
-    """Why a queue cannot be read here, and how it can."""
+    """The error for a queue that is elsewhere: why it cannot be read here, and how it can."""
     place = ["HOST", "QUEUE"]
     if isinstance(name, DirectName):
         place = [name.host, str(name.tail)[1:]]
     elif isinstance(name, PathName):
         place = [name.computer, str(name.tail)[1:]]
     if any(each.startswith("-") for each in place):
-        place.insert(0, "--")  # or it would be read as an option
+        place.insert(0, "--")  # else it would be read as an option
     here = "; what waits here is on its way there" if waiting else ""
     return (
         f"the queue {name} is on another machine, not on {manager}{here}: read it there, or with "

@@ -1,4 +1,5 @@
-"""What becomes of messages: the classes that say it, which of them a message asks for, and how often each happened."""
+"""What happens to messages: the classes that express it, which of them a message asks for, and how often each
+occurred."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from postroad.wire.patch import MESSAGE_ID, SOURCE
 
 EXPIRED = frozenset({MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT})
 PURGED = frozenset({MessageClass.NACK_Q_PURGED, MessageClass.NACK_DELETED, MessageClass.NACK_Q_DELETED})
-# What a message dies of, where nobody here wanted it gone.
+# What messages die of without anybody wanting it.
 DEATHS = EXPIRED | {MessageClass(each) for each in MessageClass if each & 0x8000} - PURGED
 POSITIVE = frozenset({MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE})
-# Acknowledgments of a message that was here and goes: one at the most for each.
+# Acknowledgments of a message that was here and leaves. There is at most one for each.
 OF_TAKING = PURGED | {MessageClass.ACK_RECEIVE, MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_RECEIVE_REJECTED}
 
 
@@ -40,16 +41,17 @@ def asks_for(ack_flags: int, message_class: int) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened to messages since the start. A tick that fails is not taken back: these are for watching."""
+    """Counts what has happened to messages since the start. A tick that fails is not subtracted: the counts are for
+    monitoring."""
 
     added: int = 0
     received: int = 0
     expired: int = 0
     purged: int = 0
     dead_lettered: int = 0
-    follow_up_errors: int = 0  # what followed from a change and failed: the change stands
-    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that they may not make us call
-    unwritten: int = 0  # what their cause could not have written: its target is closed to it, or there is no room
+    follow_up_errors: int = 0  # what followed from a change and failed; the change stands
+    withheld: int = 0  # acknowledgments, reports and messages of strangers to hosts that these may not make us call
+    unwritten: int = 0  # messages that their cause could not have written: no right, or no room
     refused: Counter[str] = field(default_factory=Counter)  # messages of other managers, by reason
 
     def count_taken(self, reason: int, count: int = 1) -> None:
@@ -61,7 +63,7 @@ class Tally:
             self.purged += count
 
 
-# Messages that left this manager a short while ago, for people who search for one: a bounded number, in memory.
+# Messages that left this manager a short while ago, for people who search for one. A limited number, in memory.
 
 
 KEPT = 20_000  # messages
@@ -71,10 +73,9 @@ _ORDINAL = MESSAGE_ID.stop - MESSAGE_ID.start
 
 
 class Departure(NamedTuple):
-    """When messages left which queue, and what that says of them; None if nothing. `reason` is a message class.
+    """When messages left which queue, and what is known about them, None if nothing. `reason` is a message class.
 
-    With a `hop`, messages left for another manager, and the state is what is known of them there.
-    """
+    With a `hop`, the messages left for another manager, and the state is what is known about them there."""
 
     at_s: float
     queue: str
@@ -84,7 +85,7 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """The newest messages that left. `now` is set by the timers: to the second is enough."""
+    """The newest messages that left. The timers set `now`; seconds are exact enough."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -99,11 +100,11 @@ class Departures:
         hop: NextHop = NOBODY_KNOWN,
         reason: int | None = None,
     ) -> None:
-        """They left for another manager, and this much is known of them there."""
+        """Messages left for another manager, with what is known about them there."""
         self._note(Departure(self.now, queue.name, state, reason, hop), [record.packet[_BOTH] for record in records])
 
     def removed(self, queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
-        """Messages were received, or have left for another reason."""
+        """Messages were received, or left for another reason."""
         if dead := [record.packet[_BOTH] for record in records if record.reason]:  # dead letters, in whatever queue
             self._note(Departure(now, queue.name, TraceState.DIED, reason), dead)
         if len(dead) < len(records):
@@ -111,7 +112,7 @@ class Departures:
             self._note(Departure(now, queue.name, _state(queue, reason), reason), left)
 
     def find(self, identifier: bytes) -> list[Departure]:
-        """What is known of a message, by the bytes of its id: the source and the ordinal."""
+        """What is known about a message, by the bytes of its id: the source and the ordinal."""
         source, ordinal = identifier[:_SOURCE], identifier[_SOURCE:]
         return [
             departure
@@ -127,7 +128,7 @@ class Departures:
 
 
 def _state(queue: Queue, reason: int) -> TraceState | None:
-    """What became of a message that has left this queue. Journals and dead-letter queues hold copies."""
+    """What happened to a message that has left this queue. Journals and dead-letter queues have copies."""
     kind = queue.properties.queue_type
     if kind is QueueType.JOURNAL:
         return TraceState.RECEIVED

@@ -1,4 +1,4 @@
-"""Outgoing queues, [MS-MQDMPR] 3.1.1.3: messages on their way to another manager, and what is known of that way."""
+"""Outgoing queues, [MS-MQDMPR] 3.1.1.3: messages on their way to another manager, and what is known about that way."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from postroad.reports.info import SessionInfo
 
 
-HISTORY_LENGTH = 64  # connection attempts that are remembered for people to look at
+HISTORY_LENGTH = 64  # connection attempts that are kept for people to look at
 
 
 class OutgoingState(Enum):
-    """OutgoingQueue.State, with the texts of [MS-MQMQ] 2.3.12.11 where it has one."""
+    """OutgoingQueue.State, with the texts of [MS-MQMQ] 2.3.12.11 if it has one."""
 
     CONNECTED = "CONNECTED"
     DISCONNECTED = "DISCONNECTED"
@@ -36,17 +36,17 @@ class OutgoingState(Enum):
 
 
 class OutgoingEvent(Enum):
-    """What happens to an outgoing queue, or to the connection that its carrier has for it."""
+    """Events of an outgoing queue, or of the connection that its carrier has for it."""
 
-    CONNECT = auto()  # its carrier tries to connect
+    CONNECT = auto()  # the carrier tries to connect
     NO_ROUTE = auto()
     CONNECTED = auto()
     CLOSING = auto()
     CLOSED = auto()
-    FAILED = auto()  # its carrier tries again later
+    FAILED = auto()  # the carrier will try again later
     PAUSE = auto()
     RESUME = auto()
-    LOCK = auto()  # hardened security forbids its carrier
+    LOCK = auto()  # hardened security forbids the carrier
     UNLOCK = auto()
 
 
@@ -60,14 +60,14 @@ _CONNECTIONS = {
     OutgoingEvent.FAILED: OutgoingState.INACTIVE,
     OutgoingEvent.LOCK: OutgoingState.LOCKED,
 }
-# What becomes of a state; a pair that is not here leaves it as it is. Connections come and go at any time, and change
-# nothing of a queue that is paused or locked.
+# The next state. A pair that is not listed leaves the state as it is. Connections come and go at any time, and do not
+# change a queue that is paused or locked.
 TRANSITIONS: dict[tuple[OutgoingState, OutgoingEvent], OutgoingState] = {
     **{
         (state, event): after for state in OutgoingState if state not in SILENT for event, after in _CONNECTIONS.items()
     },
     **{(state, OutgoingEvent.PAUSE): OutgoingState.ON_HOLD for state in OutgoingState},  # 3.1.7.2.3
-    (OutgoingState.ON_HOLD, OutgoingEvent.RESUME): OutgoingState.INACTIVE,  # 3.1.7.2.4: whatever it was before
+    (OutgoingState.ON_HOLD, OutgoingEvent.RESUME): OutgoingState.INACTIVE,  # 3.1.7.2.4: whatever the state was before
     (OutgoingState.LOCKED, OutgoingEvent.UNLOCK): OutgoingState.INACTIVE,
 }
 
@@ -94,7 +94,7 @@ class ConnectionStatus(IntEnum):
     LOW_RESOURCE = 0x8000000D
 
 
-# What to do about a failure. The reason of the attempt says what happened.
+# What to do about a failure. The attempt's reason says what happened.
 HINTS: Mapping[ConnectionStatus, str] = {
     ConnectionStatus.PING_FAILURE: "check with `postroad ping` that the host is up",
     ConnectionStatus.CONNECT_SOCKET_FAILURE: (
@@ -113,8 +113,8 @@ HINTS: Mapping[ConnectionStatus, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionAttempt:
-    """One entry of ConnectionHistory; `error` is an HRESULT, 0 for none, `reason` the same in words. An attempt that
-    fails as the one before it did is one entry with it: `time_s` is the last of `count`, `first_s` the first."""
+    """One entry of ConnectionHistory. `error` is an HRESULT, 0 for none; `reason` says the same in words. Attempts in a
+    row that end alike share one entry: `time_s` is the last of `count`, `first_s` the first."""
 
     status: ConnectionStatus
     time_s: int
@@ -139,14 +139,14 @@ class ConnectionAttempt:
 
 @dataclass(slots=True)
 class OutgoingInfo:
-    """What does not survive a restart: the state, the next hops, the history. Where it leads is in the definition."""
+    """What does not survive a restart: state, next hops, history. The destination is in the definition."""
 
     destination: FormatName
     state: OutgoingState = OutgoingState.INACTIVE
     next_hops: tuple[str, ...] = ()
     named: bool = False  # an application here has sent to it since the start
     last_error: str | None = None
-    failures: int = 0  # attempts that did not work out, since the start
+    failures: int = 0  # attempts that failed, since the start
     history: deque[ConnectionAttempt] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     ordering: bool = field(init=False)  # it leads to a queue that managers use among themselves
 
@@ -158,13 +158,13 @@ class OutgoingInfo:
         return isinstance(self.destination, MulticastName)
 
     def note(self, attempt: ConnectionAttempt, error: str | None = None) -> None:
-        """Remembers how an attempt to connect went; the error in words, for whoever asks why a message is stuck."""
+        """Notes how an attempt to connect went. The error in words is for those who ask why a message is stuck."""
         self._remember(replace(attempt, reason=error))
         self.last_error = error
         self.failures += attempt.failed
 
     def _remember(self, attempt: ConnectionAttempt) -> None:
-        """A retry that ends as the one before it did adds to its count, and so does not push out older entries."""
+        """A retry that ends like the one before it adds to its count, so it does not push out older entries."""
         history = self.history
         begun = bool(history) and history[-1].status is ConnectionStatus.IN_PROCESS
         before = len(history) - 1 - begun
@@ -177,17 +177,16 @@ class OutgoingInfo:
             history.append(attempt)
 
     def on(self, event: OutgoingEvent) -> None:
-        """An event that means nothing in the queue's state changes nothing."""
+        """Applies an event. An event that has no meaning in the current state changes nothing."""
         self.state = TRANSITIONS.get((self.state, event), self.state)
 
 
-# What queues need of a carrier, which takes messages of outgoing queues to other managers and brings theirs here.
-#
-# A carrier attaches itself to the core. The queues know no carrier by name, and a carrier knows no other.
+# What queues need from a carrier, which takes messages of outgoing queues to other managers and brings theirs here. A
+# carrier attaches itself to the core. The queues know no carrier by name, and a carrier knows no other.
 
 
 class NextHop(NamedTuple):
-    """Who has taken a message: its GUID where it is known, and its address."""
+    """Who has accepted a message: its GUID if known, and its address."""
 
     manager: UUID | None = None
     address: str | None = None
@@ -198,7 +197,7 @@ NOBODY_KNOWN = NextHop()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarrierReport:
-    """What a carrier tells of one outgoing queue: the fields of QueueInfo of these names."""
+    """What a carrier reports about one outgoing queue: the fields of QueueInfo with these names."""
 
     why: str | None
     stuck: bool
@@ -212,14 +211,14 @@ class CarrierReport:
 
 
 class Progress(NamedTuple):
-    """How far a message has got that is still in its outgoing queue, in words, and who has it already."""
+    """In words, how far a message in an outgoing queue has got, and who has it already."""
 
     words: str
     taken_by: NextHop | None = None
 
 
 class Carrier(Protocol):
-    """Each outgoing queue has one at the most: the first that was attached and carries its name."""
+    """Each outgoing queue has at most one: the first attached carrier that carries its name."""
 
     hardened: bool  # whether a manager with hardened security sends by it, [MS-MQDMPR] 3.1.3
 
@@ -227,7 +226,7 @@ class Carrier(Protocol):
         """Whether messages to this name leave by this carrier."""
 
     def ready(self, queue: Queue, now: float) -> None:
-        """There is something to send."""
+        """The queue has something to send."""
 
     def pause(self, queue: Queue) -> None:
         """The queue is on hold from now on."""
@@ -236,28 +235,29 @@ class Carrier(Protocol):
         """The queue is no longer on hold."""
 
     def forget(self, queue: Queue) -> None:
-        """The outgoing queue is gone: nothing is to be remembered of it."""
+        """The outgoing queue is gone. Drops everything about it."""
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """Message Position Deleted, [MS-MQDMPR] 3.1.7.2.1: a message has left an outgoing queue, or another queue
-        of the manager if it is transactional or came by HTTP: of no other does a protocol say what became of it."""
+        """Message Position Deleted, [MS-MQDMPR] 3.1.7.2.1: a message has left an outgoing queue. Also called for a
+        message in any other queue that is transactional or came by HTTP; for no others does a protocol report what
+        became of them."""
 
     # Messages that came from another manager
 
     def brought(self, view: MessageView) -> bool:
-        """Whether the message came in by this carrier."""
+        """Whether this carrier brought the message."""
 
     def origin(self, view: MessageView) -> str | None:
-        """The address that the messages of its sender come from, where it is known."""
+        """The address from which the sender's messages come, if known."""
 
     def names(self, address: str) -> Iterable[str]:
-        """What the manager at an address is called, as far as our own calls have shown it."""
+        """The names of the manager at an address, as far as our own calls have shown them."""
 
     def admin_name(self, view: MessageView, message_class: int) -> FormatName | None:
-        """Where an acknowledgment of this class goes; None where the message asks for none. May raise IllegalName."""
+        """Where an acknowledgment of this class goes. None if the message asks for none. May raise IllegalName."""
 
     def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """The outgoing queue by which an acknowledgment to `name` leaves; None where it may not leave."""
+        """The outgoing queue by which an acknowledgment to `name` leaves. None if it must not leave."""
 
     # What people and rules ask
 
@@ -265,20 +265,20 @@ class Carrier(Protocol):
         """The hosts that a message to this name makes us call."""
 
     def may_answer(self, name: FormatName, address: str) -> bool:
-        """Whether an acknowledgment of a message to this name may come from the address: that of its destination, or of
-        a manager that we hand such messages to."""
+        """Whether an acknowledgment of a message to this name may come from the address: the address of its
+        destination, or of a manager to which we hand such messages."""
 
     def report(self, queue: Queue, oldest_s: float | None, now: float) -> CarrierReport:
-        """How far the messages of an outgoing queue have got; the oldest of them came `oldest_s` seconds ago."""
+        """How far the messages of an outgoing queue have got. The oldest of them came `oldest_s` seconds ago."""
 
     def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
-        """How far one message of an outgoing queue has got; None for one that was not sent."""
+        """How far one message of an outgoing queue has got. None if it was not sent."""
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
-        """When a message of this id came in, in seconds, and how; None where that is not known."""
+        """When a message with this id came in, in seconds, and how. None if that is not known."""
 
     def session_infos(self) -> list[SessionInfo]:
-        """The connections that are open, of a carrier that has some."""
+        """The open connections of a carrier, if it has connections."""
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -286,16 +286,17 @@ class Carrier(Protocol):
 
 
 def _ignore(*arguments: object) -> None:
-    """Nobody wants to know."""
+    """Does nothing: nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Who only counts or logs. What one of them raises is a failure of what follows, never of the change."""
+    """Somebody who only counts or logs. If a watcher raises, what follows from a change has failed, never the
+    change."""
 
     follow_up_failed: Callable[[str | None, Exception], None] = _ignore  # with the message's id, if it is about one
-    withheld: Callable[[FormatName, str | None], None] = _ignore  # to a name, for a stranger at an address
-    removed: Callable[[Queue, Sequence[Record], int, float], None] = _ignore  # all that leave at once
+    withheld: Callable[[FormatName, str | None], None] = _ignore  # an answer to a name, for a stranger at an address
+    removed: Callable[[Queue, Sequence[Record], int, float], None] = _ignore  # messages that left together
     # In which queue (None: on its way), its packet, of what, where its dead letter goes (None: it asked for none), and
-    # whether that had no room there
+    # whether there was no room for that
     died: Callable[[str | None, bytes, int, str | None, bool], None] = _ignore

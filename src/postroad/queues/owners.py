@@ -1,8 +1,8 @@
-"""What callers hold, counted by owner: at most so much of each kind, however many connections and doors the owner uses.
+"""What callers hold, counted by owner. Each owner may hold so much of each kind, over all its connections and
+listeners.
 
-An owner is a user, by SID, or the address of callers who have not logged in. What an owner made under a name carries
-the SID in that name, so that users do not meet each other's names.
-"""
+An owner is a user, by SID, or the address of callers that have not logged in. A name that a user gives to something is
+kept with the SID, so that names of different users never collide."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from postroad.security.descriptors import Sid
 from postroad.store.interface import Record
 
 MAX_NAME = 200
-ADMINISTRATORS = "administrators"  # who share what they make under a name
-SOMEBODY_ELSE = "somebody else"  # instead of a name of another user
+ADMINISTRATORS = "administrators"  # they share what they make under a name
+SOMEBODY_ELSE = "somebody else"  # shown in place of another user's name
 THIS_PROCESS = ""  # an owner without limits
 
 
 class Held(Enum):
-    """Each has a setting of `[limits]` with the ending `_per_user`, and the words for people."""
+    """Each kind has a setting in `[limits]` that ends in `_per_user`, and words for people."""
 
     TRANSACTIONS = "transactions"
     LOCKED_MESSAGES = "locked_messages"
-    LOCKED_MB = "locked_mb"  # counted in bytes; the last message may exceed it
+    LOCKED_MB = "locked_mb"  # in bytes; the last message may exceed it
     OPEN_QUEUES = "open_queues"
     CURSORS = "cursors"
     WAITING_READS = "waiting_reads"
@@ -60,7 +60,7 @@ _WHAT = {
 
 
 class Owners:
-    """`reached` hears of each refusal: the kind, and whose."""
+    """`reached` is called at each refusal, with the kind and the owner."""
 
     def __init__(self) -> None:
         self.maximum = dict(DEFAULTS)
@@ -75,7 +75,7 @@ class Owners:
         return owner != THIS_PROCESS and self.held(kind, owner) + more > self.maximum[kind]
 
     def check(self, kind: Held, owner: str, more: int = 1) -> None:
-        """Raises TooManyHeld, or LimitReached for what is kept on disk, if `more` were too many."""
+        """Raises TooManyHeld, or LimitReached for what is kept on disk, if `more` would be too many."""
         if self.full(kind, owner, more):
             self.refuse(kind, owner)
 
@@ -119,7 +119,7 @@ class Owners:
 
     @property
     def figures(self) -> dict[str, dict[str, int]]:
-        """For `status` and the metrics; `current` is of the owner with the most."""
+        """For `status` and the metrics. `current` is the number of the owner with the most."""
         return {
             kind.setting.replace("_mb_", "_bytes_"): {
                 "current": max(self._held[kind].values(), default=0),
@@ -134,12 +134,12 @@ class Owners:
 
 
 def owned_name(name: str, owner: Sid | None) -> str:
-    """A name as it is kept: that of a user has the SID before it. Administrators reach every name."""
+    """A name in the form in which it is kept: for a user, with the SID before it. Administrators reach every name."""
     return name if owner is None else f"{owner}:{name}"
 
 
 def owner_in(name: str) -> Sid | None:
-    """The user whose name it is; None for those of administrators."""
+    """The user whose name it is. None if it belongs to the administrators."""
     before, colon, _ = name.partition(":")
     if not colon or not before.startswith("S-1-"):
         return None
@@ -155,7 +155,7 @@ def name_in(name: str) -> str:
 
 
 def owner_of(name: str) -> str:
-    """Whose limits count for what has this name."""
+    """The owner whose limits count for what has this name."""
     owner = owner_in(name)
     return ADMINISTRATORS if owner is None else str(owner)
 
@@ -163,4 +163,4 @@ def owner_of(name: str) -> str:
 def check_name(name: str) -> None:
     given = name_in(name)
     if not 0 < len(given) <= MAX_NAME or not name.isprintable():
-        raise InvalidArgument(f"name: {given[:60]!r} is not 1 to {MAX_NAME} printable characters")
+        raise InvalidArgument(f"name: must be 1 to {MAX_NAME} printable characters, got {given[:60]!r}")

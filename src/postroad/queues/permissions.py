@@ -1,8 +1,7 @@
-"""Who may use a queue: whose descriptor counts, and which rights of [MS-MQMQ] 2.2.23 and 2.2.24 an action needs.
+"""Who may use a queue: which descriptor counts, and which rights of [MS-MQMQ] 2.2.23 and 2.2.24 an action needs.
 
-A journal and a subqueue have the descriptor of their queue. The journal and the dead letters of the manager have the
-manager's. Outgoing queues are for administrators, but anyone may send.
-"""
+A journal and a subqueue have the descriptor of their queue. The manager's journal and dead letters have the manager's
+descriptor. Outgoing queues are for administrators, but anyone may send."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Action(Enum):
-    """What somebody wants to do with a queue. Purging removes messages as receiving does."""
+    """What somebody wants to do with a queue. A purge removes messages as a receive does."""
 
     SEND = "send to"
     PEEK = "look at the messages of"
@@ -49,7 +48,7 @@ class Action(Enum):
     SET_PERMISSIONS = "change the access list of"
 
 
-# The words of `postroad queue acl`; for a journal, receive is the word for receive-journal.
+# The words of `postroad queue acl`. For a journal, `receive` means receive-journal.
 ACTION_WORDS = {
     Action.SEND: "write",
     Action.PEEK: "peek",
@@ -91,17 +90,16 @@ _CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl())
 _ANONYMOUS, _EVERYONE = Token.anonymous(), Token.everyone()
 _SENDER_ID_TYPE = SecurityFlags.SENDER_ID_TYPE.value
 _NULL_SID = "S-1-0-0"
-_SIGNATURE_TYPE = SecurityFlags.SIGNATURE_TYPE.value  # 0 until a Guard has checked a signature
+_SIGNATURE_TYPE = SecurityFlags.SIGNATURE_TYPE.value  # 0 until a Guard has checked the signature
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is known of a message's sender and of its security, once signature and key have been checked.
+    """What is known of a message's sender and of its security, after the check of signature and key.
 
-    What a manager writes because of a message, it asks for with the credentials of that message. `own` are those of
-    applications here that may do everything, and of the manager itself; those of other users here are `local`. `origin`
-    is the address that a message of others came from, where it is known.
-    """
+    If the manager writes something because of a message, it acts with the credentials of that message. `own` are those
+    of the manager itself, and of applications here that may do everything. `local` are those of other users here.
+    `origin` is the address that a message of another manager came from, if known."""
 
     token: Token
     authenticated: bool = False
@@ -117,8 +115,8 @@ OWN = Credentials(Token.administrator(), authenticated=True, encrypted=True, own
 
 @lru_cache(maxsize=4096)
 def descriptor_of(acl: str | None) -> SecurityDescriptor:
-    """The descriptor that a queue has by its property. A stored list that this version cannot read must not stop the
-    manager, nor open the queue: only administrators may use it."""
+    """The descriptor in the queue's property. A stored list that this version cannot read must neither stop the manager
+    nor open the queue: only administrators may use the queue then."""
     if acl is None:
         return _DEFAULT
     try:
@@ -135,7 +133,8 @@ def no_right(action: Action, queue: Queue) -> str:
 
 
 class Access:
-    """One for a queue manager. `claimed` believes the sender that an unsigned message names, as MSMQ does."""
+    """Access checks of one queue manager. With `claimed`, the sender named in an unsigned message is believed, as MSMQ
+    does."""
 
     def __init__(self, queues: QueueCollection) -> None:
         self._queues = queues
@@ -155,7 +154,8 @@ class Access:
         self._users = users
 
     def is_gone(self, name: str) -> bool:
-        """Whether somebody was a user and was removed: nobody, and not one of those who never were users."""
+        """Whether somebody was a user and was removed. Such a user counts as nobody, not as one who never was a
+        user."""
         return name.casefold() in self._gone
 
     def descriptor(self, queue: Queue) -> SecurityDescriptor:
@@ -165,7 +165,7 @@ class Access:
         return descriptor_of(self._whole(queue).properties.acl)
 
     def _whole(self, queue: Queue) -> Queue:
-        """The queue that a journal or subqueue belongs to; any other queue itself."""
+        """The queue that a journal or subqueue belongs to; for any other queue, the queue itself."""
         owner = queue.properties.owner
         return queue if owner is None else self._queues.by_number[owner]
 
@@ -186,11 +186,11 @@ class Access:
         return mask is not None and allowed(self.descriptor(queue), token, mask)
 
     def has_own_list(self, queue: Queue) -> bool:
-        """Whether an access list was set for the queue. Otherwise the default one counts."""
+        """Whether an access list was set for the queue. Otherwise the default list counts."""
         return self._whole(queue).properties.acl is not None
 
     def words(self, queue: Queue, token: Token) -> tuple[str, ...]:
-        """The words of the rights that somebody has."""
+        """The words for the rights that somebody has."""
         return tuple(word for action, word in ACTION_WORDS.items() if self.allows(queue, token, action))
 
     def require(self, queue: Queue, token: Token, action: Action) -> None:
@@ -205,11 +205,11 @@ class Access:
         return token.everything or allowed(self.manager_descriptor, token, right)
 
     def may_send(self, queue: Queue, token: Token) -> bool:
-        """For messages on their way in: the hot form of `allows`."""
+        """The fast form of `allows`, for messages that arrive."""
         return allowed(descriptor_of(self._whole(queue).properties.acl), token, _WRITE)
 
     def refusal(self, queue: Queue, credentials: Credentials) -> Refused | None:
-        """[MS-MQQB] 3.1.5.8.3: why the queue takes nothing from a sender with these credentials."""
+        """[MS-MQQB] 3.1.5.8.3: why the queue accepts nothing from a sender with these credentials."""
         properties = queue.properties
         if properties.authenticate and not credentials.authenticated:
             return NOT_AUTHENTICATED
@@ -229,8 +229,9 @@ class Access:
         return credentials.own or self.refusal(queue, credentials) in (None, BODY_ENCRYPTED)
 
     def claimed_sender(self, view: MessageView, *, signed: bool = False) -> Token:
-        """The token of whom a message names that no certificate proves: anonymous, unless such names are believed. What
-        a queue manager has `signed` counts as Everyone's, [MS-MQQB] 3.1.5.8.3: anybody can write that it is one."""
+        """The token of the sender that a message names without proof by a certificate. It is anonymous, unless such
+        names are believed. A message that a queue manager has `signed` counts as Everyone's, [MS-MQQB] 3.1.5.8.3,
+        because anybody can claim to be a queue manager."""
         header = security_parts(view)
         if header is None:
             return _ANONYMOUS
@@ -247,19 +248,19 @@ class Access:
         except RemoteProtocolError:
             return _ANONYMOUS
 
-    # Those whom a stored message is of
+    # The credentials of stored messages
 
     def of_user(self, sid: str) -> Credentials:
-        """Of an application's user here. What stays within this manager is as good as encrypted."""
+        """Of an application's user here. What stays within this manager counts as encrypted."""
         try:
             parsed = Sid.parse(sid)
-        except IllegalIdentifier:  # a hand has put it into the store
+        except IllegalIdentifier:  # somebody has put it into the store by hand
             return Credentials(_ANONYMOUS, local=True)
         token = _EVERYONE if parsed == EVERYONE else self.users.token(parsed)
         return Credentials(token, authenticated=token not in (_EVERYONE, _ANONYMOUS), encrypted=True, local=True)
 
     def of_arrived(self, view: MessageView, origin: str | None) -> Credentials:
-        """Of a message that a queue here has taken: its header says what the Guard has found."""
+        """Of a message that a queue here has accepted: its header has the Guard's result."""
         header = security_parts(view)
         if header is None:
             return Credentials(_ANONYMOUS, origin=origin)
@@ -272,9 +273,9 @@ class Access:
 
 
 def sender_of(token: Token) -> str | None:
-    """Who sends, as `of_user` reads it; None for those who may do everything."""
+    """The sender, as `of_user` reads it. None for those who may do everything."""
     if token.everything:
         return None
     if token.only is not None:
-        return _NULL_SID  # nobody: they send nothing
+        return _NULL_SID  # nobody sends anything
     return str(EVERYONE if token.user is None else token.user)

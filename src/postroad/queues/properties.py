@@ -25,7 +25,7 @@ from postroad.wire.octets import NULL_GUID
 
 
 class QueueType(Enum):
-    """[MS-MQDMPR] 3.1.1.2 QueueType, and the two kinds of queue that belong to another one."""
+    """[MS-MQDMPR] 3.1.1.2 QueueType, and the two kinds of queue that belong to another queue."""
 
     PRIVATE = "private"
     PUBLIC = "public"
@@ -47,11 +47,10 @@ def _sddl(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties(QueueSettings):
-    r"""`path` is the part after the computer, as in `private$\orders`; of an outgoing queue, its format name.
+    r"""`path` is the part after the computer, as in `private$\orders`. For an outgoing queue it is the format name.
 
-    A quota of None is no limit. A journal or dead-letter queue always has a quota: there MAX_QUOTA_KB is no limit.
-    The other defaults are those of Set Queue Defaults, 3.1.7.1.33.
-    """
+    A quota of None means no limit. A journal or dead-letter queue always has a quota; for these MAX_QUOTA_KB means no
+    limit. The other defaults are those of Set Queue Defaults, 3.1.7.1.33."""
 
     queue_type: QueueType
     path: str
@@ -70,7 +69,7 @@ class QueueProperties(QueueSettings):
     )
 
     def __post_init__(self) -> None:
-        """A store may be older than the defaults of copies."""
+        """A store may be older than the defaults of copies, so fills them in."""
         if self.quota_kb is None and self.queue_type in _COPIES:
             object.__setattr__(self, "quota_kb", DEFAULT_JOURNAL_QUOTA_KB)
         if self.queue_type not in _JOURNALED:
@@ -84,10 +83,9 @@ class QueueProperties(QueueSettings):
 
     @classmethod
     def decode(cls, data: bytes, what: str) -> QueueProperties:
-        """Reads what `encode` wrote. Attributes that this version does not know are left out.
+        """Reads what `encode` wrote. Leaves out attributes that this version does not know.
 
-        Values are not checked again: an earlier version may have allowed what is refused today.
-        """
+        It does not check values again: an earlier version may have allowed what is refused today."""
         try:
             stored: dict[str, Any] = json.loads(data)
             values = {_STORED[name]: value for name, value in stored.items() if name in _STORED}
@@ -101,7 +99,7 @@ class QueueProperties(QueueSettings):
 
 _PROPERTIES = queue_properties(QueueProperties)
 CHANGEABLE = frozenset(name for name, each in _PROPERTIES.items() if not each.fixed)
-# The attributes by their names in the store, and those of them that JSON has no type for.
+# The attributes by their names in the store, and those that need a conversion because JSON lacks their type.
 _STORED = {
     _PROPERTIES[each.name].stored if each.name in _PROPERTIES else each.name: each.name
     for each in fields(QueueProperties)
@@ -112,7 +110,8 @@ _TYPES: dict[str, type[Any]] = {"queue_type": QueueType, "identifier": UUID} | {
 
 
 def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> dict[str, Any]:
-    """The attributes that a caller gives, as the queue keeps them; InvalidArgument for what no queue can have."""
+    """The attributes that a caller gives, in the form that the queue keeps. InvalidArgument for what no queue can
+    have."""
     found: dict[str, Any] = {}
     for name, given in attributes.items():
         if name not in _PROPERTIES:

@@ -1,8 +1,7 @@
 """One queue: its messages in order, the positions that are not available, its size and its waiting readers.
 
-[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores; memory holds what is locked or on its way out, and a
-bounded front.
-"""
+[MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores. Memory has what is locked or on its way out, and a
+bounded front."""
 
 from __future__ import annotations
 
@@ -27,34 +26,33 @@ if TYPE_CHECKING:
     from postroad.queues.tick import Change
 
 COUNTS = Struct("<QQQ")  # messages, bytes, and messages ever added, as the store keeps them
-OLD_COUNTS = Struct("<QQ")  # without the last, as stores had them at first
+OLD_COUNTS = Struct("<QQ")  # without the last one, as in old stores
 START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
-SCAN_LIMIT = 1000  # records that one look at the store brings at the most
-PASSED_OVER = 64  # more that a second look brings, where the first has found some that cannot be had
-READ_AHEAD = 1000  # messages that a look at an outgoing queue brings at least: more are asked for soon
-AHEAD_OF_READER = 8  # times as many as a reader asks for, at first: it may not come again
+SCAN_LIMIT = 1000  # records that one look into the store returns, at most
+PASSED_OVER = 64  # more that a second look asks for, if the first has found messages that no reader can have
+READ_AHEAD = 1000  # messages that a look at an outgoing queue returns, at least: more will be wanted soon
+AHEAD_OF_READER = 8  # times what a reader asks for, at first: it may not come again
 KEPT_BYTES = 4 << 20  # of messages at the front that one queue keeps in memory
-ALL_KEPT_BYTES = 32 << 20  # and all queues of a manager
+ALL_KEPT_BYTES = 32 << 20  # the same for all queues of a manager
 QUOTA_UNIT = 1024
 PRIORITIES = 8
-ALARM_RATIO = 0.9  # of a quota: from there on the queue is reported as nearly full
+ALARM_RATIO = 0.9  # of a quota: above this the queue is reported as nearly full
 
 
 class PositionState(Enum):
-    """MessagePosition.State. An Available position is not noted anywhere: it is in the store."""
+    """MessagePosition.State. An Available position is not noted: it is in the store."""
 
     LOCKED = "locked"
     PURGE_PENDING = "purge pending"
-    DELETED = "deleted"  # and not yet committed
+    DELETED = "deleted"  # not yet committed
 
 
 @dataclass(slots=True)
 class Usage:
-    """What all queues of a manager use together, kept with every change of one: no message waits for a sum of them.
+    """What all queues of a manager use together. Every change of a queue updates it, so no message waits for a sum.
 
-    A deleted queue counts until its messages are gone.
-    """
+    A deleted queue counts until its messages are gone."""
 
     used_bytes: int = 0
     kept_bytes: int = 0  # of messages at the fronts of queues, in memory
@@ -62,22 +60,21 @@ class Usage:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """Order is by lookup id: priority, then arrival.
+    """Messages are in the order of their lookup ids: priority, then arrival.
 
-    The front is what readers and senders ask for next: the first Available messages, with none between them or before
-    them, kept in memory. While the front is `whole`, there are no others, so messages that come are added to it and
-    nobody looks into the store. Whatever else happens to the queue, the next look into the store makes it anew.
-    """
+    The front is what readers and senders ask for next: the first Available messages, without gaps, kept in memory.
+    While the front is `whole`, there are no others: new messages are added to it, and nobody looks into the store.
+    After any other change of the queue, the next look into the store makes the front anew."""
 
     number: int
-    name: str  # what people read, and every command takes: a public queue has its computer in it
+    name: str  # what people read, and every command accepts: for a public queue, with its computer
     properties: QueueProperties
     _durable: RecordStore
     _express: RecordStore
     usage: Usage
     is_outgoing: bool = field(init=False)
     is_internal: bool = field(init=False)
-    carrier: Carrier | None = None  # of an outgoing queue; one without simply waits
+    carrier: Carrier | None = None  # of an outgoing queue; messages of one without a carrier wait
     deleted: bool = False
     positions: dict[int, PositionState] = field(default_factory=dict)
     descriptors: list[OpenQueueDescriptor] = field(default_factory=list)
@@ -95,7 +92,7 @@ class Queue:
     last_added_at: float = 0.0  # since the start
     _stored_at_start: int = 0
     _added_before: int = 0  # messages that were stored here before the start
-    _head: int = START  # nothing before here can be had
+    _head: int = START  # no message before it is available
     _front: deque[Record] = field(default_factory=deque)
     _front_bytes: int = 0
     _whole: bool = False
@@ -109,7 +106,7 @@ class Queue:
         return f"<Queue {self.number} {self.name!r}, {self.count} messages>"
 
     def ready(self, now: float) -> None:
-        """Its carrier hears that there may be something to send."""
+        """Tells the carrier that there may be something to send."""
         if self.carrier is not None:
             self.carrier.ready(self, now)
 
@@ -121,7 +118,7 @@ class Queue:
 
     @property
     def total_bytes(self) -> int:
-        """TotalBytes: what is there, without what is only promised."""
+        """TotalBytes: what is in the queue, without what is only promised."""
         return self.stored_bytes + self.express_bytes
 
     @property
@@ -131,7 +128,7 @@ class Queue:
 
     @property
     def messages_out(self) -> int:
-        """Messages that left since the start, whatever the reason. It follows from the other counts, so a message that
+        """Messages that left since the start, for any reason. It follows from the other counts, so a message that
         leaves costs nothing more."""
         return self._stored_at_start + self.messages_in - self.count
 
@@ -142,7 +139,7 @@ class Queue:
 
     @property
     def used_bytes(self) -> int:
-        """What counts against the quota: promises too."""
+        """What counts against the quota, promises included."""
         return self.stored_bytes + self.express_bytes + self.reserved_bytes
 
     @property
@@ -176,7 +173,7 @@ class Queue:
         self._stored_at_start, self._added_before = count, added
 
     def reserve(self, size: int) -> None:
-        """Room for a message that is promised. `note` turns it into what is stored; `release` gives it back."""
+        """Reserves room for a promised message. `note` turns it into stored bytes; `release` gives it back."""
         self.reserved_bytes += size
         self.usage.used_bytes += size
 
@@ -185,21 +182,21 @@ class Queue:
         self.usage.used_bytes -= size
 
     def add_express(self, size: int, count: int = 1, *, back: bool = False) -> None:
-        """New messages, or such that were taken out and are `back`."""
+        """Counts new messages, or messages that are `back` after they were removed."""
         self.express_added += 0 if back else count
         self.express_count += count
         self.express_bytes += size
         self.usage.used_bytes += size
 
     def remove_express(self, size: int, count: int = 1, *, undone: bool = False) -> None:
-        """Messages left, or their coming was `undone`."""
+        """Counts messages that left, or whose coming was `undone`."""
         self.express_added -= count if undone else 0
         self.express_count -= count
         self.express_bytes -= size
         self.usage.used_bytes -= size
 
     def note(self, change: Change) -> None:
-        """A change is durable."""
+        """Counts a change that is durable now."""
         self.stored_count += change.added - change.removed
         self.stored_bytes += change.added_bytes - change.removed_bytes
         self.stored_added += change.added
@@ -207,18 +204,18 @@ class Queue:
         self.usage.used_bytes -= change.removed_bytes
 
     def recount(self) -> None:
-        """Reads every stored message: for a queue whose counts were damaged."""
+        """Counts again by reading every stored message, for a queue with damaged counts."""
         sizes = [len(record.packet) for record in self.everything()]
         self._set_stored(len(sizes), sum(sizes), len(sizes))
 
     # State
 
     def is_available(self, lookup_id: int) -> bool:
-        """Whether a message at this position can be had by any reader."""
+        """Whether any reader can have the message at this position."""
         return lookup_id not in self.positions and (not self.holds or self.holder(lookup_id) is None)
 
     def state(self, lookup_id: int) -> PositionState | None:
-        """The state of a position, None for Available: what is held counts as locked."""
+        """The state of a position, None for Available. A held position counts as locked."""
         state = self.positions.get(lookup_id)
         if state is None and self.holds and self.holder(lookup_id) is not None:
             return PositionState.LOCKED
@@ -228,7 +225,7 @@ class Queue:
         return next((hold for hold in self.holds.values() if hold.covers(lookup_id)), None)
 
     def mark(self, lookup_id: int, state: PositionState) -> None:
-        """The position is not Available any more."""
+        """Marks a position as not Available."""
         self.positions[lookup_id] = state
         self._leave_front((lookup_id,))
 
@@ -237,7 +234,7 @@ class Queue:
         self._leave_front(lookup_ids)
 
     def forget(self, lookup_ids: Sequence[int]) -> list[PositionState | None]:
-        """Messages are gone at once, as express ones go: the states that their positions had."""
+        """Removes express messages at once. Returns the states that their positions had."""
         states = list(map(self.positions.pop, lookup_ids, repeat(None)))
         self._leave_front(lookup_ids)
         return states
@@ -249,13 +246,13 @@ class Queue:
             positions.pop(lookup_id, None)
 
     def unmark_all(self, lookup_ids: Sequence[int]) -> None:
-        """Marked messages are Available again."""
+        """Makes marked messages Available again."""
         if lookup_ids:
             self.gone(lookup_ids)
             self.opened_before(min(lookup_ids))
 
     def unmark(self, lookup_id: int, state: PositionState | None) -> None:
-        """Back to the state before a `mark`; None for Available."""
+        """Returns to the state before a `mark`. None is Available."""
         if state is None:
             self.positions.pop(lookup_id, None)
             self.opened_before(lookup_id)
@@ -263,14 +260,14 @@ class Queue:
             self.positions[lookup_id] = state
 
     def restore(self, lookup_ids: Sequence[int], states: Sequence[PositionState | None]) -> None:
-        """Back to the states before a `mark_all`."""
+        """Returns to the states before a `mark_all`."""
         for lookup_id, state in zip(lookup_ids, states, strict=True):
             self.unmark(lookup_id, state)
 
     # Order
 
     def available(self, limit: int, after: int = START) -> list[Record]:
-        """Up to `limit` Available messages behind `after`, in queue order ([MS-MQDMPR] 3.1.7.3.2, forward)."""
+        """Up to `limit` Available messages after `after`, in queue order ([MS-MQDMPR] 3.1.7.3.2, forward)."""
         if limit == 1 and after == START and self._front and not self.holds:
             return [self._front[0]]
         if self.count == 0:
@@ -283,7 +280,7 @@ class Queue:
         elif from_head:
             if self._whole or len(self._front) >= limit:
                 return list(islice(self._front, limit))
-            # As many as are kept: large ones are not read before they are asked for.
+            # No more than are kept: large messages are not read before they are wanted.
             ahead = READ_AHEAD if self.is_outgoing else min(READ_AHEAD, limit * self._ahead)
             wanted_in_all = max(limit, min(ahead, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
         found: list[Record] = []
@@ -304,7 +301,7 @@ class Queue:
                     if self.is_available(record.lookup_id):
                         found.append(record)
                     elif from_head and not found:
-                        self._head = record.lookup_id  # nothing before here can be had: do not look again
+                        self._head = record.lookup_id  # no message before it is available: start here the next time
             if len(records) < wanted:
                 whole = True
                 break
@@ -327,7 +324,7 @@ class Queue:
         return found[:limit]
 
     def _past_holds(self, position: int) -> int:
-        """Steps over what is held right behind `position`: there may be a million of it."""
+        """Skips what is held directly after `position`: it may be a million messages."""
         for hold in sorted(self.holds.values(), key=lambda each: each.start):
             following = position + 1
             if hold.spans(following):
@@ -337,10 +334,9 @@ class Queue:
         return position
 
     def by_arrival(self, start: int, end: int, limit: int, hold: Hold | None = None) -> list[Record]:
-        """Up to `limit` messages with `start` <= arrival < `end`, whatever their priority, in the order they came.
+        """Up to `limit` messages with `start` <= arrival < `end`, of any priority, in the order of arrival.
 
-        Those are the Available ones; where `hold` spans them, those that it covers.
-        """
+        They are the Available messages. If `hold` spans them, they are the messages that it covers."""
         found: list[Record] = []
         for rank in range(PRIORITIES):
             found += self._of_rank(rank, start, end, limit, hold)
@@ -350,7 +346,7 @@ class Queue:
     def _of_rank(self, rank: int, start: int, end: int, limit: int, hold: Hold | None) -> list[Record]:
         found: list[Record] = []
         position, stop = (rank << PRIORITY_SHIFT | start) - 1, rank << PRIORITY_SHIFT | end
-        wanted = 1  # of a priority that has no message there, a look shows one of the next: that need not be a thousand
+        wanted = 1  # a look at a priority without such messages returns those of the next one: it need not return many
         while len(found) < limit and position < stop - 1:
             records = self._scan(position, wanted)
             for record in records:
@@ -376,7 +372,8 @@ class Queue:
         return [(store, rank | start, rank | end - 1) for store in stores for rank in ranks]
 
     def is_shown(self, lookup_id: int, hold: Hold | None) -> bool:
-        """Whether a reader with this hold, or with none, sees the message: within the hold, what it covers."""
+        """Whether a reader with this hold, or with None, sees the message: within a hold, it sees what the hold
+        covers."""
         if lookup_id in self.positions:
             return False
         if hold is not None and hold.spans(lookup_id):
@@ -384,35 +381,35 @@ class Queue:
         return not self.holds or self.holder(lookup_id) is None
 
     def get(self, lookup_id: int) -> Record | None:
-        """The message at this position, whatever its state; None where there is none."""
+        """The message at this position, in any state. None if there is none."""
         return self._express.get(self.number, lookup_id) or self._durable.get(self.number, lookup_id)
 
     @property
     def tail(self) -> int:
-        """The position of the last message, whatever its state; START where there is none."""
+        """The position of the last message, in any state. START if there is none."""
         return next((record.lookup_id for record in self._scan_back(END, 1)), START)
 
     @property
     def oldest(self) -> Record | None:
-        """The message that came first, whatever its state and its priority; None where there is none."""
+        """The message that came first, in any state and of any priority. None if there is none."""
         if self.count == 0:
             return None
         return min(self._firsts(), key=lambda each: each.arrived_ms, default=None)
 
     @property
     def first_arrival(self) -> int | None:
-        """The arrival number of the message that came first, whatever its state; None where there is none."""
+        """The arrival number of the message that came first, in any state. None if there is none."""
         if self.count == 0:
             return None
         return min((record.lookup_id & ARRIVAL_MASK for record in self._firsts()), default=None)
 
     def _firsts(self) -> Iterator[Record]:
-        """The first message of each priority; of one that has none, that of the next."""
+        """The first message of each priority. A priority without messages gives the first one of the next."""
         for rank in range(PRIORITIES):
             yield from self._scan((rank << PRIORITY_SHIFT) - 1, 1)
 
     def everything(self) -> Iterator[Record]:
-        """Every message from the head on, whatever its state; the queue may change meanwhile."""
+        """Every message from the head on, in any state. The queue may change meanwhile."""
         position = START
         while records := self._scan(position, SCAN_LIMIT):
             yield from records
@@ -428,7 +425,7 @@ class Queue:
     # The front
 
     def came(self, records: Sequence[Record]) -> None:
-        """New messages are here. They may have been seen in the store before this is called."""
+        """New messages are in the queue. Somebody may have seen them in the store before this call."""
         ids = [record.lookup_id for record in records]
         foremost = min(ids)
         size = sum([len(record.packet) for record in records])
@@ -447,7 +444,7 @@ class Queue:
             self._head = foremost - 1
 
     def opened_before(self, lookup_id: int) -> None:
-        """A message became available at `lookup_id`: the search for the head starts before it."""
+        """A message became available at `lookup_id`. The search for the head starts before it."""
         self._whole = False
         if self._front and lookup_id < self._front[-1].lookup_id:
             self._drop_front()
@@ -455,11 +452,11 @@ class Queue:
             self._head = lookup_id - 1
 
     def changed(self) -> None:
-        """Records were replaced: those in memory may be old."""
+        """Records were replaced, so those in memory may be old."""
         self._drop_front()
 
     def _leave_front(self, lookup_ids: Sequence[int]) -> None:
-        """What a sender takes from the front is never looked at twice."""
+        """What a sender takes from the front is never looked at again."""
         front, count = self._front, len(lookup_ids)
         if not count or not front or max(lookup_ids) < front[0].lookup_id:
             return

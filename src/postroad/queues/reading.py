@@ -1,7 +1,6 @@
 """Readers: peek, receive, two-phase receive, lookup ids, waiting and cancelling ([MS-MQDMPR] 3.1.7.1.10 to 3.1.7.1.17).
 
-Time is an argument. A read that finds nothing is kept until a message comes, time is up, or somebody cancels it.
-"""
+Time is an argument. A read that finds nothing waits until a message comes, its time is over, or somebody cancels it."""
 
 from __future__ import annotations
 
@@ -41,18 +40,19 @@ from postroad.wire.constants import MessageClass
 
 
 class Reading:
-    """Reads go to committed messages only: what a tick has promised is not seen before it is true."""
+    """Reads see only committed messages. What a tick has promised becomes visible when it is true."""
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
-        self._waited: dict[Queue, None] = {}  # queues with waiting reads; some of those may be over
+        self._waited: dict[Queue, None] = {}  # queues with waiting reads; some of these may be over
 
-    # Now, or when there is something
+    # Now, or when there is a message
 
     def read(self, request: WaitingRead, now: float) -> list[Record] | None:
-        """Messages if there are any; None if the request waits from now on. Raises where it must not wait."""
+        """Returns messages if there are any, and None if the request waits from now on. Raises an error if it must not
+        wait."""
         if request.count < 1:
-            raise InvalidArgument(f"count: {request.count} is not at least 1")
+            raise InvalidArgument(f"count: must be at least 1, got {request.count}")
         if request.transaction is not None and request.two_phase:
             raise InvalidArgument("transaction: a two-phase read is acknowledged by its end, not by a transaction")
         queue = self._queue_of(request)
@@ -61,7 +61,7 @@ class Reading:
             return records
         if request.deadline is not None and request.deadline <= now:
             if request.cursor is not None and request.destructive:
-                request.cursor.state = CursorState.UNREAD  # 3.2.7.4 iNoWait: it stays where it is
+                request.cursor.state = CursorState.UNREAD  # 3.2.7.4 iNoWait: the cursor stays where it is
                 raise MessageNotFound("there is no message behind the cursor")
             raise _time_out(request)
         queue.waiting.append(request)
@@ -71,13 +71,14 @@ class Reading:
         return None
 
     def watch(self, request: WaitingRead) -> None:
-        """The request waits for messages that become available from now on, and does not look at those that are."""
+        """The request waits for messages that become available from now on. It does not look at those that are
+        available already."""
         queue = self._queue_of(request)
         queue.waiting.append(request)
         self._waited[queue] = None
 
     def lock_first(self, descriptor: OpenQueueDescriptor, now: float) -> Record | None:
-        """The first phase of a receive that finds a message at once; None where there is none yet."""
+        """The first phase of a receive that finds a message at once. None if there is none yet."""
         queue = descriptor.require(RECEIVING, "receive")
         records = self.delivery.fresh(queue, 1, now)
         if not records:
@@ -97,7 +98,7 @@ class Reading:
     def _attempt(
         self, queue: Queue, request: WaitingRead, now: float, opened: Iterable[int] | None = None
     ) -> list[Record]:
-        """One look: the first, or one of those that follow because messages were `opened`."""
+        """One attempt: the first, or a later one because messages were `opened`."""
         cursor = request.cursor
         if request.matches is not None:
             records = self._matching(queue, request.matches, now, opened)
@@ -113,7 +114,7 @@ class Reading:
                     if request.destructive:
                         self._claim(queue, records, request.transaction, request.two_phase, now)
                     if opened is not None:
-                        request.satisfied(records)  # within: a reader that cannot be told has not got them
+                        request.satisfied(records)  # inside: a reader that cannot be informed has not got them
             except BaseException:
                 if cursor is not None:
                     cursor.state, cursor.position = place
@@ -123,7 +124,8 @@ class Reading:
     def _matching(
         self, queue: Queue, matches: Callable[[Record], bool], now: float, opened: Iterable[int] | None
     ) -> list[Record]:
-        """The first of the messages that were `opened` and match; of all messages where it is not known which were."""
+        """The first of the `opened` messages that matches. If it is not known which were opened, the first of all
+        messages."""
         ids = sorted(opened or ())
         for record in map(queue.get, ids) if ids else queue.everything():
             if record is None or not queue.is_available(record.lookup_id) or is_stale(record, now):
@@ -157,25 +159,24 @@ class Reading:
     # Waiting
 
     def wake(self, queue: Queue, now: float, opened: Iterable[int] = ()) -> None:
-        """Message Position Available, 3.1.7.2.2: serves waiting readers in the order they came.
+        """Message Position Available, 3.1.7.2.2: serves waiting readers in the order in which they came.
 
-        A receiver takes the message before the peekers behind it see it. `opened` are the positions that have become
-        available, for readers whose cursors are past them.
-        """
+        A receive removes the message before later peeks can see it. `opened` are the positions that have become
+        available, for readers whose cursors are past them."""
         index = 0
         while index < len(queue.waiting):
-            request = queue.waiting.pop(index)  # what follows from its read may wake others, and must not find it
+            request = queue.waiting.pop(index)  # what follows from its read may wake others, which must not find it
             try:
                 records = self._attempt(queue, request, now, opened)
             except PostroadError as error:
                 self._fail(request, error)
                 continue
-            except Exception as error:  # the reader hears of it, and the others have their turn
+            except Exception as error:  # this reader gets the error, and the others have their turn
                 self.delivery.note_failure(None, error)
                 self._fail(request, PostroadError(f"the read failed within the queue manager: {error!r}"))
                 continue
             if records:
-                index = 0  # those that were passed over may have been served meanwhile
+                index = 0  # readers that were skipped may have been served meanwhile
             else:
                 queue.waiting.insert(index, request)
                 if request.cursor is None and request.matches is None:
@@ -183,7 +184,7 @@ class Reading:
                 index += 1
 
     def expire_all_waits(self, now: float) -> None:
-        """Looks at the queues that have waiting reads, and at no others."""
+        """Looks only at queues that have waiting reads."""
         for queue in list(self._waited):
             self.delivery.try_after(None, self.expire_waits, queue, now)
             if not queue.waiting:
@@ -195,7 +196,7 @@ class Reading:
             self.time_out(queue, request)
 
     def time_out(self, queue: Queue, request: WaitingRead) -> None:
-        """The time of one waiting read is over, whatever the clock says."""
+        """Ends one waiting read as if its time were over."""
         self.cancel(queue, request, _time_out(request))
 
     def cancel(self, queue: Queue, request: WaitingRead, error: PostroadError) -> None:
@@ -218,7 +219,7 @@ class Reading:
         return Status.STATUS_NOT_FOUND
 
     def end_forbidden(self, queues: Iterable[Queue]) -> None:
-        """Ends the waiting reads whose readers have lost the right: their access list has changed."""
+        """Ends the waiting reads whose readers have lost the right, because the access list has changed."""
         for queue in queues:
             for request in [each for each in queue.waiting if not each.permitted()]:
                 action = Action.RECEIVE if request.destructive else Action.PEEK
@@ -227,10 +228,9 @@ class Reading:
     # The second phase
 
     def end(self, queue: Queue, record: Record, now: float, *, delete: bool, transactional: bool = False) -> None:
-        """Dequeue Message End, 3.1.7.1.12: a purge in between wins over a successful acknowledgment.
+        """Dequeue Message End, 3.1.7.1.12. After a purge in between, a successful acknowledgment changes nothing.
 
-        Of a message that was read in a transaction nothing is decided here: its commit or abort does that.
-        """
+        For a message that was read in a transaction, the commit or abort decides, not this call."""
         if queue.deleted:
             raise QueueNotAvailable(f"the queue {queue.name} was deleted while the message was being received")
         state = queue.positions.get(record.lookup_id)
@@ -260,14 +260,14 @@ class Reading:
         self.delivery.atomic.then(self.wake_after, queue, now, (record.lookup_id,))
 
     def wake_after(self, queue: Queue, now: float, opened: Iterable[int]) -> None:
-        """Wakes as something that follows from a change."""
+        """Wakes readers, as something that follows from a change."""
         if queue.waiting:
             self.delivery.try_after(None, self.wake, queue, now, opened)
 
     # Lookup ids
 
     def seek(self, queue: Queue, lookup_id: int, action: SeekAction, *, peek: bool) -> Record:
-        """Seek Available Message Position With Id, 3.1.7.3.3. First and last take any id that exists, or 0."""
+        """Seek Available Message Position With Id, 3.1.7.3.3. First and last accept any existing id, or 0."""
         if action in (SeekAction.FIRST, SeekAction.LAST):
             if lookup_id and queue.get(lookup_id) is None:
                 raise MessageNotFound(f"there is no message with lookup id {lookup_id}")
@@ -327,7 +327,7 @@ def _time_out(request: WaitingRead) -> PostroadError:
 
 
 def check_transaction(queue: Queue, transaction: Transaction) -> None:
-    """A transaction that is open, and a queue that takes part in one."""
+    """Requires an open transaction, and a queue that takes part in transactions."""
     if transaction.ended:
         raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
     if not queue.properties.transactional:

@@ -1,8 +1,8 @@
-"""The security of messages that applications here send: attached, sealed or checked before anything is promised.
+"""The security of messages that applications here send: a signature is attached, a body is encrypted, or both are
+checked, before anything is promised.
 
 An application signs with its own key. For a queue of this manager the signature is checked as on arrival. For another
-manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, wherever the next hop is.
-"""
+manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, whatever the next hop is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from postroad.wire.headers import SecurityHeader
 from postroad.wire.security_patch import with_security
 from postroad.wire.view import MessageView
 
-_VOUCHED = SenderIdType.SID | SecurityFlags.SECURITY_DATA | 1 << 8  # AS 1: who sent it is known by a login
+_VOUCHED = SenderIdType.SID | SecurityFlags.SECURITY_DATA | 1 << 8  # AS 1: a login shows who sent it
 _WHY_NOT_ENCRYPTED = {
     Reason.NO_PUBLIC_KEY: "the directory has no public key of the destination's manager for this cipher: set "
     "public_keys of that [[manager]] to what `postroad keys show` prints there",
@@ -43,8 +43,8 @@ _WHY_NOT_ENCRYPTED = {
 
 
 class SendRefused(Exception):
-    """A send that is refused: why, and the class of the acknowledgment for senders that asked for one. `outgoing` is
-    the queue of a message that could not be encrypted."""
+    """Refuses a send: why, and with which class of acknowledgment, for senders that asked for one. `outgoing` is the
+    queue of a message that could not be encrypted."""
 
     def __init__(
         self, error: PostroadError, message_class: int, packets: list[bytes], outgoing: Queue | None = None
@@ -57,10 +57,9 @@ class SendRefused(Exception):
 
 
 class Securing:
-    """`public_keys` gives the MQDSPUBLICKEYS that the directory has of a manager; empty where it has none.
+    """`public_keys` returns the MQDSPUBLICKEYS of a manager from the directory; empty if it has none.
 
-    `key_clock` is the clock of the caches, a monotonic one; without it, they use the time of the call.
-    """
+    `key_clock` is the monotonic clock of the caches. Without it, they use the time of the call."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Securing:
         self._key_clock = key_clock
 
     def apply(self, queue: Queue, message: Message, packet: bytes, token: Token, now: float) -> bytes:
-        """The packet as it is stored or leaves; SendRefused if it cannot."""
+        """Returns the packet as it is stored or leaves. Raises SendRefused if it cannot be."""
         if self._key_clock is not None:
             now = self._key_clock()
         if message.signature is not None:
@@ -84,15 +83,15 @@ class Securing:
             return packet if message.encrypt is None else self._seal(queue, message.encrypt, packet, now)
         return self._admit(queue, message, packet, token, now)
 
-    # A session key can be made in another thread before the message is sent: RSA would hold up the event loop.
+    # A session key can be made in another thread before the message is sent: RSA would block the event loop.
 
     def missing_key(self, manager: UUID, cipher: str, now: float) -> SendPlace | None:
-        """The place of the session key for a manager, if the cache does not have that key."""
+        """The place of the session key for a manager if the cache does not have that key."""
         place = (manager.bytes_le, cipher or self.protection.send_cipher, self._public_keys(manager))
         return place if self.protection.sealer.session_keys.get(place, now) is None else None
 
     def make_key(self, place: SendPlace) -> SessionKey | None:
-        """In any thread. None if there is no public key for it."""
+        """Makes the key, in any thread. None if there is no public key for it."""
         return self.protection.sealer.make(place)
 
     def keep_key(self, place: SendPlace, key: SessionKey, now: float) -> None:

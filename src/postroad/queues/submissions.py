@@ -1,11 +1,10 @@
-"""Submissions: what a sender that tries again has sent already, so that nothing is sent twice.
+"""Submissions: what a sender that repeats a send has sent already, so that nothing is sent twice.
 
-A sender has a name, sends in epochs, each in partitions, and numbers the rows of each from 0 on. The number of the
-next row becomes durable in the tick that sends those before it. Messages themselves are not looked at here.
+A sender has a name. It sends in epochs, each in partitions, and numbers the rows of each partition from 0. The number
+of the next row becomes durable in the tick that sends the rows before it. This module does not look at the messages.
 
-A sender can also give each run of its job a name and describe the rows by a digest. Then a later run under the same
-name sends only if it has the same rows: it takes over a partition with the digest of what was sent of it.
-"""
+A sender can also give each run of its job a name, and describe the rows by a digest. A later run under the same name
+then sends only if it has the same rows. It takes over a partition by showing the digest of what was sent of it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _NUMBER = Struct("<Q")
 
 
 class Sender(NamedTuple):
-    """Who sends, and whereto: the same name to another destination is another sender."""
+    """Who sends, and where to: the same name with another destination is another sender."""
 
     destination: str
     name: str
@@ -38,7 +37,8 @@ class Part(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What was sent of a partition: the rows before `next_row`. `run` and `digest` are empty if a sender gives none."""
+    """What was sent of a partition: the rows before `next_row`. `run` and `digest` are empty if the sender gives
+    none."""
 
     next_row: int
     run: str = ""
@@ -55,17 +55,16 @@ class Progress(NamedTuple):
 
 
 class Submissions:
-    """A caller waits for the end of one submission to a part before the next: a tick can be lost.
+    """A caller waits for the end of one submission to a part before it makes the next, because a tick can be lost.
 
-    Each record on disk counts as its owner's.
-    """
+    Each record on disk counts against the limits of its owner."""
 
     def __init__(self, tick: Callable[[], Tick], owners: Owners) -> None:
         self._tick = tick
         self._owners = owners
-        # By epoch and partition, of open epochs, and of the last one that is done if its sender wants that.
+        # By epoch and partition: for open epochs, and for the last finished one if its sender wants that.
         self._progress: dict[Sender, dict[tuple[int, int], Progress]] = {}
-        self._committed: dict[Sender, int] = {}  # the last epoch that is done
+        self._committed: dict[Sender, int] = {}  # the last finished epoch
 
     def load(self, stored: Mapping[str, bytes]) -> None:
         for key, value in stored.items():
@@ -88,16 +87,15 @@ class Submissions:
         return {place[1]: found[place] for place in sorted(found) if place[0] == epoch}
 
     def sent(self, part: Part, row: int, count: int, run: str = "", digest: str = "") -> int:
-        """How many of the `count` rows from `row` on have been sent already; they are the first ones.
+        """How many of the `count` rows from `row` on were sent already. They are the first ones.
 
-        With a run, `digest` describes all rows of the partition up to the last of these.
-        """
+        With a run, `digest` describes all rows of the partition up to the last of these."""
         check_name(part.sender.name)
         before = self._of(part)
         if self.is_complete(part.sender, part.epoch):
             rows = 0 if before is None else before.next_row
             if run and row + count > rows and self.progress(part.sender, part.epoch):
-                raise TransactionSequence(f"{_told(part)} is complete with {rows} rows, but more came; {_REMEDY}")
+                raise TransactionSequence(f"{_shown(part)} is complete with {rows} rows, but more came; {_REMEDY}")
             return count
         following = 0 if before is None else before.next_row
         if row > following:
@@ -108,15 +106,15 @@ class Submissions:
         if run and before is not None:
             end = row + count
             if before.run and before.run != run:
-                raise TransactionSequence(f"{_told(part)} is being sent by another run of the job; {_REMEDY}")
+                raise TransactionSequence(f"{_shown(part)} is being sent by another run of the job; {_REMEDY}")
             if row < following < end:
-                raise TransactionSequence(f"{_told(part)} is being sent by another attempt, up to row {following}")
+                raise TransactionSequence(f"{_shown(part)} is being sent by another attempt, up to row {following}")
             if end == following and before.digest and before.digest != digest:
                 raise self._mismatch(part, before)
         return min(following - row, count)
 
     def take_over(self, part: Part, rows: int, run: str, digest: str) -> None:
-        """A new run has the same first `rows` rows, which its digest proves, and goes on from there."""
+        """Lets a new run go on after the first `rows` rows, if its digest proves that they are the same."""
         before = self._of(part)
         if before is None and not rows:
             return  # nothing was sent
@@ -128,13 +126,13 @@ class Submissions:
     @staticmethod
     def _mismatch(part: Part, before: Progress | None) -> TransactionSequence:
         rows = 0 if before is None else before.next_row
-        return TransactionSequence(f"{_told(part)} was sent before with {rows} rows that differ from these; {_REMEDY}")
+        return TransactionSequence(f"{_shown(part)} was sent before with {rows} rows that differ from these; {_REMEDY}")
 
     def _of(self, part: Part) -> Progress | None:
         return self._progress.get(part.sender, {}).get((part.epoch, part.partition))
 
     def note(self, part: Part, next_row: int, run: str = "", digest: str = "") -> None:
-        """In the tick that sends them: all rows before `next_row` are sent."""
+        """Notes that all rows before `next_row` are sent, in the tick that sends them."""
         parts = self._progress.setdefault(part.sender, {})
         place = (part.epoch, part.partition)
         before, after = parts.get(place), Progress(next_row, run, digest)
@@ -153,16 +151,15 @@ class Submissions:
         tick.undo.append(undo)
 
     def _admit(self, sender: Sender, leaving: int = 0) -> None:
-        """One more record, as `leaving` others go."""
+        """Checks the limit for one more record, while `leaving` others leave."""
         self._owners.check(Held.SUBMISSIONS, owner_of(sender.name), 1 - leaving)
         self._owners.take(Held.SUBMISSIONS, owner_of(sender.name))
 
     def commit(self, sender: Sender, epoch: int, *, run: str = "", keep: bool = False) -> None:
-        """The epoch and all before it are done: what comes of them later has been sent. Their rows are forgotten, but
-        with `keep` not those of this epoch: a repeat of it is then compared with them.
+        """The epoch and all before it are finished: what comes of them later counts as sent. Their rows are dropped.
+        With `keep` the rows of this epoch stay, and a repetition is compared with them.
 
-        With `run`, every partition that was sent must be one of that run.
-        """
+        With `run`, every partition that was sent must belong to that run."""
         check_name(sender.name)
         before = self._committed.get(sender)
         if before is not None and before >= epoch:
@@ -172,7 +169,7 @@ class Submissions:
             if run and each.run not in ("", run):
                 part = Part(sender, epoch, partition)
                 raise TransactionSequence(
-                    f"{_told(part)} was sent before with {each.next_row} rows, and this run of the job has no such "
+                    f"{_shown(part)} was sent before with {each.next_row} rows, and this run of the job has no such "
                     f"partition; {_REMEDY}"
                 )
         if keep and not sent:
@@ -201,7 +198,7 @@ class Submissions:
         tick.undo.append(undo)
 
     def forget(self, sender: Sender) -> bool:
-        """The sender will not come back; False where nothing was known of it."""
+        """The sender will not come back. Returns False if nothing was known of it."""
         parts = self._progress.get(sender, {})
         known = sender in self._committed or bool(parts)
         tick = self._tick()
@@ -217,7 +214,7 @@ class Submissions:
         self._owners.give(Held.SUBMISSIONS, owner_of(sender.name), records)
 
     def forget_owners(self, is_gone: Callable[[Sid], bool]) -> None:
-        """Users who were removed send no more."""
+        """Removed users send nothing any more."""
         for sender in {*self._progress, *self._committed}:
             owner = owner_in(sender.name)
             if owner is not None and is_gone(owner):
@@ -230,7 +227,7 @@ _REMEDY = (
 )
 
 
-def _told(part: Part) -> str:
+def _shown(part: Part) -> str:
     return f"name: partition {part.partition} of {name_in(part.sender.name)}, epoch {part.epoch},"
 
 

@@ -1,7 +1,6 @@
-"""Transactions, [MS-MQDMPR] 3.1.4.3 to 3.1.4.5: what they gather, and what becomes of it. All are local, of one phase.
+"""Transactions, [MS-MQDMPR] 3.1.4.3 to 3.1.4.5: what they gather, and what becomes of it. All are local and one-phase.
 
-Numbers of transactional messages ([MS-MQMQ] 2.2.20.5) are given here, at the commit.
-"""
+Transactional messages get their numbers ([MS-MQMQ] 2.2.20.5) here, at the commit."""
 
 from __future__ import annotations
 
@@ -30,10 +29,10 @@ from postroad.wire.patch import renumber_transaction, stamp_transactions
 from postroad.wire.view import MessageView
 
 STATE = "sequence"
-_OPEN = "sequence/"  # and a destination: the sequence to it that is open, and the last number given in it
+_OPEN = "sequence/"  # followed by a destination: its open sequence, and the last number given in it
 _PLACE = Struct("<III")
 _TRANSACTION_NUMBERS = 1 << 20
-MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so that nobody guesses its id
+MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so that nobody can guess its id
 _MAX_ORDINAL = (1 << 32) - 1
 
 
@@ -50,14 +49,15 @@ class Transacting:
         self.delivery = delivery
         self.reading = reading
         self.open: dict[UUID, Transaction] = {}
-        # How far the next sequence is from the last one, 1 to MOST_APART. Who lets strangers in draws it by chance:
-        # ids still grow, and knowing one does not tell another.
+        # The distance from the last sequence to the next, 1 to MOST_APART. A manager that strangers can reach draws it
+        # at random: ids still grow, but nobody can derive one from another.
         self._apart = apart
         self._new_id = new_id
         self._numbers = count(1)
         self._last_sequence = TxSequenceId(0, 0)
         self._next: TxSequenceId | None = None
-        # By destination, which may outlive its outgoing queue. An OrderAck names no queue: no two share a sequence.
+        # By destination, which may live longer than its outgoing queue. An OrderAck names no queue, so no two share a
+        # sequence.
         self._sequences: dict[str, TxSequenceId] = {}
         self._sequence_numbers: dict[str, int] = {}
         delivery.queues.idle.needed.append(lambda queue: queue.properties.path in self._sequences)
@@ -67,11 +67,10 @@ class Transacting:
         return self.delivery.tick
 
     def start(self, stored: Mapping[str, bytes], now: float) -> None:
-        """A sequence goes on where messages of it still wait to leave: the next must not overtake them.
+        """A sequence continues if messages of it still wait to leave, because the next one must not overtake them.
 
-        Any other is a new one, above the last whatever the clock says: a store that somebody has brought back from
-        a backup must not give numbers that were used since.
-        """
+        Any other sequence is a new one, above the last, whatever the clock says: a store that was restored from a
+        backup must not give numbers that were used since."""
         self._last_sequence = TxSequenceId(0, int(now) & 0xFFFFFFFF)
         if STATE in stored:
             self._last_sequence = max(self._last_sequence, TxSequenceId(*SEQUENCE_ID.unpack(stored[STATE])))
@@ -94,7 +93,7 @@ class Transacting:
         return sequence
 
     def new_sequence(self) -> TxSequenceId:
-        """A name that no sequence has had, nor will have again once the gathering tick is durable."""
+        """A name that no sequence has had, and that none will get again once the gathering tick is durable."""
         self._last_sequence = sequence = self._next_sequence()
         self._next = None
         self._keep_last(self._tick)
@@ -121,11 +120,11 @@ class Transacting:
         return self._sequences.get(destination) == sequence and self._sequence_numbers.get(destination) == number
 
     def last_number(self, destination: str) -> int:
-        """The number of the newest message to a destination; 0 where no sequence is open."""
+        """The number of the newest message to a destination. 0 if no sequence is open."""
         return self._sequence_numbers.get(destination, 0)
 
     def end_sequence(self, destination: str) -> None:
-        """[MS-MQQB] 3.1.5.6: all of it has arrived in order. The next message begins a new one, at 1."""
+        """[MS-MQQB] 3.1.5.6: all of the sequence has arrived in order. The next message begins a new one, at 1."""
         self._sequences.pop(destination, None)
         self._sequence_numbers.pop(destination, None)
 
@@ -152,7 +151,7 @@ class Transacting:
     # What happens in it
 
     def send(self, queue: Queue, packets: list[bytes], transaction: Transaction) -> None:
-        """The quota is the caller's to check; it is reserved until the end."""
+        """Adds a send. The caller checks the quota; it stays reserved until the end."""
         number, enqueue = queue.number, OperationType.ENQUEUE
         self.delivery.reserve(queue, sum(map(len, packets)))
         transaction.add(
@@ -161,7 +160,7 @@ class Transacting:
         )
 
     def move(self, queue: Queue, target: Queue, record: Record, transaction: Transaction) -> None:
-        """Move Message, 3.1.7.1.16, within a transaction: never to one of the manager's own queues."""
+        """Move Message, 3.1.7.1.16, within a transaction. Never to one of the manager's own queues."""
         if transaction.ended:
             raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
         if target.properties.queue_type is QueueType.SYSTEM:
@@ -175,7 +174,7 @@ class Transacting:
             transaction.add(self._tick, TransactionalOperation(OperationType.MOVE, queue, record, target))
 
     def forget_reads(self) -> None:
-        """A queue was deleted: what was read from it is gone, whatever becomes of the transaction."""
+        """A queue was deleted. What was read from it is gone, however the transaction ends."""
         for transaction in self.open.values():
             kept = []
             for each in transaction.operations:
@@ -191,15 +190,15 @@ class Transacting:
     # Its end
 
     def commit(self, transaction: Transaction, now: float) -> None:
-        """Transaction Commit, 3.1.4.4: all of it in the gathering tick, in the order of the calls. Or nothing, and it
-        is open as before."""
+        """Transaction Commit, 3.1.4.4: puts all of it into the gathering tick, in the order of the calls. If that
+        fails, nothing has changed and the transaction is still open."""
         self._check_open(transaction)
         with self.delivery.atomic:
-            self.delivery.atomic.then(self._end, transaction)  # first, so that no read that waits in it gets anything
+            self.delivery.atomic.then(self._end, transaction)  # first, so that no read that waits in it gets a message
             self._carry_out(transaction, now)
 
     def _carry_out(self, transaction: Transaction, now: float) -> None:
-        """Operations of one kind on one queue that follow each other are done together."""
+        """Carries out operations in a row together, if they are of one kind and on one queue."""
         runs = [(*kind, [*run]) for kind, run in groupby(transaction.operations, itemgetter(0, 1))]
         sends = [(place, queue) for place, (kind, queue, _) in enumerate(runs) if kind is OperationType.ENQUEUE]
         first = {queue: place for place, queue in reversed(sends)}
@@ -228,7 +227,7 @@ class Transacting:
     def _enqueue(
         self, queue: Queue, packets: Sequence[bytes], transaction: int, first: bool, last: bool, now: float
     ) -> None:
-        """The quota was checked and reserved at the send: a commit does not fail for it."""
+        """The send has checked the quota and reserved the room, so a commit does not fail for lack of it."""
         path = queue.properties.path
         number = self._sequence_numbers.get(path, 0)
         sequence = self._sequence_to(path)
@@ -251,7 +250,7 @@ class Transacting:
             self._sequence_numbers.pop(destination, None)
 
     def close_gap(self, queue: Queue, lost: int) -> None:
-        """Messages were lost before they were promised: those behind them, which gather now, get their numbers."""
+        """Messages were lost before they were promised. Later ones, which gather now, get their numbers."""
         self._sequence_numbers[queue.properties.path] -= lost
         if f"{_OPEN}{queue.properties.path}" in self._tick.batch.state:
             self._note_place(self._tick, queue.properties.path)
@@ -272,7 +271,7 @@ class Transacting:
                 self.delivery.atomic.then(self.reading.wake_after, queue, now, opened)
 
     def _take_back(self, transaction: Transaction, now: float) -> dict[Queue, list[int]]:
-        """What returned, by queue."""
+        """Returns what went back, by queue."""
         returned: dict[Queue, list[int]] = {}
         for each in transaction.operations:
             queue, record = each.queue, each.record
@@ -305,7 +304,7 @@ class Transacting:
             raise TransactionSequence(f"the transaction {transaction.identifier} has ended")
 
     def _end(self, transaction: Transaction) -> None:
-        """Its change stands: nobody reads in it any more."""
+        """The transaction's change stands, so no read in it may wait any longer."""
         del self.open[transaction.identifier]
         transaction.ended = True
         transaction.operations.clear()

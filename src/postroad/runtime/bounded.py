@@ -1,7 +1,6 @@
-"""The bounded table: what is remembered of strangers, so that many of one forget nothing of another.
+"""The bounded table for what is remembered of strangers. Many entries of one stranger do not push out those of others.
 
-Every collection that somebody outside can make grow is one of these. No clock and no I/O here.
-"""
+Every collection that somebody outside can make grow is one of these. No clock and no I/O here."""
 
 from __future__ import annotations
 
@@ -15,23 +14,23 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-ROOM: Final = 64  # of a full table, the part that leaves at once: one look at all shares for many newcomers
+ROOM: Final = 64  # of a full table, the part that leaves at once: one search makes room for many newcomers
 KEPT_FREE: Final = 16  # of a table, the part that each standing leaves to those below it
-KEPT_FEW: Final = 2  # a table of so few entries tells no standings apart
+KEPT_FEW: Final = 2  # a table with so few entries does not distinguish standings
 _LOOK: Final = 64
 _SUBNET_BITS: Final = 64  # an IPv6 host can use any address within its subnet
 
 
 class Standing(IntEnum):
-    """What never leaves for something of a lower one."""
+    """An entry never leaves for one of a lower standing."""
 
-    STRANGER = 0  # anybody can make such an entry, as often as he likes
-    PROVEN = 1  # a queue has taken a message of it, or a password was right
+    STRANGER = 0  # anybody can make such an entry, as often as they like
+    PROVEN = 1  # a queue has accepted a message of it, or a password was right
     KNOWN = 2  # the directory or `[peers]` names it, or we have called it ourselves
 
 
 def owner_of(address: str) -> str:
-    """Whose an address is: its own, that of the IPv4 address in it, or that of its IPv6 subnet."""
+    """The owner of an address: the address, the IPv4 address in it, or its IPv6 subnet."""
     if ":" not in address:
         return address
     try:
@@ -47,7 +46,7 @@ def owner_of(address: str) -> str:
 
 
 class _Share(Generic[K]):
-    """What one owner has of one standing, the longest silent first."""
+    """The entries of one owner in one standing, the longest silent first."""
 
     __slots__ = ("keys", "owner", "standing")
 
@@ -60,14 +59,13 @@ class _Share(Generic[K]):
 class BoundedTable(Generic[K, V]):
     """At most `limit` entries, and `most` of one owner. An owner is an address (`owner_of`) or an identity.
 
-    For a newcomer that finds no room the lowest standing gives up first, and no higher one than its own. Within a
-    standing it is the owner with the most that gives up what was silent for longest; among equal ones the owner that
-    was silent for longest. Each standing leaves a sixteenth of the table to those below it, so that a table of proven
-    entries still has room for somebody to prove himself; but those below `lowest` take only what is left over.
+    If a newcomer finds no room, an entry of the lowest standing leaves, never one above the newcomer's own. Within a
+    standing the owner with the most entries gives up the one that was silent for longest. Among equal owners it is the
+    one that was silent for longest. Each standing leaves a sixteenth of the table to those below it, so that a table of
+    proven entries has room for somebody to prove himself. Entries below `lowest` get only what is left over.
 
-    An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so that one which has risen
-    since it was made need not be told. `dropped` hears of each that left for another.
-    """
+    An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so nobody has to report that
+    one has risen. `dropped` is called for each entry that left for another."""
 
     __slots__ = (
         "_allowed",
@@ -96,17 +94,17 @@ class BoundedTable(Generic[K, V]):
     ) -> None:
         self.limit = limit
         self.most = limit if most is None else most
-        self.refused = 0  # newcomers, since the start
+        self.refused = 0  # newcomers that were refused, since the start
         kept_free = max(1, limit // KEPT_FREE)
-        # For each standing and those above it together.
+        # Limits for each standing together with those above it.
         self._allowed = [limit - max(0, standing - lowest) * kept_free for standing in Standing]
         self._in_use = in_use
         self._standing = standing
         self._dropped = dropped
         self._entries: dict[K, tuple[V, _Share[K]]] = {}  # the longest silent first
         self._shares: tuple[dict[str, _Share[K]], ...] = tuple({} for _ in Standing)
-        self._counts = [0 for _ in Standing]  # of each standing
-        self._full = [0 for _ in Standing]  # newcomers that are refused before it is looked for room again
+        self._counts = [0 for _ in Standing]  # by standing
+        self._full = [0 for _ in Standing]  # newcomers to refuse before the next search for room
         self._is_full = False
 
     def __len__(self) -> int:
@@ -138,11 +136,11 @@ class BoundedTable(Generic[K, V]):
         return self._entries[key][1].owner
 
     def standing(self, key: K) -> Standing:
-        """As far as it was told or asked."""
+        """The standing that was last set or asked."""
         return self._entries[key][1].standing
 
     def put(self, key: K, value: V, owner: str, standing: Standing = Standing.STRANGER) -> bool:
-        """A new entry, or a new value of an old one, which is then the newest. False where there is no room for it."""
+        """Adds an entry or changes its value; it is then the newest. Returns False if there is no room for it."""
         self.pop(key)
         return self.put_all((key,), value, owner, standing)
 
@@ -163,13 +161,13 @@ class BoundedTable(Generic[K, V]):
         if crowded:
             self._shrink(share, len(members) - self.most + self.most // ROOM, new)
             self._refuse(list(islice(new, max(0, len(members) - self.most))))
-        if len(entries) > self._allowed[standing]:  # or else there are not that many of it
+        if len(entries) > self._allowed[standing]:  # else there are not so many of it
             self._make_room(standing, new)
             crowded = True
         return not crowded or next(reversed(new), None) in entries
 
     def touch(self, key: K) -> None:
-        """It has just been heard of."""
+        """The entry was heard of just now."""
         entry = self._entries.pop(key)
         self._entries[key] = entry
         share = entry[1]
@@ -179,7 +177,7 @@ class BoundedTable(Generic[K, V]):
         shares[share.owner] = shares.pop(share.owner)
 
     def rise(self, key: K, standing: Standing) -> None:
-        """It has proved itself. Nothing falls."""
+        """The entry has proven itself. A standing never falls."""
         found = self._entries.get(key)
         if found is None or found[1].standing >= standing or self.limit <= KEPT_FEW:
             return
@@ -190,7 +188,7 @@ class BoundedTable(Generic[K, V]):
             self._make_room(standing, {})
 
     def pop(self, key: K) -> V | None:
-        """Without a word to `dropped`."""
+        """Removes an entry without a call of `dropped`."""
         found = self._entries.pop(key, None)
         if found is None:
             return None
@@ -198,7 +196,7 @@ class BoundedTable(Generic[K, V]):
         return found[0]
 
     def set_values(self, value: V) -> None:
-        """Of all entries, which stay as silent as they are."""
+        """Sets the value of all entries, which stay as silent as they are."""
         self._entries = {key: (value, share) for key, (_, share) in self._entries.items()}
 
     def clear(self) -> None:
@@ -227,7 +225,7 @@ class BoundedTable(Generic[K, V]):
         return target
 
     def _make_room(self, standing: Standing, new: dict[K, None]) -> None:
-        """After newcomers of this standing: down to what is allowed, and a little more."""
+        """Makes room after newcomers of this standing: down to what is allowed, and a little more."""
         if self._full[standing] > 0:
             self._full[standing] -= 1
             self._refuse(new)
@@ -255,13 +253,13 @@ class BoundedTable(Generic[K, V]):
         self._is_full = full
 
     def _give_up(self, standing: Standing, wanted: int, new: dict[K, None]) -> int:
-        """So many entries of this standing leave, if there are as many that may."""
+        """Removes so many entries of this standing, if as many may leave."""
         order = [(-len(share.keys), place, share) for place, share in enumerate(self._shares[standing].values())]
         heapify(order)
         left = wanted
         while order and left > 0:
             size, place, share = heappop(order)
-            # From the largest at once, until another one is as large.
+            # From the largest owner, until another one is as large.
             due = min(left, max(1, -size + (order[0][0] if order else 0)))
             given = self._shrink(share, due, new)
             left -= given
@@ -270,7 +268,7 @@ class BoundedTable(Generic[K, V]):
         return wanted - left
 
     def _shrink(self, share: _Share[K], wanted: int, new: dict[K, None]) -> int:
-        """The longest silent of an owner leave, but for those that are new, in use or have risen."""
+        """Removes an owner's longest silent entries, except those that are new, in use or have risen."""
         entries, in_use, standing, dropped = self._entries, self._in_use, self._standing, self._dropped
         given = staying = 0
         while given < wanted:

@@ -17,7 +17,7 @@ from typing import TextIO
 
 ROOT = "postroad"
 TABLE = "table"
-# The attributes of every LogRecord. Any other one was given as `extra`, and is a fact.
+# The attributes of every LogRecord. Any other attribute was given as `extra`, and is a fact.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
 
@@ -57,8 +57,8 @@ class JsonFormatter(logging.Formatter):
 
 
 class RateLimitedLog:
-    """Events of one kind, warnings unless `level` says otherwise: the first few in each interval; the last of them says
-    that further ones are suppressed."""
+    """Events of one kind, logged as warnings unless `level` says otherwise. It logs the first few in each interval; the
+    last of these says that further ones are suppressed."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RateLimitedLog:
         self._warned = 0
 
     def warn(self, now: float, facts: Mapping[str, object] | Callable[[], Mapping[str, object]]) -> None:
-        """Facts that cost something are given as a function: it is called only for a line that is written."""
+        """Give facts that cost time as a function: it is called only if a line is written."""
         if not 0 <= now - self._since < self._interval_s:
             self._since, self._warned = now, 0
         self._warned += 1
@@ -91,7 +91,7 @@ class RateLimitedLog:
 
 
 class RateLimitedLogs:
-    """The same for events of many kinds, each limited by itself."""
+    """The same for events of many kinds, each with a limit of its own."""
 
     def __init__(self, log: logging.Logger, burst: int = 20) -> None:
         self._log = log
@@ -164,7 +164,7 @@ def _one_line(text: str) -> str:
 
 
 def set_level(level: int) -> None:
-    """From now on our own events count from `level` on."""
+    """From now on, logs our own events of `level` and above."""
     logging.getLogger(ROOT).setLevel(level)
 
 
@@ -173,7 +173,7 @@ def level_name() -> str:
 
 
 def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Logs everything from `level` on to `stream` (stderr), but only warnings and errors of libraries."""
+    """Logs everything of `level` and above to `stream` (stderr); from libraries, only warnings and errors."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     handler.addFilter(Flood())

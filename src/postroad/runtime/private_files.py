@@ -1,7 +1,6 @@
-"""Files and directories for their owner only: created private, and made private if they were not.
+"""Files and directories for their owner only. They are created private, and made private if they were not.
 
-Their content is the business of other modules. Windows has no such modes, so nothing is done there.
-"""
+Other modules know their content. Windows has no such modes, so nothing is done there."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def open_private(path: Path, flags: int) -> int:
         status = os.fstat(descriptor)
         if os.name != "nt" and stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
             os.fchmod(descriptor, FILE_MODE)
-    except PermissionError as error:  # it is another user's file, which we may use
+    except PermissionError as error:  # it belongs to another user who lets us use it
         _warn(path, FILE_MODE, error)
     except BaseException:
         os.close(descriptor)
@@ -34,7 +33,8 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def refuse_unwritable(path: Path, made: Path | None = None) -> None:
-    """Raises the OSError of a later `open_private`, and creates nothing. `made` is a directory that will be there."""
+    """Raises the OSError that a later `open_private` would raise, and creates nothing. `made` is a directory that will
+    be created."""
     if path.exists():
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)))
     elif path.parent != made or made.exists():
@@ -44,14 +44,14 @@ def refuse_unwritable(path: Path, made: Path | None = None) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file for its owner only, over one that is there. Raises OSError."""
+    """Writes a file for its owner only, and replaces an existing one. Raises OSError."""
     with os.fdopen(open_private(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as stream:
         stream.write(text)
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a directory for its owner only, with its parents. One that is there keeps the rights of its group, whom
-    somebody may have let in, and loses those of all others. Raises OSError."""
+    """Makes a directory for its owner only, with its parents. An existing directory keeps the rights of its group,
+    because somebody may have granted them, and loses those of all others. Raises OSError."""
     if not path.parent.exists():
         make_private_directory(path.parent)
     try:
@@ -66,11 +66,10 @@ def make_private_directory(path: Path) -> None:
 
 
 def tighten(path: Path) -> None:
-    """Removes the rights of others to an existing file or directory; warns if that fails.
+    """Removes the rights of others on an existing file or directory. Warns if that fails.
 
-    A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is. So does what is neither a
-    file nor a directory: a link may lead to a device of the whole computer.
-    """
+    A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is. So does anything that is
+    neither a file nor a directory: a link may lead to a device of the whole computer."""
     if os.name == "nt":
         return
     try:

@@ -1,7 +1,6 @@
 """Background work that must not end: which tasks run, which are down and why, and the next try.
 
-For tasks and timers of one event loop. What they do, and how people see it, is in other rooms.
-"""
+It serves tasks and timers of one event loop. It does not know what they do."""
 
 from __future__ import annotations
 
@@ -15,16 +14,16 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # from the end of a task or a failed step to the next try
-REPEAT_S = 30.0  # between two log lines of one task, which may fail at every try
+RETRY_S = 1.0  # from the end of a task, or a failed step, to the next try
+REPEAT_S = 30.0  # between two log lines about one task, which may fail at every try
 
 Running = Callable[[], None]
 Work = Callable[[Running], Coroutine[Any, Any, None]]
 
 
 class Supervisor:
-    """Keeps tasks by name. If one ends or raises, it logs an error, starts the task again, and lists it in `down` until
-    it runs."""
+    """Keeps tasks by name. If one ends or raises an error, it logs that, starts the task again, and lists it in `down`
+    until it runs."""
 
     def __init__(self) -> None:
         self.down: dict[str, str] = {}  # by name: why
@@ -33,13 +32,14 @@ class Supervisor:
         self._logged_at: dict[str, float] = {}
 
     def keep(self, name: str, work: Work) -> None:
-        """Runs `work` until `stop`, and gives it a function to call when it runs, or runs again: best once a turn."""
+        """Runs `work` until `stop`, and passes it a function to call once it runs, or runs again: best once in each
+        loop."""
         task = asyncio.get_running_loop().create_task(work(lambda: self.runs(name)), name=f"postroad-{name}")
         self._tasks[name] = task
         task.add_done_callback(lambda done: self._ended(name, work, done))
 
     def _ended(self, name: str, work: Work, task: asyncio.Task[None]) -> None:
-        """It returned, raised or was cancelled: starts it again."""
+        """The task returned, raised or was cancelled: starts it again."""
         if self._tasks.get(name) is not task:
             return  # stopped
         del self._tasks[name]
@@ -61,10 +61,10 @@ class Supervisor:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    # Steps of timers, and of work that others keep going
+    # Steps of timers, and of work that others repeat
 
     def step(self, name: str, step: Callable[[], object]) -> bool:
-        """Runs one step and notes the result; False if it failed. The next try comes after RETRY_S."""
+        """Runs one step and notes the result. Returns False if the step failed. The next try comes after RETRY_S."""
         try:
             step()
         except Exception as error:
@@ -78,7 +78,7 @@ class Supervisor:
             log.info("background task runs again", extra={"task": name})
 
     def fails(self, name: str, error: BaseException) -> None:
-        """Notes that it is down. The log gets the error with its traceback, but not at every try."""
+        """Notes that the work is down. The log gets the error with its traceback, but not at every try."""
         self.failures += 1
         self.down[name] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         now = time.monotonic()
@@ -90,13 +90,13 @@ class Supervisor:
 # Python's cyclic garbage collector in a process that runs a queue manager.
 
 
-YOUNG = 50_000  # objects: more than belong to the messages that are on their way at a time
+YOUNG = 50_000  # objects: more than belong to the messages on their way at any time
 
 
 def relax_collector() -> None:
-    """Looks for cycles less often. Messages have none, and go as soon as they are used; with Python's own threshold of
-    700 objects, each batch of messages is searched several times. Call it when all modules are loaded: they stay, so
-    they are not searched again."""
+    """Makes the collector search less often. Messages have no cycles, and are freed as soon as they are used. With
+    Python's threshold of 700 objects, each batch of messages would be searched several times. Call this when all
+    modules are loaded: they stay, so they need not be searched again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
