@@ -1,1 +1,1 @@
-"""What the hot paths cost. Each module has a `main()` that measures and prints."""
+"""What the hot paths cost. The `main()` of each module measures and prints."""

@@ -18,7 +18,7 @@ NAMES = (
     "sessions",
     "queues_many",
     "backlog",
-)  # the quick ones first
+)  # quick ones first
 
 
 def main(names: list[str]) -> int:
@@ -26,7 +26,7 @@ def main(names: list[str]) -> int:
         if name not in NAMES:
             print(f"there is no benchmark {name}: choose from {', '.join(NAMES)}", file=sys.stderr)
             return 2
-    del sys.argv[1:]  # a module with its own arguments must not see ours
+    del sys.argv[1:]  # a module with arguments of its own must not see ours
     for name in names or NAMES:
         importlib.import_module(f"benchmarks.{name}").main()
     return 0

@@ -1,7 +1,7 @@
-"""A million messages in one queue: does it slow down, what does it cost in memory, how fast is it back after a restart?
+"""A million messages in one queue: does it become slower, how much memory does it need, and how fast is it after a
+restart?
 
-Run by `make bench-backlog`; the manager runs in a separate process, which keeps its memory separate.
-"""
+`make bench-backlog` runs it. The manager is a separate process, so its memory is measured alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from postroad.store import open_store
 PATH = r"private$\backlog"
 BODY = b"x" * 1024
 BATCH = 1000
-SHORT = 20 * 5 * BATCH  # messages of the short queue that the long one is compared with; twenty measurements
+SHORT = 20 * 5 * BATCH  # messages of the short queue that the long one is compared with, for twenty measurements
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def _phase(name: str, directory: str, messages: int) -> dict[str, float]:
 
 
 async def run_phase(name: str, directory: str, messages: int) -> dict[str, float]:
-    """One phase in this process: `empty` sends and receives a short queue, `fill` and `drain` a long one."""
+    """Runs one phase in this process: `empty` sends and receives a short queue, `fill` and `drain` a long one."""
     started = time.perf_counter()
     manager = Manager("bench", open_store(directory))
     await manager.start()

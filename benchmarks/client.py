@@ -1,9 +1,8 @@
-"""The Python API over HTTP: a manager process, and a process for each client. `python -m benchmarks.client`.
+"""The Python API over HTTP, with one manager process and a process for each client. `python -m benchmarks.client`.
 
-Recoverable messages of 1 KiB. With `--peers DIR`, where DIR holds scripts that measure pika with RabbitMQ
-(`brokers.py`, `bench_rabbitmq.py`), the same machine in the same minutes gives the ratios. CPU times of the manager
-need Linux's /proc.
-"""
+Recoverable messages of 1 KiB. With `--peers DIR`, it measures pika with RabbitMQ on the same machine in the same
+minutes, and gives the ratios; DIR has the scripts for that (`brokers.py`, `bench_rabbitmq.py`). The manager's CPU times
+need Linux's /proc."""
 
 from __future__ import annotations
 
@@ -41,12 +40,12 @@ path = 'private$\\benchmark'
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the clients do at the same time, one process for each role of client_process.py."""
+    """What the clients do at the same time, with one process for each role of client_process.py."""
 
     name: str
     roles: tuple[str, ...]
-    share: float  # of the number of messages: slow scenarios get by with fewer
-    peer: tuple[str, ...] | None = None  # the options of bench_rabbitmq.py that do the same
+    share: float  # of the number of messages, because slow scenarios need fewer
+    peer: tuple[str, ...] | None = None  # the options with which bench_rabbitmq.py does the same
 
 
 SCENARIOS = (
@@ -61,7 +60,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Messages a second, and microseconds of CPU for each message: of the clients, each by its role, and the server."""
+    """Messages per second, and microseconds of CPU for each message: for each client role, and for the server."""
 
     rate: float
     clients: tuple[float, ...]
@@ -77,7 +76,7 @@ def main() -> None:
     arguments = parser.parse_args()
     ours: dict[str, Figures] = {}
     peers: dict[str, Figures] = {}
-    for _ in range(arguments.rounds):  # in turn, so other load on the machine affects all of them
+    for _ in range(arguments.rounds):  # in turn, so that other load on the machine affects all of them
         with started() as (url, pid):
             for scenario in SCENARIOS:
                 messages = int(arguments.messages * scenario.share)
@@ -113,7 +112,7 @@ def _columns(figures: Figures) -> tuple[str, str, str]:
 
 @contextmanager
 def started() -> Iterator[tuple[str, int]]:
-    """A manager process: the URL of its API, and its process id."""
+    """Starts a manager process. Returns the URL of its API, and its process id."""
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory, "alpha.toml")
         config.write_text(CONFIG)
@@ -127,7 +126,8 @@ def started() -> Iterator[tuple[str, int]]:
 
 
 def measure(scenario: Scenario, url: str, pid: int, messages: int) -> Figures:
-    """Clients say `ready` once they are connected, begin at a line of input, and print their times at the end."""
+    """Runs the clients. They say `ready` once they are connected, begin when they get a line, and print their times at
+    the end."""
     command = [sys.executable, "-m", "benchmarks.client_process"]
     clients = [
         subprocess.Popen(
@@ -149,7 +149,7 @@ def measure(scenario: Scenario, url: str, pid: int, messages: int) -> Figures:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of CPU that a process has used; 0 where there is no /proc."""
+    """Seconds of CPU that a process has used. 0 without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A client process of the client benchmark: one role, until its messages are sent or received."""
+"""A client process of the client benchmark. It has one role, and ends when its messages are sent or received."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _message() -> Message:
 
 
 def _begin() -> tuple[float, float]:
-    """Waits for the word to begin."""
+    """Waits for the line that tells it to begin."""
     print("ready", flush=True)
     sys.stdin.readline()
     return time.time(), time.process_time()
@@ -38,7 +38,7 @@ def _end(begun: tuple[float, float]) -> None:
 def blocking(work: Callable[[postroad.Queue, int], None]) -> Callable[[str, int], None]:
     def run(url: str, messages: int) -> None:
         with postroad.connect(url) as manager:
-            manager.info()  # the connection is made
+            manager.info()  # makes the connection
             queue = manager.queue(QUEUE)
             begun = _begin()
             work(queue, messages)

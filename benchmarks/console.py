@@ -1,6 +1,5 @@
 """The console with many queues and a million messages: how fast its pages are, how long a search takes, and what both
-cost the manager, whose rate is measured in turns with and without them. Run by `make bench-console`.
-"""
+cost the manager. The manager's rate is measured in turns with and without them. `make bench-console` runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ BATCH = 100
 FILLED_AT_ONCE = 1000
 TURN_S = 5.0
 TURNS = 4
-PAGES_EVERY_S = 5.0  # as the live parts of an open page
+PAGES_EVERY_S = 5.0  # like the live parts of an open page
 CONFIGURATION = """
 [manager]
 name = "bench"
@@ -54,7 +53,7 @@ class Browser:
         return self._ask("GET", path)[1]
 
     def post(self, path: str, form: dict[str, str], page: str) -> str:
-        """Where the console goes on to; `page` has the form."""
+        """Posts the form of `page`, and returns where the console redirects to."""
         found = re.search(r'name="csrf"[^>]*?(?:value|content)="([^"]+)"', page)
         assert found is not None
         return self._ask("POST", path, urlencode(form | {"csrf": found[1]}))[0]
@@ -73,7 +72,7 @@ class Browser:
 
 
 class Search:
-    """A search through the whole backlog that finds a hundredth of it."""
+    """A search of the whole backlog that finds one in a hundred messages."""
 
     def __init__(self, browser: Browser, messages: int) -> None:
         self._browser = browser
@@ -109,7 +108,7 @@ class Search:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[tuple[int, str, str]]:
-    """The process id of a manager, the address of its API, and that of its console."""
+    """Starts a manager. Returns its process id, the address of its API, and that of its console."""
     file = directory / "bench.toml"
     file.write_text(CONFIGURATION)
     command = [sys.executable, "-m", "postroad", "serve", "-c", str(file)]
@@ -139,7 +138,8 @@ def fill(api: str, queues: int, messages: int) -> None:
 
 
 def measure_traffic() -> None:
-    """A client that sends and receives in batches: for every line, the rate of the seconds that it names."""
+    """A client that sends and receives in batches. For each line it works for as many seconds as the line says, and
+    prints the rate."""
     with postroad.connect(f"http://{sys.argv[2]}") as manager:
         queue = manager.queue(TRAFFIC)
         batch = [postroad.Message(b"x" * 1024, recoverable=True) for _ in range(BATCH)]
@@ -161,7 +161,7 @@ class Traffic:
         self._process.stdout.readline()
 
     def rate(self, seconds: float) -> tuple[float, float]:
-        """Messages a second, and microseconds of the manager's processor time for each."""
+        """Returns messages per second, and microseconds of the manager's processor time for each."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         used = process_cpu_s(self._pid)
@@ -175,7 +175,7 @@ class Traffic:
 
 @contextmanager
 def repeated(step: Callable[[], object], pause_s: float) -> Iterator[None]:
-    """In the background, until the end."""
+    """Repeats the work in the background until the end."""
     end = threading.Event()
 
     def run() -> None:
@@ -225,14 +225,14 @@ def main() -> None:
 
 
 def beside(traffic: Traffic, browser: Browser, messages: int) -> list[tuple[str, str]]:
-    """What the manager does beside the console."""
+    """Measures the manager's rate while the console works."""
     found: dict[str, list[tuple[float, float]]] = {"without": [], "open pages": [], "a search": []}
 
     def look() -> None:
         browser.get("/")
         browser.get("/0/queues")
 
-    traffic.rate(2 * TURN_S)  # the console has seen that the manager is busy
+    traffic.rate(2 * TURN_S)  # by then the console has seen that the manager is busy
     for _ in range(TURNS):
         found["without"].append(traffic.rate(TURN_S))
         with repeated(look, PAGES_EVERY_S):

@@ -16,10 +16,9 @@ ROUND_S = 0.02
 
 
 def best_of(function: Callable[[], object], rounds: int = ROUNDS, round_s: float = ROUND_S) -> float:
-    """Seconds a call, of the best round: noise on a shared machine only ever adds.
+    """Seconds per call in the best round: noise on a shared machine only ever adds time.
 
-    A round lasts about `round_s`, and the collector sleeps meanwhile, as in `timeit`.
-    """
+    A round takes about `round_s`. The garbage collector is off meanwhile, as in `timeit`."""
     calls = 1
     while (elapsed := _time(function, calls)) < round_s / 4:
         calls *= 2
@@ -42,7 +41,7 @@ def _time(function: Callable[[], object], calls: int) -> float:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Processor time of all threads of a process that run now, in seconds."""
+    """Processor time of all threads that a process has now, in seconds."""
     found = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):  # the thread has ended
@@ -55,7 +54,7 @@ def microseconds(seconds: float) -> str:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
-    """The first column is text, the others are numbers."""
+    """Prints a table. The first column is text, the others are numbers."""
     table = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=not number)

@@ -1,7 +1,6 @@
-"""What strangers cost a running queue manager: memory, log and answers under attack. `make bench-hostile`.
+"""What strangers cost a running queue manager: its memory, log and answers under attack. `make bench-hostile`.
 
-One function for each measurement, and a table of them at the end. Each starts a new manager.
-"""
+Each measurement is one function, which starts a new manager. A table at the end has all results."""
 
 from __future__ import annotations
 
@@ -37,11 +36,11 @@ path = 'private$\\q'
 """
 ATTACKERS = 200
 API_ATTACKERS = 60
-PACKET = 0x400000  # the largest that there can be
-API_BODY = 64 << 20  # the same
-API_SENT = 19 << 20  # of each
+PACKET = 0x400000  # the largest possible packet
+API_BODY = 64 << 20  # the largest possible body
+API_SENT = 19 << 20  # bytes that each attacker sends
 IDLE = 1100
-SOURCES = 9  # addresses that they come from
+SOURCES = 9  # addresses that the attackers use
 DESCRIPTORS = 1024
 LISTENERS = ("binary", "http", "rpc", "api")
 HONEST_CALLS = 20
@@ -68,7 +67,7 @@ def connect(server: ServerProcess, listener: str, source: str = HOST) -> socket.
 
 
 def answered(server: ServerProcess, calls: int = HONEST_CALLS) -> int:
-    """How many of some honest calls get their answer, each from a separate client."""
+    """Makes some honest calls, each from a separate client. Returns how many get an answer."""
     good = 0
     for _ in range(calls):
         address = server.ready["listen"]["api"]

@@ -1,8 +1,7 @@
-"""What it costs to read a queue as Arrow over HTTP: rows a second, whole packets and decoded columns.
+"""What it costs to read a queue as Arrow over HTTP: rows per second, for whole packets and for decoded columns.
 
-`python -m benchmarks.listing [MESSAGES]`. Messages of 1 KiB in a queue on disk; the server runs in a separate process.
-Besides the wall clock it reports the server's processor time, which is steadier on a shared machine.
-"""
+`python -m benchmarks.listing [MESSAGES]`. A queue on disk has messages of 1 KiB; the server is a separate process.
+Besides the wall clock it reports the server's processor time, which varies less on a shared machine."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ READS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
 
 
 def serve(directory: str, count: int, line: Connection) -> None:
-    """Fills a queue, then serves it until `stop`; answers each question with its processor time."""
+    """Fills a queue, then serves it until `stop`. Answers each question with its processor time."""
     asyncio.run(_serve(Path(directory), count, line))
 
 

@@ -1,8 +1,8 @@
-"""PGM by rate and processor time: our cores with their transport beside libpgm, in network namespaces on a bridge.
+"""PGM by rate and processor time: our cores and transport, compared with libpgm, in network namespaces on a bridge.
 
-`python -m benchmarks.multicast` needs root for the namespaces. libpgm takes part where its development files are
-installed. Every message is one packet of 1 KiB, since libpgm cannot send larger ones. No figure makes the run fail.
-"""
+`python -m benchmarks.multicast` needs root for the namespaces. It measures libpgm if the development files of libpgm
+are installed. Every message is one packet of 1 KiB, because libpgm cannot send larger ones. No figure makes the run
+fail."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.pgm_peers import OURS, PeerProcess, compile_libpgm_peer, libpgm_missi
 
 GROUP, PORT = "239.50.1.1", 8001
 SIZE = 1024
-PACKET = 20 + 24 + SIZE  # IP, PGM and the payload: what the rate limit counts
-FULL_SPEED = 20_000_000  # bytes a second; above it libpgm's receivers lose packets
-KEPT = (70_000, 500_000, 2_000_000)  # rates that have to be kept
-KEPT_S = 5.0  # how long each of them lasts
-PATIENCE_S = 30.0  # for the next packet: libpgm does not repair everything
-BURST_S = 0.040  # the token bucket: so much leaves at once at the beginning
+PACKET = 20 + 24 + SIZE  # IP, PGM and payload: what the rate limit counts
+FULL_SPEED = 20_000_000  # bytes per second; at higher rates libpgm's receivers lose packets
+KEPT = (70_000, 500_000, 2_000_000)  # rates that must be kept
+KEPT_S = 5.0  # how long each rate lasts
+PATIENCE_S = 30.0  # for the next packet, because libpgm does not repair everything
+BURST_S = 0.040  # the token bucket: this much leaves at once at the beginning
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     packets_per_s: float
-    sender_us: float  # of processor time, a packet
+    sender_us: float  # processor time per packet
     receiver_us: float
     lost: int
 
@@ -45,7 +45,7 @@ class Place:
         segment.start_bridge()
 
     def run(self, command: Sequence[str], rate: int, packets: int) -> Figures:
-        """One sender and one receiver of the same kind."""
+        """Runs one sender and one receiver of the same kind."""
         variables = os.environ | {"PGM_PEER_UNHASHED": "1"}
         (near, here), (far, there) = self._members
         receiver = PeerProcess(command, far, "receive", there, GROUP, PORT, rate, packets, 0, env=variables)
@@ -115,7 +115,7 @@ def _rates(place: Place) -> None:
     for rate in KEPT:
         packets = max(100, int(rate * KEPT_S / PACKET))
         found = place.run(OURS, rate, packets)
-        # What the bucket holds leaves at once, and takes no time.
+        # The content of the bucket leaves at once, and takes no time.
         sent = PACKET * (packets - 1) - max(rate * BURST_S, 1400)
         kept = sent / ((packets - 1) / found.packets_per_s)
         print(f"rate limit {rate // 1000:5} kB/s: kept {kept / 1000:8.1f} kB/s ({kept / rate - 1:+.1%})")

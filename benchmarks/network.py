@@ -1,9 +1,8 @@
-"""Two queue managers in two processes: from the sender's store to the receiver's store over TCP. `make bench-wire`.
+"""Two queue managers in two processes, from the sender's store to the receiver's store over TCP. `make bench-wire`.
 
-With `--peers DIR`, where DIR holds scripts that measure RabbitMQ and NATS with native clients (`brokers.py`,
-`native_bench.py`), the same machine in the same minutes gives the ratios. `--security` measures signed and encrypted
-messages alone, `--kind` and `--window` plain ones of this kind and window alone.
-"""
+With `--peers DIR`, it measures RabbitMQ and NATS with native clients on the same machine in the same minutes, and gives
+the ratios; DIR has the scripts for that (`brokers.py`, `native_bench.py`). `--security` measures only signed and
+encrypted messages. `--kind` and `--window` measure only plain messages of this kind and with this window."""
 
 from __future__ import annotations
 
@@ -45,12 +44,12 @@ BATCH = 100
 ROUNDS = 3
 SENDER, RECEIVER = "127.0.0.41", "127.0.0.42"
 PORT = 11841
-UNCONFIRMED = 1000  # messages that wait for the disk at a time: what the peers' clients allow themselves
-WINDOWS = (64, 1024)  # the specification's window of a session, and one that only Postroads have
+UNCONFIRMED = 1000  # messages that wait for the disk at a time: as many as the peers' clients have
+WINDOWS = (64, 1024)  # the session window of the specification, and one that only Postroad uses
 KINDS = ("express", "recoverable", "transactional")
 SECURITY = ("plain", "signed", "encrypted", "signed and encrypted")
 QUEUE = PrivateName(RECEIVER_ID, FIRST_PRIVATE_NUMBER)  # a direct name does not say whose key to use
-KEYS, CERTIFICATE = "keys.pem", "certificate.der"  # what the receiver finds in its directory
+KEYS, CERTIFICATE = "keys.pem", "certificate.der"  # what the receiver has in its directory
 PEERS = (
     ("RabbitMQ classic, durable", ("rabbitmq", "--mode", "durable", "--variant", "classic"), "recoverable"),
     ("RabbitMQ classic, express", ("rabbitmq", "--mode", "express", "--variant", "classic"), "express"),
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, action="append", help="only plain messages of this kind")
     parser.add_argument("--window", type=int, action="append", help="only this window")
     arguments = parser.parse_args()
-    logging.getLogger("postroad").addHandler(logging.NullHandler())  # the receiver is gone before the sender is
+    logging.getLogger("postroad").addHandler(logging.NullHandler())  # the receiver ends before the sender
     messages = arguments.messages
     if not arguments.security:
         compare_kinds(messages, arguments.peers, arguments.kind or KINDS, arguments.window or WINDOWS)
@@ -76,7 +75,8 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one run, or the best of several: messages a second, and processor time of both ends for each message."""
+    """Figures of one run, or the best of several: messages per second, and processor time of both ends for each
+    message."""
 
     rate: float = 0.0
     sender_us: float = math.inf
@@ -93,7 +93,7 @@ class Figures:
 def compare_kinds(messages: int, peers_at: Path | None, kinds: Sequence[str], windows: Sequence[int]) -> None:
     figures = {(kind, window): Figures() for kind in kinds for window in windows}
     peers: dict[str, float] = {}
-    for _ in range(ROUNDS):  # in turn, so other load on the machine affects all of them
+    for _ in range(ROUNDS):  # in turn, so that other load on the machine affects all of them
         for (kind, window), best in figures.items():
             figures[kind, window] = best.best(measure(kind, messages, window))
         for name, options, _kind in PEERS if peers_at is not None else ():
@@ -129,7 +129,7 @@ def compare_kinds(messages: int, peers_at: Path | None, kinds: Sequence[str], wi
 
 
 def compare_security(messages: int) -> None:
-    """The session key is made once, and the application signs beforehand: what managers do is measured."""
+    """Measures what the managers do: the session key is made once, and the application signs in advance."""
     parties = Parties.make(DEFAULT_BITS)
     rates: dict[tuple[str, int], float] = {}
     for _ in range(ROUNDS):
@@ -165,7 +165,7 @@ def measure(kind: str, messages: int, window: int, parties: Parties | None = Non
         command = [sys.executable, "-m", "benchmarks.network_receiver", kind, directory, str(messages), str(window)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout is not None
-            receiver.stdout.readline()  # it listens
+            receiver.stdout.readline()  # it prints a line once it listens
             started, sender_s = asyncio.run(send(kind, directory, messages, window, parties, security))
             ended, receiver_s = json.loads(receiver.stdout.readline())
         return Figures(messages / (ended - started), sender_s / messages * 1e6, receiver_s / messages * 1e6)
@@ -186,7 +186,7 @@ async def open_manager(
 
 
 def protect(manager: Manager, directory: Path) -> None:
-    """The receiver's keys and the user's certificate. The sender uses none of the private keys."""
+    """Makes the receiver's keys and the user's certificate. The sender uses none of the private keys."""
     if not Path(directory, KEYS).exists():
         return
     ring = KeyRing.from_pem(Path(directory, KEYS).read_text())
@@ -216,7 +216,8 @@ def compose(kind: str, parties: Parties | None, security: str) -> Message:
 async def send(
     kind: str, directory: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain"
 ) -> tuple[float, float]:
-    """When it began, by the clock that both processes share, and the processor time that it took."""
+    """Sends the messages. Returns when it began, by the clock that both processes share, and the processor time it
+    used."""
     manager, transport = await open_manager("sender", SENDER, directory, window)
     name = rf"DIRECT=TCP:{RECEIVER}\private$\bench" if parties is None else str(QUEUE)
     batch = [compose(kind, parties, security)] * BATCH
@@ -232,7 +233,7 @@ async def send(
 
     await asyncio.gather(*(produce() for _ in range(UNCONFIRMED // BATCH)))
     queue = manager.core.queues.get(name)
-    await _until(lambda: queue.count <= len(queue.positions))  # everything is on its way; the receiver tells the rest
+    await _until(lambda: queue.count <= len(queue.positions))  # everything is on its way; the receiver reports the rest
     await asyncio.sleep(1.0)
     busy_s = time.process_time() - busy_s
     await transport.stop()
@@ -254,7 +255,7 @@ async def receive(kind: str, directory: str, messages: int, window: int) -> None
 
 
 async def _until(happened: Callable[[], bool]) -> None:
-    """Looks from time to time, so watching gives the manager no extra work."""
+    """Checks a condition from time to time, so that watching costs the manager little."""
     while not happened():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 

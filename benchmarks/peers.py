@@ -1,9 +1,9 @@
-"""Postroad beside other brokers in one run, each end to end: producer processes, a broker or two queue managers, and a
+"""Postroad and other brokers in one run, each end to end: producer processes, a broker or two queue managers, and a
 consumer process that acknowledges. `make bench-peers`.
 
-Contenders take turns in every round, so other load on the machine affects all of them. All figures are printed and
-written as JSON lines; the tables show the best round of each. On a busy machine, CPU a message varies less than rates.
-"""
+Contenders take turns in every round, so that other load on the machine affects all of them. All figures are printed and
+written as JSON lines; the tables show the best round of each. On a busy machine, CPU per message varies less than
+rates."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, arguments.out.open("a") as out:
-        python = os.path.abspath(arguments.peers_python)  # a symbolic link into a virtual environment stays one
+        python = os.path.abspath(arguments.peers_python)  # a symbolic link into a virtual environment must stay one
         brokers = None if arguments.no_peers else prepare(arguments.peers, Path(scratch), python)
         run(arguments, brokers, Log(out))
     return 0
 
 
 def unusable(directory: Path, python: str) -> str | None:
-    """What to do before the peers can be measured, or None."""
+    """What somebody has to do before the peers can be measured, or None."""
     if not directory.is_dir():
         return (
             f"{directory} is no directory: give one with scripts that measure other brokers, as in "
@@ -72,7 +72,7 @@ def unusable(directory: Path, python: str) -> str | None:
 
 
 class Log:
-    """Every figure as a JSON line, and as a line to read."""
+    """Writes every figure as a JSON line, and prints a line for people."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -116,7 +116,7 @@ def show_rates(arguments: argparse.Namespace, found: dict[str, Figures]) -> None
 
 
 def run_rounds(contenders: Sequence[Contender], rounds: int, log: Log) -> dict[str, Figures]:
-    """The best of each. A contender that fails is reported and left out of its round."""
+    """Returns the best round of each contender. A contender that fails is reported and left out of that round."""
     found: dict[str, list[Figures]] = {}
     for number in range(1, rounds + 1):
         for contender in contenders:

@@ -1,5 +1,5 @@
-"""Other brokers beside Postroad, by the scripts of a directory that is no part of this project: `brokers.py` starts and
-stops them, `native/amqp_bench` and `native/nats_bench` load them from C, `bench_*.py` from Python."""
+"""Other brokers, run by scripts in a directory that is no part of this project: `brokers.py` starts and stops them,
+`native/amqp_bench` and `native/nats_bench` load them from C, and `bench_*.py` from Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Brokers:
         return ours | {"BENCH_DIR": str(self.scratch)}
 
     def run(self, *command: str) -> list[dict[str, Any]]:
-        """The JSON lines that a command prints."""
+        """Runs a command, and returns the JSON lines that it prints."""
         done = subprocess.run(command, env=self._environment, stdout=subprocess.PIPE, text=True, timeout=RUN_S)
         if done.returncode:
             raise RuntimeError(f"exit code {done.returncode}: {' '.join(command)}")
@@ -50,7 +50,7 @@ class Brokers:
 
     @contextmanager
     def started(self, peers: Sequence[str], trace: Path | None = None) -> Iterator[None]:
-        """`trace` is a directory that gets the syncs of each broker."""
+        """Starts the brokers. `trace` is a directory that gets the syncs of each broker."""
         with ExitStack() as stack:
             for peer in peers:
                 command = [self.python, str(self.scripts / "brokers.py"), "start", peer]
@@ -59,7 +59,8 @@ class Brokers:
                     self.run(*command)
                     continue
                 prefix = traced(trace / peer)
-                # strace stays until the broker ends, so wait for it behind the stop and for the start by its output.
+                # strace stays until the broker ends. So wait for its end after the stop, and detect the start by its
+                # output.
                 process = subprocess.Popen(
                     [*prefix, *command], env=self._environment, stdout=subprocess.PIPE, text=True
                 )
@@ -81,7 +82,8 @@ class Brokers:
         return rss_mb(self.pids(peer))
 
     def native(self, name: str, peer: str, messages: int, *, durable: bool = True, producers: int = 1) -> Figures:
-        """C clients, end to end. The tool gives each of several producers a queue and a consumer of its own."""
+        """Runs C clients, end to end. For several producers, the tool gives each one a queue and a consumer of its
+        own."""
         port, each = str(self._state(peer)["port"]), messages // producers
         window = str(WINDOW // producers)
         tool = str(self.scripts / "native" / ("amqp_bench" if peer == "rabbitmq" else "nats_bench"))
@@ -109,13 +111,13 @@ class Brokers:
         return figures(name, each * producers, began, ended, sides)
 
     def scripted(self, name: str, script: str, messages: int, *options: str) -> Figures:
-        """A Python client of the directory, end to end."""
+        """Runs a Python client from the directory, end to end."""
         (found,) = self._script(script, "-n", str(messages), "--scenarios", "e2e", *options)
         cpu = (found[key] for key in ("pub_cpu_us", "broker_cpu_us", "sub_cpu_us"))
         return Figures(name, messages, found["rate"], dict(zip(SIDES, cpu, strict=True)))
 
     def several(self, name: str, messages: int, window: int, producers: int) -> Figures:
-        """pika, several publishers into one queue, one consumer."""
+        """Runs pika with several publishers into one queue, and one consumer."""
         options = {"messages": messages // producers, "window": window, "producers": producers}
         (found,) = self._load("several", options)
         return figures(
@@ -131,7 +133,7 @@ class Brokers:
 
 
 def prepare(directory: Path, scratch: Path, python: str) -> Brokers:
-    """Copies the scripts, since their directory may be read-only, and builds the native tools."""
+    """Copies the scripts, because their directory may be read-only, and builds the native tools."""
     scripts = scratch / "scripts"
     shutil.copytree(directory, scripts)
     for path in (scripts, *scripts.rglob("*")):

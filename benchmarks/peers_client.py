@@ -1,4 +1,4 @@
-"""The client's door, end to end: one manager process with its HTTP API, producer processes that send single recoverable
+"""The client API, end to end: one manager process with its HTTP API, producer processes that send single recoverable
 messages, and a consumer process."""
 
 from __future__ import annotations
@@ -20,14 +20,24 @@ import postroad
 from benchmarks.peers_figures import figures
 from benchmarks.peers_managers import Run
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
-from benchmarks.peers_processes import Meter, cpu_s, family, run_together, say_ready, started, told, traced, wait_ready
+from benchmarks.peers_processes import (
+    Meter,
+    cpu_s,
+    family,
+    next_order,
+    run_together,
+    say_ready,
+    started,
+    traced,
+    wait_ready,
+)
 from postroad import aio
 from postroad.describe.received import ReceivedMessage
 from postroad.message import Message
 
 MODULE = "benchmarks.peers_client"
 QUEUE = r"private$\bench"
-CONCURRENT = 1000  # single sends at a time, of all producers together
+CONCURRENT = 1000  # single sends at a time, by all producers together
 PREFETCH = 1000
 BATCH = 100
 CONFIGURATION = """
@@ -49,8 +59,9 @@ path = 'private$\\bench'
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What the producers do: `concurrent` single sends at a time with the async client, or one after the other with the
-    blocking client. With `per_second`, they keep that pace together, and the consumer takes latencies."""
+    """What the producers do. They make `concurrent` single sends at a time with the async client, or one after the
+    other with the blocking client. With `per_second`, they keep that pace together, and the consumer measures
+    latencies."""
 
     messages: int
     concurrent: bool
@@ -84,7 +95,7 @@ def measure(name: str, calls: Calls, trace: Path | None = None) -> Run:
 
 @contextmanager
 def serving(trace: Path | None = None) -> Iterator[tuple[str, int]]:
-    """The URL and the process id of a manager with an empty queue."""
+    """Starts a manager with an empty queue. Returns its URL and its process id."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "bench.toml")
         file.write_text(CONFIGURATION)
@@ -95,7 +106,7 @@ def serving(trace: Path | None = None) -> Iterator[tuple[str, int]]:
             try:
                 yield f"http://{json.loads(server.stdout.readline())['listen']['api']}", server.pid
             finally:
-                os.kill(family([server.pid])[-1], signal.SIGTERM)  # strace, if it is there, ends with its child
+                os.kill(family([server.pid])[-1], signal.SIGTERM)  # strace, if it runs, ends with its child
 
 
 # What the processes do
@@ -103,7 +114,7 @@ def serving(trace: Path | None = None) -> Iterator[tuple[str, int]]:
 
 async def consume(url: str, calls: Calls) -> None:
     async with aio.connect(url) as manager:
-        await manager.info()  # the connection is made
+        await manager.info()  # makes the connection
         latencies: list[float] = []
 
         def take(message: ReceivedMessage) -> None:
@@ -112,16 +123,16 @@ async def consume(url: str, calls: Calls) -> None:
                 latencies.append(latency_ms(body))
 
         say_ready()
-        await told()
+        await next_order()
         meter = Meter()
         await take_all(manager.queue(QUEUE), calls.each * calls.producers, take)
         meter.report(latencies_ms=latencies)
-        await told()
+        await next_order()
 
 
 async def take_all(queue: aio.Queue, count: int, take: Callable[[ReceivedMessage], None]) -> None:
-    """Takes so many messages from the queue for good, as they arrive."""
-    consume = getattr(queue, "consume", None)  # the benchmark also runs on versions without it, to compare them
+    """Receives so many messages from the queue as they arrive."""
+    consume = getattr(queue, "consume", None)  # older versions lack it; the benchmark also compares with those
     if consume is None:
         while count:
             for message in await queue.receive_many(min(BATCH, count)):
@@ -141,7 +152,7 @@ async def produce_concurrently(url: str, calls: Calls) -> None:
         await manager.info()
         queue = manager.queue(QUEUE)
         say_ready()
-        await told()
+        await next_order()
         meter = Meter()
         if calls.per_second:
             async with asyncio.TaskGroup() as tasks:
@@ -157,7 +168,7 @@ async def produce_concurrently(url: str, calls: Calls) -> None:
 
             await asyncio.gather(*(send() for _ in range(max(1, CONCURRENT // calls.producers))))
         ended = time.monotonic()
-        await told()
+        await next_order()
         meter.report(sent=ended)
 
 

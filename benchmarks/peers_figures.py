@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmark beside other brokers: figures, the best of several rounds, ratios, percentiles,
+"""The arithmetic of the comparison with other brokers: figures, the best of several rounds, ratios, percentiles,
 tables. It starts nothing and reads no clock."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 PERCENTILES = (50, 95, 99)
-# Calls that wait for the disk, and those that show it: a write waits if its file was opened for that.
+# Calls that wait for the disk, and those that show it: a write waits if its file was opened in that mode.
 SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range", "openat", "pwrite64")
 _SYNC = re.compile(r"^\d+ +([\d.]+) (?:fsync|fdatasync|msync|sync_file_range)\(")  # "resumed" ends one counted
 _WRITE = re.compile(r"^\d+ +([\d.]+) pwrite64\(\d+<([^>]*)>")
@@ -18,7 +18,7 @@ _SYNCED_FILE = re.compile(r'openat\([^"]*"([^"]+)", [^)]*\bO_D?SYNC\b')
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One run of one contender: messages a second, and microseconds of CPU a message by side."""
+    """One run of one contender: messages per second, and microseconds of CPU per message by side."""
 
     name: str
     messages: int
@@ -32,7 +32,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One moment of a long run: seconds since it began, messages so far, resident megabytes."""
+    """One moment of a long run: seconds since its start, messages so far, resident megabytes."""
 
     elapsed_s: float
     messages: int
@@ -41,7 +41,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table that decides: our rate beside the peer's, or our CPU a message where no peer is named."""
+    """One line of the main table: our rate and the peer's, or our CPU per message if no peer is named."""
 
     name: str
     ours: str
@@ -53,13 +53,13 @@ class Row:
 def figures(
     name: str, messages: int, began: float, ended: float, cpu_s: Mapping[str, float], *, sides: Sequence[str] = ()
 ) -> Figures:
-    """`cpu_s` is by side, in seconds. `sides` gives their order."""
+    """`cpu_s` is in seconds, by side. `sides` gives the order of the sides."""
     ordered = {side: cpu_s[side] for side in sides or cpu_s}
     return Figures(name, messages, messages / (ended - began), {k: v / messages * 1e6 for k, v in ordered.items()})
 
 
 def best(rounds: Iterable[Figures]) -> Figures:
-    """The highest rate and the lowest CPU of several rounds of one contender: noise only ever adds time."""
+    """The highest rate and the lowest CPU in several rounds of one contender: noise only ever adds time."""
     found = list(rounds)
     cheapest = min(found, key=lambda each: each.total_cpu_us)
     fastest = max(found, key=lambda each: each.rate)
@@ -73,7 +73,7 @@ def percentiles(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def slice_rates(samples: Sequence[Sample], share: float = 0.1) -> tuple[float, float]:
-    """Messages a second in the first and in the last part of a long run, which begins with its first message."""
+    """Messages per second in the first and in the last part of a long run, which begins with its first message."""
     idle = sum(not each.messages for each in samples)
     samples = samples[max(0, idle - 1) :]
     total = samples[-1].elapsed_s - samples[0].elapsed_s
@@ -87,7 +87,8 @@ def _rate(first: Sample, last: Sample) -> float:
 
 
 def count_syncs(trace: Iterable[str], began: float, ended: float) -> int:
-    """Calls that wait for the disk in the output of `strace -f -y -ttt`, between two times of the wall clock."""
+    """Counts the calls that wait for the disk in the output of `strace -f -y -ttt`, between two times of the wall
+    clock."""
     lines = list(trace)
     synced = {PurePath(found[1]).name for line in lines if (found := _SYNCED_FILE.search(line))}
     syncs = [found for line in lines if (found := _SYNC.match(line))]
@@ -116,14 +117,14 @@ def rate(one: Figures | None) -> str:
 
 
 def sides(one: Figures | None) -> str:
-    """CPU a message of each side, and the sum: `20 + 17 = 37`."""
+    """CPU per message for each side, and the sum: `20 + 17 = 37`."""
     if one is None or not one.cpu_us:
         return ""
     return " + ".join(f"{each:.0f}" for each in one.cpu_us.values()) + f" = {one.total_cpu_us:.0f}"
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Markdown, aligned: it is read on a terminal of any width, and copied into documents."""
+    """An aligned Markdown table: people read it on terminals of any width, and copy it into documents."""
     lines = [tuple(columns), *map(tuple, rows)]
     widths = [max(len(line[number]) for line in lines) for number in range(len(columns))]
     cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]

@@ -1,8 +1,7 @@
 """Loads that the peers' own scripts lack: several publishers into one queue, and a steady pace with latencies.
 
-`peers_load.py DIRECTORY several|rabbitmq|nats JSON` runs with the peers' Python and their modules, so nothing of
-Postroad is imported.
-"""
+`peers_load.py DIRECTORY several|rabbitmq|nats JSON` runs with the peers' Python and modules, so it imports nothing of
+Postroad."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def several(messages: int, window: int, producers: int) -> dict[str, Any]:
 def at_pace(
     setup: Callable[[Any], None], publish: Callable[..., None], consume: Callable[..., None], config: Any, pace: float
 ) -> dict[str, Any]:
-    """Latencies of all messages, from a producer process to a consumer process."""
+    """Measures the latency of every message, from a producer process to a consumer process."""
     run(setup, config).join(CONNECT_S)
     ready, received = forking.Event(), forking.Queue()
     run(consume, config, ready, received)

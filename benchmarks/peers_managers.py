@@ -1,5 +1,5 @@
-"""Two queue managers over TCP, end to end: each producer is a process with a manager of its own that sends, and the
-consumer is a process with the manager whose application receives in batches."""
+"""Two queue managers over TCP, end to end. Each producer is a process with a sending manager of its own. The consumer
+is a process with the manager whose application receives in batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from uuid import UUID
 from benchmarks.network import BATCH, RECEIVER, UNCONFIRMED, open_manager
 from benchmarks.peers_figures import Figures, Sample, figures
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
-from benchmarks.peers_processes import Child, Meter, Report, run_together, say_ready, started, told, wait_ready
+from benchmarks.peers_processes import Child, Meter, Report, next_order, run_together, say_ready, started, wait_ready
 from postroad.binary.settings import BinarySettings
 from postroad.manager import Manager
 from postroad.message import Message
@@ -26,13 +26,13 @@ from postroad.runtime.supervision import relax_collector
 MODULE = "benchmarks.peers_managers"
 SENDER = "127.0.43.{}"
 DEFAULT_WINDOW = BinarySettings().window_size
-BACKLOG = 10_000  # messages that a producer's manager may be ahead of the consumer's
+BACKLOG = 10_000  # messages by which a producer's manager may be ahead of the consumer's
 SAMPLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run sends. With `per_second`, producers keep that pace together, and the consumer takes latencies."""
+    """What one run sends. With `per_second`, producers keep that pace together, and the consumer measures latencies."""
 
     kind: str = "recoverable"
     messages: int = 30_000
@@ -43,7 +43,7 @@ class Load:
 
     @property
     def each(self) -> int:
-        """Messages of one producer: whole batches."""
+        """The messages of one producer: whole batches."""
         return max(1, self.messages // self.producers // BATCH) * BATCH
 
 
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def times(self) -> tuple[float, float]:
-        """When the first producer began and the last consumer ended, by the monotonic clock."""
+        """When the first producer began and when the last consumer ended, by the monotonic clock."""
         return min(each["began"] for each in self.producers), max(each["ended"] for each in self.consumers)
 
     @property
@@ -78,7 +78,7 @@ def measure(name: str, load: Load, trace: Path | None = None) -> Run:
             arguments = (role, directory, json.dumps(asdict(load)))
             return stack.enter_context(started(MODULE, *arguments, trace=file))
 
-        # Producers end first (a stack is left from its top): nothing tries to reach a manager that is gone.
+        # Producers end first (a stack is left from its top), so that no manager tries to reach one that is gone.
         consumers = [start("consumer")]
         producers = [start(str(number)) for number in range(load.producers)]
         wait_ready([*consumers, *producers])
@@ -95,13 +95,13 @@ async def produce(number: int, directory: str, load: Load) -> None:
     async with opened(f"sender{number}", SENDER.format(number + 1), directory, load.window, number + 1) as manager:
         name = rf"DIRECT=TCP:{RECEIVER}\private$\bench{number}"
         say_ready()
-        await told()
+        await next_order()
         meter = Meter()
         async with sampled(meter, lambda: 0):
             await (send_at_pace if load.per_second else send_fast)(manager, name, load)
-            await told()  # all arrived
+            await next_order()  # all arrived
         meter.report()
-        await told()
+        await next_order()
 
 
 async def send_fast(manager: Manager, name: str, load: Load) -> None:
@@ -138,7 +138,7 @@ async def consume(directory: str, load: Load) -> None:
         for name in names:
             await manager.create_queue(name, transactional=load.kind == "transactional")
         say_ready()
-        await told()
+        await next_order()
         meter = Meter()
         latencies: list[float] = []
         counts = dict.fromkeys(names, 0)
@@ -146,11 +146,11 @@ async def consume(directory: str, load: Load) -> None:
             for name in names:
                 tasks.create_task(drain(manager, name, load, counts, latencies))
         meter.report(latencies_ms=latencies)
-        await told()
+        await next_order()
 
 
 async def drain(manager: Manager, name: str, load: Load, counts: dict[str, int], latencies: list[float]) -> None:
-    """As many messages wait for the disk here as a peer's consumer may have unacknowledged: several receives."""
+    """Receives in batches. As many messages wait for the disk here as a peer's consumer may have unacknowledged."""
     queue = manager.core.queues.get(name)
     while not load.consumed and queue.count < load.each:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -205,5 +205,5 @@ async def sampled(meter: Meter, count: Callable[[], int]) -> AsyncIterator[None]
 if __name__ == "__main__":
     logging.getLogger("postroad").addHandler(logging.NullHandler())  # its last express messages may be unacknowledged
     role, directory, load = sys.argv[1], sys.argv[2], Load(**json.loads(sys.argv[3]))
-    relax_collector()  # as `postroad serve` does
+    relax_collector()  # like `postroad serve`
     asyncio.run(consume(directory, load) if role == "consumer" else produce(int(role), directory, load))

@@ -17,7 +17,7 @@ from benchmarks.peers_managers import Load, Run
 from benchmarks.peers_plan import CONCURRENT, KINDS, MANAGERS, NATS, NATS_PY, PIKA, RABBITMQ, SINGLE, peers_of
 
 LATENCY_S = 10.0
-SLICES = 10  # a peer's steady load is so many runs one after the other: its tool gives one rate a run
+SLICES = 10  # a peer's steady load is so many runs in a row: its tool gives one rate for each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Syncs:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Rates of the first and the last tenth; resident megabytes of each process after a tenth and at the end."""
+    """Rates of the first and the last tenth. Resident megabytes of each process after the first tenth and at the
+    end."""
 
     name: str
     seconds: float
@@ -49,7 +50,7 @@ class Steady:
 def latencies(
     brokers: Brokers | None, best: Mapping[str, Figures], window: int, seconds: float = LATENCY_S
 ) -> Iterator[Latency]:
-    """At half of the rate that each contender reached in this run."""
+    """Measures latency at half of the rate that each contender reached in this run."""
     runs: dict[str, Callable[[int, float], list[float]]] = {
         MANAGERS[kind]: partial(_managers_at_pace, kind, window) for kind in KINDS
     }
@@ -72,7 +73,7 @@ def _client_at_pace(messages: int, per_second: float) -> list[float]:
 
 
 def syncs(brokers: Brokers | None, messages: int, window: int) -> Iterator[Syncs]:
-    """Short runs under strace, which slows only the calls that it counts. The brokers must not run yet."""
+    """Makes short runs under strace, which slows only the calls that it counts. The brokers must not run yet."""
     runs: dict[str, Callable[[Path], Run]] = {
         MANAGERS[kind]: partial(peers_managers.measure, MANAGERS[kind], Load(kind, messages, window)) for kind in KINDS
     }
@@ -96,7 +97,7 @@ def _count(trace: Path, began: float, ended: float) -> int:
 
 
 def steady(brokers: Brokers | None, best: Mapping[str, Figures], window: int, seconds: float) -> Iterator[Steady]:
-    """As many recoverable messages as each contender sends in that time, at the best rate of this run."""
+    """Sends as many recoverable messages as each contender can in that time at its best rate of this run."""
     name = MANAGERS["recoverable"]
     if name in best:
         run = peers_managers.measure(name, Load("recoverable", int(best[name].rate * seconds), window))

@@ -1,5 +1,5 @@
-"""A steady pace of sending, with the planned time in each message, from which the consumer takes the latency. The
-planned time counts, not the real one: a producer that was held up does not hide it."""
+"""A steady pace of sending. Each message contains its planned time of sending, from which the consumer computes the
+latency. The planned time counts, not the real one, so a producer that falls behind cannot hide it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def latency_ms(body: bytes) -> float:
 
 
 async def due(messages: int, per_second: float) -> AsyncIterator[list[float]]:
-    """The planned times of the messages that are due, again and again until all were."""
+    """Yields the planned times of the messages that are due, again and again until all were due."""
     began = time.monotonic()
     sent = 0
     while sent < messages:

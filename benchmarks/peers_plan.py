@@ -1,5 +1,5 @@
-"""What `make bench-peers` runs: contenders by name, and the rows that compare them. Aims and floors are for the reader;
-nothing fails when a figure misses one."""
+"""What `make bench-peers` runs: contenders by name, and the rows that compare them. Aims and floors are for readers:
+nothing fails if a figure misses one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEVERAL = 8
 STORED_MESSAGES = 30_000  # enough that eight clients of remote read do not empty the queue
 KINDS = ("recoverable", "express", "transactional")
 
-# Names of contenders; a row of the table below takes two of them.
+# Names of contenders. A row of the table below compares two of them.
 MANAGERS = {kind: f"Postroad, two managers, {kind}" for kind in KINDS}
 STORED = {kind: f"{MANAGERS[kind]}, not consumed" for kind in KINDS}
 SINGLE, CONCURRENT = "Postroad client, one at a time", "Postroad client, 1,000 at a time"
@@ -51,14 +51,14 @@ MUST_SHOW = (
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`run` gives the figures of one round, of this contender and of any that ran beside it."""
+    """`run` returns the figures of one round, for this contender and for any that ran with it."""
 
     name: str
     run: Callable[[], list[Figures]]
 
 
 def must_show(brokers: Brokers | None, messages: int, window: int = DEFAULT_WINDOW) -> list[Contender]:
-    """Every row of the table, ours next to the peers'."""
+    """Every row of the main table, ours and the peers'."""
     fewer, singles = max(1, messages // 3), max(1, messages // 20)
     found = []
     for kind in KINDS:
@@ -140,7 +140,7 @@ def several_pika(name: str, brokers: Brokers, messages: int, window: int) -> Con
 
 
 def soap_figures(messages: int) -> list[Figures]:
-    """Durable messages and empty requests in turn on one server; CPU is the server's."""
+    """Sends durable messages and empty requests in turn to one server. CPU is the server's."""
     empty = [soap.request(b"", "text/xml")] * messages
     durable = soap.requests(1, messages, durable=True)
     found = []

@@ -1,4 +1,4 @@
-"""Processes of the benchmark beside other brokers: each says when it is ready, begins when the parent says so, and
+"""Processes of the comparison with other brokers. Each says when it is ready, begins when the parent says so, and
 reports what it did. CPU and memory of processes that cannot report come from Linux's /proc."""
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from benchmarks.peers_figures import SYNC_CALLS, Sample
 
-PATIENCE_S = 900.0  # a process that says nothing for so long is stuck
+PATIENCE_S = 900.0  # a process without output for so long is stuck
 STOP_S = 30.0
-SETTLE_S = 0.2  # the last acknowledgments are on their way
+SETTLE_S = 0.2  # time for the last acknowledgments
 Report = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -29,7 +29,7 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Meter:
-    """A child's own account of its work, from the moment at which it begins."""
+    """A child's own figures, from the moment it begins."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()  # all processes share this clock
@@ -45,8 +45,8 @@ class Meter:
         print(json.dumps(report | {"samples": samples} | more), flush=True)
 
 
-async def told() -> None:
-    """Waits for the parent's next line, or for the end of its interest."""
+async def next_order() -> None:
+    """Waits for the parent's next line. Ends if the parent has gone."""
     await asyncio.to_thread(sys.stdin.readline)
 
 
@@ -58,7 +58,8 @@ def say_ready(**facts: object) -> None:
 
 
 class Child:
-    """A process that follows the order: ready, go, report, end of input. A producer is told twice: go, all arrived."""
+    """A process that follows the order: ready, go, report, end of input. A producer gets two lines: go, and all
+    arrived."""
 
     def __init__(self, command: Sequence[str], trace: Path | None) -> None:
         self._process = subprocess.Popen(
@@ -68,8 +69,8 @@ class Child:
         self.pid = self._process.pid
 
     def read(self, others: Sequence[Child] = ()) -> Report:
-        """The next line that the child prints; the order above never leaves two of them waiting. It needs the others:
-        if one of them ends, there is nothing to wait for."""
+        """Reads the next line that the child prints; in the order above no two processes wait for each other. It
+        watches the `others` too: if one of them ends, there is nothing to wait for."""
         output = self._process.stdout
         assert output is not None
         deadline = time.monotonic() + PATIENCE_S
@@ -104,7 +105,7 @@ class Child:
 
 @contextmanager
 def started(module: str, *arguments: str, trace: Path | None = None) -> Iterator[Child]:
-    """A child that runs a module with our Python. It is not ready yet."""
+    """Starts a child that runs a module with our Python. It is not ready yet."""
     child = Child([sys.executable, "-m", module, *arguments], trace)
     try:
         yield child
@@ -118,8 +119,8 @@ def wait_ready(children: Iterable[Child]) -> None:
 
 
 def run_together(consumers: Sequence[Child], producers: Sequence[Child]) -> tuple[list[Report], list[Report]]:
-    """The reports of consumers and of producers. Consumers begin first, so no message waits for them. Producers report
-    when the last message has arrived."""
+    """Runs all, and returns the reports of consumers and of producers. Consumers begin first, so that no message waits
+    for them. Producers report when the last message has arrived."""
     for child in (*consumers, *producers):
         child.go()
     received = [child.read(producers) for child in consumers]
@@ -130,7 +131,7 @@ def run_together(consumers: Sequence[Child], producers: Sequence[Child]) -> tupl
 
 
 def traced(trace: Path | None) -> list[str]:
-    """What goes before a command to write its syncs into a file. With this filter, no other call is slowed down."""
+    """The words before a command that make strace write its syncs into a file. The filter slows no other call."""
     if trace is None:
         return []
     return [
@@ -149,7 +150,7 @@ def traced(trace: Path | None) -> list[str]:
 
 
 def family(pids: Iterable[int]) -> list[int]:
-    """These processes and all their descendants that are alive."""
+    """The processes and all their living descendants."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(path.name))
@@ -162,7 +163,7 @@ def family(pids: Iterable[int]) -> list[int]:
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """Seconds of CPU that processes have used, in steps of a clock tick."""
+    """Seconds of CPU that the processes have used, in steps of a clock tick."""
     fields = (_stat(pid) for pid in pids)
     return sum((int(each[11]) + int(each[12])) / TICKS for each in fields if each)
 
@@ -173,7 +174,7 @@ def rss_mb(pids: Iterable[int]) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat behind the name, from the state on; nothing if the process is gone."""
+    """The fields of /proc/PID/stat after the name, from the state on. Empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

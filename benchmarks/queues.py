@@ -1,7 +1,7 @@
-"""What one process gets through an embedded queue manager, beside the same work on plain SQLite.
+"""The rate of an embedded queue manager in one process, compared with the same work on plain SQLite.
 
-1 KiB bodies. SQLite's rates are the limit: a table, executemany, the same number of rows and syncs, and nothing else.
-"""
+Bodies of 1 KiB. SQLite's rates are the limit: a table, executemany, the same number of rows and syncs, and nothing
+else."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What it costs to have many outgoing queues: a restart, a send and receive, status, metrics, and a quota's check.
+"""What many outgoing queues cost: a restart, a send and receive, status, metrics, and one check of a quota.
 
-`python -m benchmarks.queues_many [QUEUES]`. Each queue has one recoverable message for a host that does not answer.
-The server runs in a separate process; its binary listener is off, so the figures are those of the queues alone, or
-on with `--binary`: then it tries to reach all of those hosts.
-"""
+`python -m benchmarks.queues_many [QUEUES]`. Each queue has one recoverable message for a host that does not answer. The
+server is a separate process. Its binary listener is off, so that the figures are those of the queues alone. With
+`--binary` it is on, and tries to reach all these hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ HERE = "private$/here"
 
 
 async def fill(directory: Path, count: int) -> float:
-    """Makes the queues; seconds that one check of the manager's quota takes then."""
+    """Makes the queues. Returns the seconds that one check of the manager's quota then takes."""
     manager = Manager("alpha", open_store(directory), quota_kb=8 << 20)
     await manager.start()
     names = [
@@ -46,14 +45,14 @@ async def fill(directory: Path, count: int) -> float:
 
 
 def used(process: int) -> float:
-    """Seconds of processor time of a process; 0 if the system does not report it."""
+    """Seconds of processor time of a process. 0 if the system does not report it."""
     stat = Path(f"/proc/{process}/stat")
     fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else ["0"] * 20
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(server: int, work: Callable[[], object], rounds: int = 3) -> tuple[str, str]:
-    """Milliseconds of the best round, and of the server's processor time a round."""
+    """Milliseconds of the best round, and the server's processor time per round in milliseconds."""
     taken, before = [], used(server)
     for _ in range(rounds):
         start = time.perf_counter()

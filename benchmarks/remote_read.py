@@ -1,5 +1,5 @@
-"""Remote read over RPC: receive and acknowledge, beside the rate of an empty call on the same connection.
-`make bench-rpc`. The server is one process, and so is every client."""
+"""Remote read over RPC: receive and acknowledge, compared with empty calls on the same connection. `make bench-rpc`.
+The server is one process, and so is every client."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SECONDS = 4.0
 CLIENTS = (1, 8)
 BATCH = 1000
 TURNS = 16
-TOGETHER = 100  # messages of one call of `receive_many`
+TOGETHER = 100  # messages in one call of `receive_many`
 LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
 
 async def serve(directory: Path, kind: str, messages: int) -> None:
-    """A manager with a queue full of messages; ends when its input does."""
+    """Runs a manager with a full queue. Ends when its input ends."""
     manager = Manager("bench", open_store(directory))
     await manager.start()
     await manager.create_queue(QUEUE)
@@ -55,8 +55,8 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
 
 
 async def measure(port: int, layout: str) -> None:
-    """One client. Each line of its input names a kind of call and the seconds to make it, one after the other; the
-    answer is how many were made, or messages got, and in which time and processor time."""
+    """One client. Each line of its input names a kind of call and the seconds to make it, one call after the other. The
+    answer is how many calls it made, or messages it got, and in which time and processor time."""
     backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
     async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:
         client = backend.client
@@ -93,7 +93,7 @@ class Total:
 
     done: int = 0
     per_s: float = 0.0
-    server_s: float = 0.0  # processor time, as is the next
+    server_s: float = 0.0  # processor time, like the next
     clients_s: float = 0.0
 
     @property
@@ -122,8 +122,8 @@ def serving(kind: str, messages: int) -> Iterator[Server]:
 
 
 def rates(server: Server, clients: int, seconds: float, layout: str) -> dict[str, Total]:
-    """The sums over clients that make the same kind of call at the same time. The kinds take turns: other load on the
-    machine affects all of them alike."""
+    """The sums over clients that make the same kind of call at the same time. The kinds take turns, so that other load
+    on the machine affects all of them alike."""
     command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(server.port), layout]
     totals = {name: Total() for name in ("empty", "pairs", "together")}
     with contextlib.ExitStack() as stack:

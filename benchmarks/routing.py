@@ -1,4 +1,5 @@
-"""What routing costs: reading a large enterprise, the table of one gate, and the next hops of a message."""
+"""What routing costs: reading a large enterprise, computing the table of one gate, and finding the next hops of a
+message."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ SITES = 2_000
 LINKS = 10_000
 CLIENTS_IN_SITE = 2
 SEED = 1
-FILE = Path("enterprise.toml")  # what faults would name; nothing is written
+FILE = Path("enterprise.toml")  # the name in error texts; nothing is written there
 
 
 def enterprise(sites: int = SITES, links: int = LINKS) -> Directory:
-    """Connected, each site with a gate and a few others, links between any two, all from one seed."""
+    """A connected enterprise: each site has a gate and a few other managers, and links join random sites. One seed
+    gives all."""
     chance = Random(SEED)
     found = [Site(identifier=UUID(int=chance.getrandbits(128)), name=f"site-{number}") for number in range(sites)]
     gates = [_manager(f"gate-{number}", site, chance, routing_server=True) for number, site in enumerate(found)]
@@ -66,7 +68,7 @@ def copied(directory: Directory) -> Directory:
 
 
 def as_file(directory: Directory) -> bytes:
-    """The same enterprise as an enterprise.toml."""
+    """The same enterprise in the form of an enterprise.toml."""
     names = {each.identifier: each.name for each in directory.sites}
     names |= {each.identifier: each.computer_name for each in directory.managers}
 

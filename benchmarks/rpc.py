@@ -1,7 +1,6 @@
-"""RPC calls a second: our client against our server in another process, with one and with eight connections.
+"""RPC calls per second: our client and our server in another process, with one and with eight connections.
 
-`python -m benchmarks.rpc`; `--serve` is what the other process runs.
-"""
+`python -m benchmarks.rpc`. The other process runs `--serve`."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ def _read(call: Call, request: Read) -> ReadReply:
 
 
 async def rate(port: int, clients: int, flight: int, seconds: float, level: AuthLevel, read: bool) -> float:
-    """Calls a second of `clients` connections with `flight` calls in flight on each."""
+    """Calls per second over `clients` connections with `flight` calls in flight on each."""
     opened = [await connect(HOST, port, POST, security=_security(level)) for _ in range(clients)]
     until = time.perf_counter() + seconds
 

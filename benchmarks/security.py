@@ -46,7 +46,7 @@ def make_certificate(key: RSAPrivateKey) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Parties:
-    """A user who signs and a manager who decrypts, with keys of the same length."""
+    """A user who signs and a manager that decrypts, with keys of the same length."""
 
     key: RSAPrivateKey
     certificate: bytes

@@ -1,4 +1,4 @@
-"""What one read costs a manager that has many sessions: the packet, and when the next timer is due."""
+"""What one read costs a manager with many sessions: the packet, and the search for the next deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = SessionAck(SessionHeader(window_size=64)).encode()
 
 
 class _Driver:
-    """Everything is written and stored at once."""
+    """A driver that writes and stores everything at once."""
 
     def connect(self, peer: Peer) -> None:
         pass

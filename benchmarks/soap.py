@@ -1,4 +1,4 @@
-"""A queue manager's HTTP listener under load, in a separate process: messages a second by SOAP. `make bench-soap`.
+"""A queue manager's HTTP listener under load, in a separate process: messages per second by SOAP. `make bench-soap`.
 
 Beside them, in the same run: requests without a body on the same server, which cost what its HTTP costs; and what lxml
 needs to parse the same envelope.
@@ -54,7 +54,7 @@ path = 'private$\\bench'
 
 
 class Load(asyncio.Protocol):
-    """One connection: the next request as soon as the last one is answered."""
+    """One connection: it sends the next request as soon as the last one is answered."""
 
     def __init__(self, requests: list[bytes], wanted: bytes) -> None:
         self._requests = requests
@@ -120,7 +120,7 @@ async def rate(port: int, made: list[bytes], connections: int, wanted: bytes) ->
 
 
 def parse_rate(seconds: float = 0.5) -> float:
-    """Envelopes a second that lxml parses."""
+    """Envelopes per second that lxml parses."""
     text = write_envelope(envelope(1, durable=True))
     started, count = time.perf_counter(), 0
     while (now := time.perf_counter()) < started + seconds:
@@ -132,7 +132,7 @@ def parse_rate(seconds: float = 0.5) -> float:
 
 @contextmanager
 def serving(*command: str) -> Iterator[tuple[int, int]]:
-    """The process id and the port of a server."""
+    """Starts a server. Returns its process id and its port."""
     with subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
@@ -151,7 +151,7 @@ def main() -> None:
 
 @contextmanager
 def serving_manager() -> Iterator[tuple[int, int]]:
-    """The process id and the port of a manager with an empty queue."""
+    """Starts a manager with an empty queue. Returns its process id and its port."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "bench.toml")
         file.write_text(CONFIGURATION.format(host=HOST))
@@ -165,8 +165,8 @@ def measure(pid: int, port: int, messages: int) -> None:
     parsed = max(parse_rate() for _ in range(ROUNDS))
     for connections in CONNECTIONS:
         rates = dict.fromkeys(NAMES, 0.0)
-        spent = dict.fromkeys(NAMES, math.inf)  # processor time of the server for each request
-        for _ in range(ROUNDS):  # in turn, so all see the same machine
+        spent = dict.fromkeys(NAMES, math.inf)  # the server's processor time for each request
+        for _ in range(ROUNDS):  # in turn, so that all see the same machine
             for kind in NAMES:
                 made, wanted = [request(b"", "text/xml")] * messages, b"HTTP/1.1 400"
                 if kind in ("regular", "durable"):

@@ -1,4 +1,4 @@
-"""What a message costs in the SOAP codec, with lxml, which only parses, as the yardstick."""
+"""What a message costs in the SOAP codec. The yardstick is lxml, which only parses."""
 
 from __future__ import annotations
 

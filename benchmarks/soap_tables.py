@@ -1,4 +1,4 @@
-"""What one request costs a manager beside 10 and 2,000 streams that come in and outgoing queues to other hosts."""
+"""What one request costs a manager with 10 and with 2,000 incoming streams and outgoing queues to other hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUESTS = 500
 
 
 class Silence:
-    """Requests without an answer."""
+    """A driver whose requests are never answered."""
 
     def post(self, post: Post) -> None:
         pass
@@ -48,7 +48,7 @@ def message(number: int, *, source: int, stream: bool) -> Incoming:
 
 
 def filled(size: int) -> SoapService:
-    """A manager with that many streams whose receipts are due, and as many queues that wait for a receipt."""
+    """A manager with so many streams whose receipts are due, and so many queues that wait for a receipt."""
     core = LocalQueueManager("alpha", UUID(int=7), MemoryStore(), new_id=uuid4)
     core.start(NOW)
     core.create_queue(r"private$\orders", NOW)

@@ -1,9 +1,8 @@
-"""Messages into Spark, beside Spark's own readers on the same rows in the same run. `make bench-spark`.
+"""Messages read into Spark, compared with Spark's own readers on the same rows in the same run. `make bench-spark`.
 
-A real manager in a separate process has the messages in its store; Spark reads them from a queue, from Parquet, and
-from a Python source that yields tuples, into a sink that throws them away, and into Parquet. Then come the sizes of the
-partitions, messages by remote read, and next hops.
-"""
+A manager in a separate process has the messages in its store. Spark reads them from a queue, from Parquet, and from a
+Python source that yields tuples, into a sink that drops them and into Parquet. Then it measures the sizes of
+partitions, messages by remote read, and next hops."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ BODY_BYTES = 1024
 SEND_BATCH = 2000
 PARTITIONS = 4
 QUEUE = r"private$\bench"
-NEWER = r"private$\newer"  # arrival numbers belong to the manager: those of the other queue end before these
-NEWER_SHARE = 20  # one message for so many in the other queue
+NEWER = r"private$\newer"  # its arrival numbers are above those of the other queue
+NEWER_SHARE = 20  # the other queue has so many messages for one here
 CONFIGURATION = '[manager]\nname = "bench"\ndata = "data"\n[listen]\nhost = "127.0.0.1"\napi = 0\n' + "".join(
     f"{name} = false\n" for name in ("binary", "ping", "http", "rpc")
 )
@@ -77,7 +76,7 @@ def main() -> None:
 
 
 async def fill(data: Path, messages: int) -> float:
-    """Puts the messages into a store, and says how long it took."""
+    """Puts the messages into a store. Returns how long it took."""
     running = Manager("bench", open_store(data))
     await running.start()
     for queue in (QUEUE, NEWER):
@@ -103,7 +102,7 @@ async def fill(data: Path, messages: int) -> float:
 
 @contextmanager
 def manager(directory: Path) -> Iterator[str]:
-    """The address of its HTTP API."""
+    """Starts a manager. Returns the address of its HTTP API."""
     file = directory / "bench.toml"
     file.write_text(CONFIGURATION)
     command = [sys.executable, "-m", "postroad", "serve", "-c", str(file)]
@@ -115,7 +114,7 @@ def manager(directory: Path) -> Iterator[str]:
             process.terminate()
 
 
-# What they are compared with
+# What the queue is compared with
 
 
 class TupleSource(DataSource):
@@ -161,7 +160,7 @@ def measure(spark: SparkSession, api: str, directory: Path, messages: int, round
         timed[what] = min(seconds(work) for _ in range(rounds))
 
     few = spark.read.format("postroad").options(api=api, queue=QUEUE, arrivalTo="5000").load()
-    discard(few)  # the first job starts everything
+    discard(few)  # the first job starts all workers
     take("a queue, to nowhere", lambda: discard(queue))
     take("a queue, to Parquet", lambda: keep(queue, parquet))
     kept = spark.read.parquet(parquet)
@@ -199,7 +198,7 @@ def measure(spark: SparkSession, api: str, directory: Path, messages: int, round
 
 
 def measure_balance(spark: SparkSession, api: str) -> None:
-    """How many rows each partition has."""
+    """Measures how many rows each partition has."""
     rows = []
     for queue in (QUEUE, NEWER, f"{QUEUE},{NEWER}"):
         given = {"api": api, "queue": queue, "partitions": str(PARTITIONS), "columns": "arrival"}

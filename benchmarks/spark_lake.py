@@ -1,10 +1,9 @@
-"""A lake of generated messages: seconds and memory of each stage of the pipeline, and what a few new messages cost.
-Run by `make bench-lake`.
+"""A lake of generated messages: seconds and memory of each stage of the pipeline, and the cost of a few new messages.
+`make bench-lake` runs it.
 
-The messages are of ten days, with real packets. Each step runs in a process of its own with the settings of `postroad
-pipeline`; its memory is that of the driver, Spark's Java process and the Python workers together. The packets do not
-come from a manager: `make bench-spark` measures that.
-"""
+The messages are of ten days, with real packets. Each step is a process of its own with the settings of `postroad
+pipeline`. Its memory is the sum of the driver, Spark's Java process and the Python workers. The packets do not come
+from a manager: `make bench-spark` measures that."""
 
 from __future__ import annotations
 
@@ -43,10 +42,10 @@ SIZES = (100_000, 1_000_000)
 HOURS = 240
 END_S = START_S + HOURS * 3600
 CHUNK = 20_000  # messages of one history; a worker has no more in memory
-STRIDE = 2 * CHUNK  # between the numbers of two histories: answers come on top
-FLOOR = 1 << 40  # an arrival number above all that have left their queues
+STRIDE = 2 * CHUNK  # between the numbers of two histories, because answers get numbers too
+FLOOR = 1 << 40  # an arrival number above those of all messages that have left their queues
 NEW = 1000
-TASKS = 8  # that write bronze, as in a run on two cores
+TASKS = 8  # tasks that write bronze, as in a run on two cores
 SAMPLE_S = 0.2
 REST = "gold, summaries"
 WHOLE = ("generated", "first run")  # the steps in which every message counts
@@ -113,19 +112,19 @@ def measure(directory: Path, messages: int, *, each: bool) -> Stages:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, Watch(process.pid) as watch:
             assert process.stdout is not None
             for line in process.stdout:
-                told = json.loads(line)
-                stage = found.setdefault((name, told["stage"]), Stage())
-                stage.seconds += told["seconds"]
+                record = json.loads(line)
+                stage = found.setdefault((name, record["stage"]), Stage())
+                stage.seconds += record["seconds"]
                 stage.cpu_s += watch.cpu_s()
                 stage.peak_mb = max(stage.peak_mb, watch.peak_mb())
-                print(f"{messages:,} {name}: {told['stage']} {told['seconds']:.1f} s", file=sys.stderr, flush=True)
+                print(f"{messages:,} {name}: {record['stage']} {record['seconds']:.1f} s", file=sys.stderr, flush=True)
         if process.returncode:
             raise SystemExit(f"{name} has failed")
     return found
 
 
 class Clock:
-    """Tells the other process about each stage that is over."""
+    """Tells the other process about each finished stage."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -178,14 +177,14 @@ def first_run(lake: Lake, messages: int, clock: Clock, each: bool) -> None:
 
 
 def new_messages(lake: Lake, messages: int, clock: Clock, each: bool) -> None:
-    """Messages of the last hour that nothing was known of; then as many again, as `--every` would."""
+    """Messages of the last hour that are new to the lake. Then as many again, as with `--every`."""
     for number, clock.prefix in enumerate(("", "again, "), 2):
         first = 1 + STRIDE * (messages // CHUNK + number)
         add(lake, history(NEW, number, first=first, start_s=END_S - 3600, hours=1, end_s=END_S)[:NEW], clock, each=each)
 
 
 def received(lake: Lake, messages: int, clock: Clock, each: bool) -> None:
-    """Messages of the last day that waited so far, now in the journal of their queue."""
+    """Messages of the last day that were waiting, now in the journal of their queue."""
     waited: list[Sent] = []
     for number in range(chunks(messages)):
         if len(waited) < NEW:
@@ -237,7 +236,7 @@ def chunks(messages: int) -> int:
 def chunk(number: int, messages: int) -> list[Sent]:
     count = min(CHUNK, messages - number * CHUNK)
     made = history(count, number, first=1 + number * STRIDE, hours=HOURS, end_s=END_S)
-    return made[:count]  # an answer may be cut off from its question
+    return made[:count]  # a cut may separate an answer from its question
 
 
 def generated(spark: SparkSession, messages: int) -> DataFrame:
@@ -255,7 +254,7 @@ def generated(spark: SparkSession, messages: int) -> DataFrame:
 
 
 def numbered(rows: Sequence[tuple[Any, ...]], batch: int, first: int, left: int) -> list[tuple[Any, ...]]:
-    """Bronze rows with their arrival numbers in the whole lake; those that have left are below FLOOR."""
+    """Bronze rows with their arrival numbers in the whole lake. Numbers of messages that have left are below FLOOR."""
     found = []
     for row in rows:
         arrival = row[6] + first + (0 if row[6] <= left else FLOOR)
@@ -267,7 +266,7 @@ def numbered(rows: Sequence[tuple[Any, ...]], batch: int, first: int, left: int)
 
 
 class Watch:
-    """A process and all its descendants, several times a second: their resident memory and processor time."""
+    """Measures a process and all its descendants several times a second: resident memory and processor time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -285,12 +284,12 @@ class Watch:
         self._thread.join()
 
     def peak_mb(self) -> float:
-        """Since the last call."""
+        """The highest memory since the last call."""
         peak, self._peak = self._peak, 0
         return peak / (1 << 20)
 
     def cpu_s(self) -> float:
-        """Since the last call."""
+        """The processor time since the last call."""
         used, self._told_s = self._used_s - self._told_s, self._used_s
         return used
 
@@ -302,7 +301,7 @@ class Watch:
 
 
 def usage(root: int) -> tuple[int, float]:
-    """Bytes and seconds. Memory that workers share with the process that they were forked from counts for each."""
+    """Bytes and seconds. Memory that forked workers share with their parent counts for each of them."""
     parents, pages, ticks = {}, {}, {}
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
@@ -311,7 +310,7 @@ def usage(root: int) -> tuple[int, float]:
                 pid = int(place.name)
                 pages[pid] = int((place / "statm").read_text().split()[1])
                 parents[pid] = int(fields[1])
-                ticks[pid] = sum(map(int, fields[11:15]))  # with those of children that have ended
+                ticks[pid] = sum(map(int, fields[11:15]))  # including children that have ended
 
     def belongs(pid: int) -> bool:
         while pid and pid != root:

@@ -1,4 +1,5 @@
-"""Messages into Spark by MS-MQQP, beside one plain reader of the same server. A part of `make bench-spark`."""
+"""Messages read into Spark by MS-MQQP, compared with one plain reader of the same server. Part of `make
+bench-spark`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def measure(spark: SparkSession, messages: int = MESSAGES) -> None:
         given = {"rpc": f"{HOST}:{port}", "queue": QUEUE, "partitions": str(PARTITIONS)}
         one = spark.read.format("postroad").options(**{**given, "partitions": "1"}).load()
         four = spark.read.format("postroad").options(**given).load()
-        assert four.select("id").distinct().count() == messages  # the first job starts everything
+        assert four.select("id").distinct().count() == messages  # the first job starts all workers
         times = {
             "postroad.remote, looking at each": timed(lambda: look(port, messages)),
             "Spark, one partition, to nowhere": timed(lambda: one.write.format("noop").mode("overwrite").save()),

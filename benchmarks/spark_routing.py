@@ -1,7 +1,7 @@
-"""Every next hop of a whole enterprise: on Spark, beside one process that does the same. A part of `make bench-spark`.
+"""Every next hop of a whole enterprise on Spark, compared with one process that does the same. Part of `make
+bench-spark`.
 
-The tables of the site gates themselves, made one by one as each gate makes its own, are measured on a few of them.
-"""
+It also measures, for a few site gates, the tables that each gate makes for itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from postroad.routing import SiteGraph, build_table
 from postroad.spark import session
 from postroad.spark.pipeline.routes import Network, chunks, moved, routes
 
-TABLES = 20  # that are made one by one; a gate of each site would be two minutes
+TABLES = 20  # tables that are made one by one; one for each site would take two minutes
 
 
 def measure(spark: SparkSession) -> None:
@@ -67,7 +67,7 @@ def to_parquet(frame: DataFrame, directory: Path) -> None:
 
 
 def agree(spark: SparkSession, directory: Directory) -> None:
-    """What is measured is right: the gates of some sites say the same."""
+    """Checks that the measured results are right: the gates of some sites give the same."""
     graph = SiteGraph(directory)
     gates = directory.managers[:3]
     names = [directory.site_collection(gate)[0].name for gate in gates]
@@ -81,7 +81,7 @@ def agree(spark: SparkSession, directory: Directory) -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of the second round: the first one starts workers and compiles."""
+    """Seconds of the second round. The first one starts workers and compiles."""
     work()
     began = time.perf_counter()
     work()

@@ -1,8 +1,7 @@
-"""What the store costs: processor time of a message that arrives and leaves, and records a second.
+"""What the store costs: processor time of a message that arrives and leaves, and records per second.
 
-`python -m benchmarks.store`. Compared with the database alone, without the journal, and with plain apsw on the same
-disk with the same pragmas. The plain side has no checksums, no damage checks and no lock.
-"""
+`python -m benchmarks.store`. It is compared with the database alone, without the journal, and with plain apsw on the
+same disk with the same pragmas. The plain variant has no checksums, no damage checks and no lock."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ class Subject(Protocol):
 
 
 class Database(SqliteStore):
-    """The database alone, a transaction for each commit."""
+    """The database alone, with a transaction for each commit."""
 
     def commit(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
@@ -73,7 +72,7 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
 
 
 def batches(count: int, size: int) -> list[Batch]:
-    """Each puts messages, and deletes those of a few commits before."""
+    """Yields batches. Each puts messages, and deletes those of a few commits before."""
     body = os.urandom(PACKET_BYTES)
     made: list[Batch] = []
     for first in range(1, count + 1, size):
@@ -95,7 +94,7 @@ def opened(make: Callable[[Path], Subject]) -> Iterator[Subject]:
 
 
 def measure(make: Callable[[Path], Subject], count: int, size: int) -> tuple[float, float]:
-    """Microseconds of a message, put and deleted: of the processor, and by the clock."""
+    """Microseconds for a message that is put and deleted: processor time, and by the clock."""
     work = batches(count, size)
     with opened(make) as subject:
         clock, used = time.perf_counter(), time.process_time()
@@ -105,11 +104,11 @@ def measure(make: Callable[[Path], Subject], count: int, size: int) -> tuple[flo
 
 
 def main() -> None:
-    """Prints the best of some rounds: noise on a shared machine only ever adds."""
+    """Prints the best of several rounds: noise on a shared machine only ever adds time."""
     rows = []
     for size, count in COMMIT_SIZES.items():
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in SUBJECTS}
-        for _ in range(ROUNDS):  # in turn, so all see the same noise
+        for _ in range(ROUNDS):  # in turn, so that all see the same noise
             for name, make in SUBJECTS.items():
                 found[name].append(measure(make, count, size))
         for name, figures in found.items():

@@ -1,4 +1,4 @@
-"""What a packet costs in the codec: the lazy view beside an eager decode, framing and encoding."""
+"""What a packet costs in the codec: the lazy view compared with an eager decode, framing and encoding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SID = bytes.fromhex("010500000000000515000000ad4a9ebd36d9fa3d63a656dae8030000")
 
 
 def filled(message: UserMessage) -> UserMessage:
-    """The same message, its body as long as makes the packet 1 KiB."""
+    """The same message, with a body of the length that makes the packet 1 KiB."""
     body = b"x" * (PACKET_SIZE - len(message.encode()))
     return replace(message, properties=replace(message.properties, body=body))
 
@@ -67,7 +67,7 @@ MESSAGES = {
 
 
 def read_fields(view: MessageView) -> None:
-    """What a session and a queue ask of every message that arrives."""
+    """Reads what a session and a queue need of every message that arrives."""
     _ = view.message_class
     _ = view.base_flags
     _ = view.user_flags

@@ -1,7 +1,6 @@
-"""`python -m fuzz --seconds N [--target NAME ...]`: searches for bytes that break a decoder, or replays saved ones.
+"""`python -m fuzz --seconds N [--target NAME ...]` searches for bytes that break a decoder, or replays saved ones.
 
-Exits 1 where an input broke something; the input is kept under fuzz/crashes.
-"""
+Exits 1 if an input broke something. The input is kept under fuzz/crashes."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from fuzz.targets import SEEDS, TARGETS
 CRASHES = Path(__file__).parent / "crashes"
 _EXECUTIONS = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 _SAVED = re.compile(r"Test unit written to (\S+)")
-_GRACE_S = 60  # to instrument the code, and to end a last input that hangs
+_GRACE_S = 60  # time to instrument the code, and to end a last input that hangs
 
 
 def start(target: str, seconds: int, directory: Path) -> subprocess.Popen[bytes]:
-    """The output goes to a file: a full pipe without a reader would stop the search."""
+    """The output goes to a file, because a full pipe without a reader would stop the search."""
     corpus = directory / target
     corpus.mkdir()
     for number, seed in enumerate(SEEDS[target]):
@@ -33,7 +32,7 @@ def start(target: str, seconds: int, directory: Path) -> subprocess.Popen[bytes]
 
 
 def report(target: str, worker: subprocess.Popen[bytes], seconds: int, directory: Path) -> bool:
-    """Waits for a worker and says what it found; True if nothing broke."""
+    """Waits for a worker and prints what it found. Returns True if nothing broke."""
     try:
         worker.wait(timeout=seconds + _GRACE_S)
     except subprocess.TimeoutExpired:
@@ -52,7 +51,7 @@ def report(target: str, worker: subprocess.Popen[bytes], seconds: int, directory
 
 
 def fuzz(targets: list[str], seconds: int) -> bool:
-    """Runs the targets at the same time in separate processes, because libFuzzer does not return."""
+    """Runs the targets at the same time, each in a process of its own, because libFuzzer does not return."""
     CRASHES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -1,7 +1,6 @@
-"""Targets for every place where bytes from outside reach a library of native code, and the table that names them.
+"""Targets for every place where bytes from outside reach a library of native code, and the table of these places.
 
-A test walks the source: a module that imports one of LIBRARIES without a line in FED or NOT_FED fails it.
-"""
+A test searches the source. It fails if a module imports one of LIBRARIES and has no line in FED or NOT_FED."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ LIBRARIES = frozenset({"pyarrow", "httptools", "xml", "lxml", "cryptography", "z
 
 
 def fuzz_arrow(data: bytes) -> None:
-    """A stream as a submission, and as the answer of a false manager."""
+    """A stream, as a submission and as the answer of a hostile manager."""
     with suppress(InvalidMessage):
         assert len(read_messages(data, MOST).messages) <= MOST
     with suppress(RemoteProtocolError):
@@ -53,7 +52,7 @@ def fuzz_arrow(data: bytes) -> None:
 
 
 def fuzz_columns(data: bytes) -> None:
-    """Packets of strangers, decoded a batch at a time: the first byte is where they are cut."""
+    """Packets of strangers, decoded in batches. The first byte says where they are cut."""
     cut = data[0] if data else 0
     found = decode(pa.array([data[1:], data[1 : cut + 1], SIGNED_2_0, data], pa.binary()))
     for column in found.values():
@@ -61,7 +60,7 @@ def fuzz_columns(data: bytes) -> None:
 
 
 def fuzz_guard(data: bytes) -> None:
-    """A packet whose signature, certificate and session key are a stranger's."""
+    """A packet with the signature, certificate and session key of a stranger."""
     guard = Guard(RING, REGISTERED, accepted_hashes=HASHES, accepted_ciphers=tuple(CIPHERS), accepted_versions=VERSIONS)
     with suppress(RemoteProtocolError):
         assert isinstance(guard.open(data, 0.0), Opened | Refused)
@@ -78,7 +77,7 @@ def fuzz_keys(data: bytes) -> None:
 
 
 def fuzz_bodies(data: bytes) -> None:
-    """Bodies as the console shows them, and BinaryFormatter's."""
+    """Bodies as the console shows them, and those of BinaryFormatter."""
     with suppress(RemoteProtocolError):
         nrbf.read(data)
     text = data.decode("utf-8", "replace")
@@ -98,7 +97,7 @@ def fuzz_http(data: bytes) -> None:
 
 
 def fuzz_backup(data: bytes) -> None:
-    """A backup that somebody hands over: nothing reaches SQLite before its reader has checked it."""
+    """A backup from somebody else. Nothing may reach SQLite before its reader has checked it."""
     with suppress(StorageError):
         BackupReader(io.BytesIO(data), "backup").check()
 
@@ -126,7 +125,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "backup": (b"postroad backup 1\n" + bytes(60),),
 }
 
-# Which target feeds each module what strangers can send.
+# The target that feeds each module with what strangers can send.
 FED = {
     "columns.ipc": "arrow",
     "columns.sending": "arrow",

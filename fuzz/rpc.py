@@ -1,4 +1,4 @@
-"""RPC's targets: the server's core as a stream meets it, stubs of whole operations, and authentication tokens."""
+"""Targets of RPC: a stream into the server's core, stubs of whole operations, and authentication tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _bind(transfer: SyntaxId) -> bytes:
 
 
 def fuzz_rpc_server(data: bytes) -> None:
-    """A stream to a connection that is fresh, and to one that is bound: answers, and nothing is left behind."""
+    """A stream into a new connection, and into a bound one. It gets answers, and nothing is left behind."""
     for before in (b"", _bind(NDR), _bind(NDR64)):
         endpoint = _endpoint()
         server = ServerConnection(endpoint, "10.0.0.7", 0.0)
@@ -66,7 +66,7 @@ def fuzz_rpc_server(data: bytes) -> None:
 
 
 def fuzz_rpc_stubs(data: bytes) -> None:
-    """The first octet chooses the operation; what is read can be written, and then reads the same."""
+    """The first octet chooses the operation. What was read can be written, and reads the same again."""
     operations: list[Operation[object, object]] = list(ept.EPMAPPER.operations.values())
     operation = operations[data[0] % len(operations)] if data else operations[0]
     for layout in Format:
@@ -84,7 +84,7 @@ def fuzz_rpc_stubs(data: bytes) -> None:
 
 
 def fuzz_rpc_tokens(data: bytes) -> None:
-    """Tokens of NTLM and SPNEGO, as the first and as the second; none is accepted."""
+    """Tokens of NTLM and SPNEGO, as the first and as the second token. None is accepted."""
     for begin, first in ((_Ntlm(), _NEGOTIATE), (SpnegoProvider({NTLM: _Ntlm()}), _INIT)):
         for before in (b"", first):
             acceptor = begin.accept()

@@ -1,7 +1,6 @@
-"""What is fuzzed, and with which seeds. A target takes any bytes; an exception that leaves it is a bug.
+"""What is fuzzed, and with which seeds. A target accepts any bytes; an exception that leaves it is a bug.
 
-Nothing here needs atheris: a saved input can be replayed without it.
-"""
+Nothing here needs atheris, so a saved input can be replayed without it."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ _SESSION_OR_INTERNAL, _SESSION_ONLY = 0x18, 0x10
 
 
 def fuzz_framer(data: bytes) -> None:
-    """The first byte is the size of the chunks: cut or whole, a stream gives the same packets and the same fault."""
+    """The first byte is the size of the chunks. Cut or whole, a stream gives the same packets and the same fault."""
     size, stream = (data[0] or 1, data[1:]) if data else (1, b"")
     whole, cut = Framer(), Framer()
     packets = whole.feed(stream)
@@ -63,7 +62,7 @@ def fuzz_framer(data: bytes) -> None:
 
 
 def fuzz_decoder(data: bytes) -> None:
-    """One packet as it is, and again after a valid BaseHeader, so the search gets past the first check."""
+    """One packet as it is, and again after a valid BaseHeader, so that the search gets past the first check."""
     _decode(data)
     if len(data) >= BASE_LAYOUT.size:
         _, reserved, flags, _, _, time_to_reach_queue = BASE_LAYOUT.unpack_from(data)
@@ -102,7 +101,7 @@ _SMALL: tuple[Callable[[bytes], object], ...] = (
 
 
 def fuzz_records(data: bytes) -> None:
-    """The small structures outside of packets; each either reads the bytes or refuses them."""
+    """The small structures outside of packets. Each either reads the bytes or refuses them."""
     for decode in _SMALL:
         try:
             decode(data)
@@ -111,7 +110,8 @@ def fuzz_records(data: bytes) -> None:
 
 
 def fuzz_soap(data: bytes) -> None:
-    """A request as it comes by HTTP, and the same bytes as an envelope: what is read says the same when written."""
+    """A request as it comes by HTTP, and the same bytes as an envelope. What was read means the same after it is
+    written."""
     for content_type in _CONTENT_TYPES:
         try:
             octets, attachments = split_entity(content_type, data)

@@ -1,7 +1,6 @@
 """One target in one process, under atheris: `python -m fuzz.worker TARGET SECONDS CORPUS ARTIFACTS`.
 
-Its parent reads the statistics from stderr; libFuzzer ends the process itself.
-"""
+The parent reads the statistics from stderr. libFuzzer ends the process itself."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ import atheris
 with atheris.instrument_imports(include=["postroad"]):
     from fuzz.targets import TARGETS
 
-MAX_LEN = 4096  # beyond the longest seed; larger packets hold nothing new
-RSS_LIMIT_MB = 1024  # nothing that a peer claims may cost memory
-TIMEOUT_S = 10  # for one input: a loop without a bound
+MAX_LEN = 4096  # longer than every seed; larger packets show nothing new
+RSS_LIMIT_MB = 1024  # a claim of a peer must not cost memory
+TIMEOUT_S = 10  # for one input, to find endless loops
 
 
 def main() -> None:

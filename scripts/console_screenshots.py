@@ -1,7 +1,6 @@
-"""The screenshots of the console in docs/images, made from a real manager in a real browser.
+"""Makes the screenshots of the console in docs/images, from a real manager in a real browser.
 
-python -m scripts.console_screenshots [DIRECTORY]
-"""
+python -m scripts.console_screenshots [DIRECTORY]"""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tests.console.sites import BROWSER_FLAGS, CHROMIUM, Site, alpha, fill
 DOCS = Path(__file__).parents[1] / "docs" / "images"
 NAME = "name=private%24%5Corders"
 BUSY = "name=private%24%5Cshop"
-# The picture's name, its page, its width, and whether it is dark.
+# The name of the picture, its page, its width, and whether it is dark.
 PICTURES = (
     ("overview", "/", 1280, False),
     ("overview-dark", "/", 1280, True),
@@ -40,7 +39,7 @@ PICTURES = (
     ("security", "/0/security", 1280, False),
     ("login", "/login", 390, False),
 )
-KEPT = ("overview", "queue", "message", "network", "dead")  # in the documentation
+KEPT = ("overview", "queue", "message", "network", "dead")  # the ones in the documentation
 SECONDS = 40  # of traffic, for the charts
 MAX_BYTES = 150_000
 
@@ -73,7 +72,7 @@ def main(directory: Path, names: tuple[str, ...]) -> None:
         fill(site)
         browser = runner.chromium.launch(executable_path=CHROMIUM, args=BROWSER_FLAGS)
         context = browser.new_context()
-        context.new_page().goto(site.url)  # the console starts to ask
+        context.new_page().goto(site.url)  # makes the console start to ask
         stop = threading.Event()
         sender = threading.Thread(target=traffic, args=(site, stop))
         sender.start()

@@ -1,7 +1,7 @@
 """Checks the coverage of each room separately: coverage.py has only one threshold for all files together.
 
-`python -m scripts.coverage_rooms coverage.json` reads what `coverage json` wrote, and fails if a room has too little.
-"""
+`python -m scripts.coverage_rooms coverage.json` reads what `coverage json` wrote, and fails if the coverage of a room
+is too low."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOMS = ("wire", "queues", "binary", "soap", "store")
 
 
 def percent_of_rooms(report: dict[str, dict[str, dict[str, dict[str, int]]]]) -> dict[str, float]:
-    """Of the lines and branches of each room, how many a test has run; 0 for a room without any."""
+    """The share of the lines and branches in each room that a test has run. 0 for a room without any."""
     covered: Counter[str] = Counter()
     there: Counter[str] = Counter()
     for name, file in report["files"].items():

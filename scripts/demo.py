@@ -1,8 +1,7 @@
 """The whole story on one machine: three queue managers in three sites, and messages that travel between them.
 
-London (127.0.0.2) and Rome (127.0.0.4) know each other only through Paris (127.0.0.3). Everything is done through the
-programs and interfaces that users have. Exit code 0 if everything that was promised happened.
-"""
+London (127.0.0.2) and Rome (127.0.0.4) know each other only through Paris (127.0.0.3). The script uses only programs
+and interfaces that users have. It exits with 0 if everything that was promised happened."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ SITES = {"london": "127.0.0.2", "paris": "127.0.0.3", "rome": "127.0.0.4"}
 IDS = {name: f"00000000-0000-0000-0000-00000000000{number}" for number, name in enumerate(SITES, 1)}
 API_PORT = 8180
 NEWS = "239.50.1.1:8001"
-REPORTS = "00000000-0000-0000-0000-0000000000aa"  # a public queue of london's, for reports on traced messages
-TRACE_REPORTS = 8  # of two messages, each seen going out, passing, and coming in
+REPORTS = "00000000-0000-0000-0000-0000000000aa"  # a public queue of london, for reports on traced messages
+TRACE_REPORTS = 8  # of two messages, each seen when it leaves, passes and arrives
 REPORT = Path("demo-report.html")
 ENTERPRISE = """
 [[site]]
@@ -96,7 +95,7 @@ class Site:
         command = [sys.executable, "-m", "postroad", "serve", "-c", str(self.file), "--log-level", "error"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        if not self.process.stdout.readline():  # it has said on standard error why it cannot run
+        if not self.process.stdout.readline():  # its standard error says why it cannot run
             self.process.wait()
             raise SystemExit(1)
 
@@ -246,7 +245,7 @@ def report_all(sites: dict[str, Site], directory: Path) -> None:
 
 
 def _pipeline(directory: Path) -> dict[str, Any]:
-    """Runs the pipeline as its users do; its figures."""
+    """Runs the pipeline as users do. Returns its figures."""
     command = ["pipeline", "run", "--lake", str(directory / "lake"), "--report", str(REPORT), "--json"]
     command += [each for address in SITES.values() for each in ("--api", f"http://{address}:{API_PORT}")]
     command += ["--enterprise", str(directory / "enterprise.toml")]
@@ -258,7 +257,7 @@ def _pipeline(directory: Path) -> dict[str, Any]:
 
 
 def counters(name: str) -> dict[str, int]:
-    """What a manager itself has counted since it started."""
+    """What a manager has counted since it started."""
     with urlopen(f"http://{SITES[name]}:{API_PORT}/metrics") as answer:
         text = answer.read().decode()
     found = re.findall(r"^postroad_messages_(\w+)_total(?:\{.*\})? (\d+)", text, re.MULTILINE)

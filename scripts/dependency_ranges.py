@@ -1,8 +1,7 @@
 """Installs the wheel with the newest and with the oldest dependencies that pyproject.toml allows, and uses both.
 
-What a lower bound promises is found here: the wheel is installed with exactly those versions. Spark and the formats of
-its tables are left out; they are large, and `constraints.txt` has the versions that their tests run with.
-"""
+This verifies the lower bounds: the wheel is installed with exactly these versions. Spark and its table formats are left
+out, because they are large; `constraints.txt` has the versions that their tests run with."""
 
 from __future__ import annotations
 
@@ -56,10 +55,9 @@ assert urlopen(f"http://{console}/login", timeout=60).status == 200
 
 
 def lower_bounds(project: Mapping[str, Any]) -> list[str]:
-    """Exact pins of what `project` needs and of what EXTRAS add, at the oldest version that is allowed.
+    """Pins each dependency of `project`, and each one that EXTRAS add, to the oldest allowed version.
 
-    ValueError for a dependency without one: nobody can say with what it was tried.
-    """
+    Raises ValueError for a dependency without a lower bound, because nobody knows with what it was tried."""
     extras = (each for name in EXTRAS for each in project["optional-dependencies"][name])
     pins: dict[str, str] = {}
     for text in (*project["dependencies"], *extras):
@@ -74,7 +72,7 @@ def lower_bounds(project: Mapping[str, Any]) -> list[str]:
 
 
 def use(directory: Path, *wanted: str) -> None:
-    """Installs what is wanted into an environment in a new directory, and uses it."""
+    """Installs the requirements into an environment in a new directory, and uses it."""
     directory.mkdir()
     programs = install(directory / "venv", *wanted)
     with serving(programs, directory, CONFIGURATION) as listen:

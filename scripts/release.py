@@ -1,9 +1,8 @@
-"""Makes a release: `python -m scripts.release 0.2.0`, or with `--dry-run` to see the steps and change nothing.
+"""Makes a release: `python -m scripts.release 0.2.0`. With `--dry-run`, it shows the steps and changes nothing.
 
-The tree must be clean, `.ci/run` must pass, and the tree must be the same after it. Then the version and the changelog
-are changed and committed, the wheel and the source archive are built into `dist`, and the commit gets the tag `v0.2.0`.
-Nothing is published: push the commit and the tag.
-"""
+The tree must be clean, `.ci/run` must succeed, and the tree must be the same afterwards. Then it changes the version
+and the changelog, commits them, builds the wheel and the source archive into `dist`, and tags the commit `v0.2.0`. It
+publishes nothing: push the commit and the tag to do that."""
 
 from __future__ import annotations
 
@@ -35,12 +34,12 @@ def with_version(text: str, version: str) -> str:
 
 
 def with_chart(text: str, version: str) -> str:
-    """The text of Chart.yaml with this version, of the chart and of what it installs."""
+    """The text of Chart.yaml with this version, for the chart and for what it installs."""
     return CHART_LINE.sub(rf'\1: "{version}"', text)
 
 
 def with_release(text: str, version: str, date: str) -> str:
-    """The changelog with what is unreleased under the version, and an empty section for what comes next."""
+    """The changelog with the unreleased entries under the version, and an empty section for the next ones."""
     before, found, after = text.partition(UNRELEASED)
     notes = after.partition("\n## [")[0].strip()
     if not found or not notes:
@@ -64,7 +63,7 @@ def check(root: Path, version: str) -> None:
 
 
 def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: str) -> None:
-    """`green` is the command that must succeed first."""
+    """Makes the release. `green` is the command that must succeed first."""
     check(root, version)
     texts = _changed(root, version, date)
     steps = [
@@ -79,11 +78,11 @@ def release(root: Path, version: str, *, dry_run: bool, green: list[str], date: 
     tested = _git(root, "rev-parse", "HEAD")
     subprocess.run(green, cwd=root, check=True)
     check(root, version)
-    if _git(root, "rev-parse", "HEAD") != tested:  # that took long, and people work meanwhile
+    if _git(root, "rev-parse", "HEAD") != tested:  # the tests take long, and somebody may have committed meanwhile
         raise Refused(f"the commit must be the one that was tested, {tested[:7]}")
     for file, text in texts.items():
         (root / file).write_text(text, encoding="utf-8")
-    # Before the commit and the tag: a build that fails leaves three changed files and nothing else.
+    # Before the commit and the tag, so that a failed build leaves three changed files and nothing else.
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
     subprocess.run(build, cwd=root, check=True, env={**os.environ, "POSTROAD_RELEASE": version})
     _git(root, "commit", "--quiet", "-m", f"Release {version}", "--", *map(str, texts))

@@ -1,6 +1,5 @@
-"""Writes docs/reference/session-states.md: the states of a session as a diagram and a table, from the table itself.
-`python -m scripts.session_diagram` writes it; with `--check` it only says whether it is up to date.
-"""
+"""Writes docs/reference/session-states.md: the states of a session as a diagram and a table, from the table in the
+code. `python -m scripts.session_diagram` writes it. With `--check`, it only says whether the page is up to date."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ def _rows() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """0 if all is well; with `--check`, 1 if the page is not what it should be."""
+    """Returns 0 if all is well. With `--check`, returns 1 if the page is out of date."""
     wanted = page()
     if "--check" in arguments:
         if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:

@@ -1,7 +1,6 @@
 """Writes the archive of classes with which Spark starts fast, if there is none yet.
 
-Without this script the first session writes it when it ends, and those that start before do without.
-"""
+Without this script, the first session writes it when it ends, and sessions that start before that have none."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def main() -> None:
 
 
 def _use(scratch: Path) -> None:
-    """A little of everything that a session does: only classes that were loaded get into the archive."""
+    """Uses a little of everything that a session can do: only classes that were loaded get into the archive."""
     spark = session("archive")
     rows = spark.range(100).selectExpr("id", "id % 7 as rest", "cast(id as string) as text")
     rows.write.partitionBy("rest").parquet(str(scratch / "rows"))

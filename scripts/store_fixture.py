@@ -1,13 +1,13 @@
 """Writes the data directories of two queue managers, which the upgrade test opens with later versions.
 
-    python -m scripts.store_fixture 0.1.0
+python -m scripts.store_fixture 0.1.0
 
-writes `tests/stores/0.1.0.tar.xz`, the directories, and `tests/stores/0.1.0.json`, what is in them. Run it once for
-each released version, with that version installed, and keep the files of the older ones. Both managers run as processes
-and are used by the HTTP API alone, so the script works with every version.
+writes `tests/stores/0.1.0.tar.xz`, the directories, and `tests/stores/0.1.0.json`, their content. Run it once for each
+released version, with that version installed, and keep the files of older versions. Both managers are processes, and
+the script uses only their HTTP API, so it works with every version.
 
-Beta has already received the first half of what waits at alpha: a newer beta must know it again, and drop it.
-"""
+Beta has already received the first half of what waits at alpha. A newer beta must recognize these messages and drop
+them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 STORES = Path(__file__).parents[1] / "tests" / "stores"
 PATIENCE_S = 60
-LONG_S = 3_000_000_000  # time to be received: the fixture must not expire on the shelf
+LONG_S = 3_000_000_000  # time to be received, so long that the fixture does not expire
 ADDRESSES = {"alpha": "127.0.0.2", "beta": "127.0.0.3"}
 NOWHERE = r"DIRECT=TCP:127.0.0.4\private$\nowhere"
 PUBLIC_QUEUE = "5f6d2f6e-8d5c-4c55-9d0c-5d1a1f0e0b01"
@@ -83,7 +83,7 @@ file = "enterprise.toml"
 
 
 class Served:
-    """`postroad serve` of one of the two managers, and its HTTP API."""
+    """`postroad serve` for one of the two managers, and its HTTP API."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
@@ -110,7 +110,7 @@ class Served:
         return found
 
     def messages(self, queue: str) -> list[dict[str, Any]]:
-        """In queue order. A property without a value is left out."""
+        """The messages in queue order. A property without a value is left out."""
         return _with_values(self.call("GET", f"queues/{in_url(queue)}/messages?limit=10000")["messages"])
 
     def labels(self, queue: str) -> list[str]:
@@ -138,7 +138,7 @@ def in_url(queue: str) -> str:
 
 
 def configure(directory: Path) -> None:
-    """The configuration of both, on ports that are free now. The data are in `alpha` and `beta`."""
+    """Writes the configuration of both, with ports that are free now. The data are in `alpha` and `beta`."""
     ports = {name: (free_port(address), free_port(address)) for name, address in ADDRESSES.items()}
     lines = [f'"{ADDRESSES[name]}" = {{ binary = {each[0]}, http = {each[1]} }}' for name, each in ports.items()]
     (directory / "enterprise.toml").write_text(ENTERPRISE)
@@ -179,7 +179,7 @@ def message(label: str, **properties: object) -> dict[str, Any]:
 
 
 def send_batch(sender: Served, receiver: str, batch: str) -> None:
-    """Three recoverable and three transactional messages by each protocol."""
+    """Sends three recoverable and three transactional messages by each protocol."""
     for protocol in CARRIED:
         for queue, transactional in DELIVERIES.items():
             labels = batch_labels(batch, protocol, queue)
@@ -208,8 +208,8 @@ def nothing_leaves(served: Served) -> bool:
 
 
 def describe(served: Served) -> dict[str, Any]:
-    """Everything that must still be there: queues with their properties, messages in their order, holds."""
-    queues = [each for each in served.queues() if not each["path"].endswith("_queue$")]  # those are the manager's own
+    """Everything that must still exist later: queues with their properties, messages in their order, holds."""
+    queues = [each for each in served.queues() if not each["path"].endswith("_queue$")]  # not the manager's own
     described: dict[str, Any] = {
         "queues": {each["format_name"]: {key: each[key] for key in QUEUE_FIELDS} for each in queues},
         "messages": {each["format_name"]: served.messages(each["format_name"]) for each in queues},
@@ -230,7 +230,7 @@ def submit(served: Served, epoch: int, row: int, *labels: str) -> Any:
 
 
 def make(directory: Path, stack: ExitStack) -> dict[str, Any]:
-    """Fills `alpha` and `beta` in the directory; what is in them at the end. The stack ends what still runs."""
+    """Fills `alpha` and `beta` in the directory. Returns what is in them at the end. The stack ends what still runs."""
 
     def start(name: str) -> Served:
         served = Served(directory, name)
@@ -270,7 +270,7 @@ def make(directory: Path, stack: ExitStack) -> dict[str, Any]:
     alpha.call("POST", f"queues/{in_url(ORDERS)}/submissions/{SENDER}/1/commit")
     submit(alpha, 2, 0, "epoch 2, row 0", "epoch 2, row 1")
     found["alpha"] = describe(alpha)
-    # What clients have does not outlive the manager: the kill puts it all back.
+    # What clients hold does not survive the manager: the kill puts it all back.
     alpha.call("POST", f"queues/{in_url(ORDERS)}/lock?count=1&timeout=0")
     transaction = alpha.call("POST", "transactions")["id"]
     alpha.call("POST", f"queues/{in_url(LEDGER)}/receive?timeout=0&transaction={transaction}")
@@ -284,7 +284,7 @@ def fill_queues(alpha: Served) -> None:
     alpha.call("POST", "queues", {"path": ORDERS, "abort_limit": 5, **attributes})
     alpha.call("POST", "queues", {"path": r"private$\sealed", "privacy": "body", "authenticate": True})
     alpha.send(ORDERS, *(message(f"taken {number}") for number in range(2)))
-    alpha.call("POST", f"queues/{in_url(ORDERS)}/receive?count=2&timeout=0")  # to the queue's journal
+    alpha.call("POST", f"queues/{in_url(ORDERS)}/receive?count=2&timeout=0")  # goes to the queue's journal
     alpha.send(ORDERS, *(message(f"priority {priority}", priority=priority) for priority in range(8)))
     alpha.send(
         ORDERS,
@@ -311,7 +311,7 @@ def fill_queues(alpha: Served) -> None:
 
 
 def let_messages_die(alpha: Served) -> None:
-    """One to each of the dead-letter queues."""
+    """Sends one message to each of the dead-letter queues."""
     dying = {"time_to_reach_queue": 1, "dead_letter": True}
     alpha.send(NOWHERE, message("dead", **dying))
     alpha.send(NOWHERE, message("dead in its transaction", **dying), transactional=True)

@@ -1,6 +1,5 @@
-"""Writes the blocking face of the client, client/sync, from the asynchronous one, client/aio: the same text without
-`async`. `python -m scripts.unasync` writes it; with `--check` it only says whether it is up to date.
-"""
+"""Writes the blocking client, client/sync, from the asynchronous one, client/aio: the same text without `async`.
+`python -m scripts.unasync` writes it. With `--check`, it only says whether it is up to date."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ YIELDING = re.compile(r"^( +)for (\w+) in (.+):\n +yield \2$", re.MULTILINE)
 
 
 def blocking(name: str, source: str) -> str:
-    """The text of one module without `async`; the order of imported names is made right again."""
+    """The text of one module without `async`, with imported names in order again."""
     for pattern, replacement in SUBSTITUTIONS:
         source = pattern.sub(replacement, source)
     source = YIELDING.sub(r"\1yield from \3", source)  # an asynchronous generator has no such statement
@@ -44,12 +43,12 @@ def _sorted_lines(block: str) -> list[str]:
 
 
 def _sorted(names: str) -> list[str]:
-    """Constants, classes, functions: as the linter sorts them."""
+    """Constants, classes, functions, in the order of the linter."""
     return sorted(names.split(", "), key=lambda name: (not name.isupper(), not name[0].isupper(), name))
 
 
 def main(arguments: list[str]) -> int:
-    """0 if all is well; with `--check`, 1 if a module is not what it should be."""
+    """Returns 0 if all is well. With `--check`, returns 1 if a module is out of date."""
     stale = []
     for name in MODULES:
         wanted = blocking(name, (CLIENT / "aio" / f"{name}.py").read_text(encoding="utf-8"))

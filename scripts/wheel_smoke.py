@@ -1,8 +1,7 @@
 """Builds the wheel, installs it into an empty environment, and serves, sends and receives with it.
 
-Only what the wheel itself asks for is installed, at the versions of constraints.txt, and the source tree is not in
-reach: a file that is missing from the wheel, or a dependency that pyproject.toml does not name, is found here.
-"""
+It installs only what the wheel asks for, at the versions of constraints.txt, and the source tree cannot be reached. So
+it finds a file that is missing from the wheel, and a dependency that pyproject.toml does not name."""
 
 from __future__ import annotations
 
@@ -53,10 +52,10 @@ def build(directory: Path) -> Path:
 
 
 def install(environment: Path, *wanted: str) -> Path:
-    """Makes an environment with what is wanted, in the words of pip; the directory of its programs."""
+    """Makes an environment with the given requirements, in pip's words. Returns the directory of its programs."""
     venv.create(environment)
     programs = environment / "bin"
-    # By the pip of this environment, and without byte code: a pip of its own, and modules that nothing imports,
+    # It uses the pip of this environment and makes no byte code: a pip of its own, and modules that nothing imports,
     # would take most of the time.
     pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "--disable-pip-version-check"]
     run(*pip, "install", "--quiet", "--no-compile", *wanted)
@@ -65,7 +64,7 @@ def install(environment: Path, *wanted: str) -> Path:
 
 @contextmanager
 def serving(programs: Path, directory: Path, configuration: str) -> Iterator[dict[str, str]]:
-    """A server in `directory`, which is outside the source tree; the addresses that it listens on."""
+    """Starts a server in `directory`, which is outside the source tree. Returns the addresses that it listens on."""
     (directory / "postroad.toml").write_text(configuration)
     server = subprocess.Popen(
         [str(programs / "postroad"), "serve", "-c", "postroad.toml"],
