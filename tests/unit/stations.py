@@ -1,7 +1,4 @@
-"""Queue managers joined in memory, whatever carries their messages: their verbs and ticks, and a clock moved by hand.
-
-Every station is a real LocalQueueManager. Nothing happens but in `run` and `wait`.
-"""
+"""Queue managers joined in memory, with any carrier: their verbs and ticks, and a clock that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class BaseNetwork:
     now: float = STARTED
 
     def _step(self) -> bool:
-        """Something that happens without time going by; whether there was anything."""
+        """One thing that happens without time passing. Returns whether there was any."""
         raise NotImplementedError
 
     def _deadlines(self) -> Iterable[float | None]:
@@ -47,14 +44,14 @@ class BaseNetwork:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Everything that happens without time going by."""
+        """Everything that happens without time passing."""
         for _ in range(MOST_STEPS):
             if not self._step():
                 return
         raise AssertionError("the network does not fall silent")
 
     def wait(self, seconds: float) -> None:
-        """Time goes by, from one deadline to the next; everything due happens at its time."""
+        """Time passes from one deadline to the next. Everything that is due happens at its time."""
         end = self.now + seconds
         self.run()
         for _ in range(MOST_STEPS):
@@ -74,7 +71,7 @@ class BaseNetwork:
 
 
 class BaseStation:
-    """A queue manager. Verbs run the network until it falls silent."""
+    """A queue manager. Its verbs run the network until nothing happens any more."""
 
     network: BaseNetwork
     core: LocalQueueManager
@@ -91,7 +88,7 @@ class BaseStation:
     # Ticks
 
     def commit(self) -> bool:
-        """Commits what has gathered; whether there was anything."""
+        """Commits what has gathered. Returns whether there was anything."""
         if self._out is not None or not (self.core.tick or self._promises):
             return False
         self.seal()
@@ -99,7 +96,7 @@ class BaseStation:
         return True
 
     def seal(self) -> None:
-        """What has gathered is on its way to the disk; the rest gathers in the next tick."""
+        """What has gathered is on its way to the disk. Later changes gather in the next tick."""
         assert self._out is None
         promises, self._promises = self._promises, []
         self._out = (self.core.ticks.seal() or Tick(), promises)
@@ -114,7 +111,7 @@ class BaseStation:
             done(None)
 
     def lose(self) -> None:
-        """The commit of the sealed tick fails: those who rely on it hear of that too, as in Commits."""
+        """The commit of the sealed tick fails. Those who rely on it learn of that too, as in Commits."""
         assert self._out is not None
         (tick, promises), self._out = self._out, None
         relying = self._relying_on_it()
@@ -124,7 +121,7 @@ class BaseStation:
             done(DISK_FULL)
 
     def _relying_on_it(self) -> list[Done]:
-        """Of the promises made since a tick was sealed, those that need it too."""
+        """The promises made since a tick was sealed that need it too."""
         return self._promises
 
     # Queues and messages
@@ -138,7 +135,7 @@ class BaseStation:
         return self.core.queues.get(name)
 
     def send(self, name: str, *messages: Message | str) -> list[int]:
-        """Whole messages, or the labels of plain recoverable ones."""
+        """Sends whole messages, or plain recoverable ones with these labels."""
         ids = self.core.send(name, [whole(each) for each in messages], self.network.now)
         self.network.run()
         return ids
@@ -163,21 +160,21 @@ class BaseStation:
         return self.queue(name).available(10_000)
 
     def messages(self, name: str) -> list[MessageView]:
-        """What a reader could have, in queue order."""
+        """The messages that a reader could get, in queue order."""
         return [MessageView(record.packet) for record in self.records(name)]
 
     def labels(self, name: str) -> list[str]:
         return [view.label for view in self.messages(name)]
 
     def classes(self, name: str) -> list[int]:
-        """The classes of acknowledgments in a queue; of dead letters, why they died."""
+        """The classes of the acknowledgments in a queue. For dead letters, why they died."""
         return [each.reason or MessageView(each.packet).message_class for each in self.records(name)]
 
     def outgoing(self, name: str) -> OutgoingInfo:
         return self.core.queues.outgoing_info[self.queue(name)]
 
     def waiting(self, name: str) -> list[str]:
-        """The labels of what is in an outgoing queue, sent or not."""
+        """The labels of the messages in an outgoing queue, sent or not."""
         return [MessageView(record.packet).label for record in self.queue(name).everything()]
 
 

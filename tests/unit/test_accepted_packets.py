@@ -1,8 +1,4 @@
-"""What is accepted can be answered: of every packet that a decoder takes, each later step goes through.
-
-Packets come by a session and by an import; whatever then happens to the message, nothing raises, and nothing that
-follows from it fails in silence either.
-"""
+"""Every packet that a decoder accepts survives each later step."""
 
 from __future__ import annotations
 
@@ -62,7 +58,7 @@ def _locate(name: PublicName) -> UUID | None:
 
 
 class House:
-    """A manager's core with both protocols, whose peers are never reached; its ticks land at once."""
+    """A manager's core with both protocols. Its peers are never reached, and its ticks land at once."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -117,7 +113,7 @@ class House:
             self.core.ticks.committed(tick, STARTED)
 
     def insert(self, view: MessageView) -> Queue:
-        """As an import does."""
+        """Imports the packet."""
         queue = self.queues[view.transactional]
         self.core.insert(queue, [view], STARTED)
         self.tick()
@@ -136,7 +132,7 @@ Fate = Callable[[House, MessageView], None]
 
 
 def arrived(house: House, view: MessageView) -> None:
-    """By a session: into its queue, refused, or on to another manager; and it is traced."""
+    """The packet arrives by a session: into its queue, refused, or on to another manager. It is traced."""
     stored = view.data
     for reason in NEGATIVE:
         house.binary.receiver._refuse(stored, view, Refused(reason, Reason.NO_QUEUE), "10.0.0.9", STARTED)
@@ -224,7 +220,7 @@ def forwarded(house: House, view: MessageView) -> None:
 
 
 def sent(house: House, view: MessageView) -> None:
-    """By another session, from the outgoing queue of its destination."""
+    """Sent by another session, from the outgoing queue of its destination."""
     queue = _outgoing(house, "DIRECT=TCP:10.0.0.8\\private$\\orders", view)
     session = _open_session()
     house.binary.sender.pump(session, [queue], STARTED, "10.0.0.8")
@@ -235,7 +231,7 @@ def sent(house: House, view: MessageView) -> None:
 
 
 def posted(house: House, view: MessageView) -> None:
-    """By SOAP: one that was sent here, and one that came by HTTP."""
+    """Sent by SOAP: a packet that was sent here, and one that came by HTTP."""
     for number, packet in enumerate((view.data, marked_as_http(view.data))):
         queue = _outgoing(house, f"DIRECT=http://10.0.0.{number + 1}/msmq/private$/orders", MessageView(packet))
         if queue.count:
@@ -246,7 +242,7 @@ def posted(house: House, view: MessageView) -> None:
 
 
 def came_by_http(house: House, view: MessageView) -> None:
-    """Its mark says so, and its envelope need not be one."""
+    """Its mark says so, but its envelope need not be valid."""
     queue = house.insert(MessageView(marked_as_http(view.data)))
     house.core.purge(queue, STARTED)
 
@@ -272,7 +268,7 @@ def exported(house: House, view: MessageView) -> None:
 
 
 def searched(house: House, view: MessageView) -> None:
-    """By its own id, and by that which it speaks of."""
+    """Searched by its own id, and by the id that it refers to."""
     house.insert(view)
     identifiers = (view.identifier, view.correlation_id)
     for identifier in identifiers:
@@ -343,7 +339,7 @@ def _outgoing(house: House, name: str, view: MessageView) -> Queue:
     return queue
 
 
-# Names that lead somewhere, beside those that lead nowhere.
+# Names that lead somewhere, and names that lead nowhere.
 _known_queues = st.sampled_from(
     [
         QueueField(QueueCode.DIRECT, direct_name=name)
@@ -361,7 +357,7 @@ _known_queues = st.sampled_from(
 
 @st.composite
 def messages(draw: st.DrawFn) -> bytes:
-    """Legal messages, most of them alive and some of our own making, with names that lead somewhere or not."""
+    """Legal messages, most of them not expired and some of our own, with names that lead somewhere or nowhere."""
     message = draw(strategies.user_messages)
     user = message.user
     if draw(st.booleans()):
@@ -407,7 +403,7 @@ _acks = st.builds(
 
 
 def accepted(data: bytes) -> MessageView | None:
-    """As a session or an import takes it, and as a queue keeps it."""
+    """Accepted as a session or an import does, and as a queue keeps it."""
     try:
         packet = decode_packet(data)
     except RemoteProtocolError:
@@ -417,7 +413,7 @@ def accepted(data: bytes) -> MessageView | None:
 
 @given(data=_packets)
 def test_whatever_is_accepted_can_be_answered(data: bytes) -> None:
-    # One search for all fates: to make a packet takes longer than any of them.
+    # One example for all steps: to make a packet takes longer than any of them.
     for fate in FATES:
         view = accepted(data)
         if view is None:

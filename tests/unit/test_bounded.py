@@ -1,4 +1,4 @@
-"""The bounded table: who makes room for whom."""
+"""The bounded table: which entry makes room for which."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_is_in_use_stays_and_a_newcomer_is_refused() -> None:
         assert not table.put(f"new {number}", 1, f"owner {number}", Standing.KNOWN)
     assert len(table) == 128
     assert table.refused == FLOOD
-    assert asked < 128 * FLOOD * 2  # not the whole table for each of them
+    assert asked < 128 * FLOOD * 2  # not the whole table for each newcomer
     table.pop("used 5")
     assert table.put("new", 1, "two", Standing.STRANGER)
 

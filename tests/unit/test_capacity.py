@@ -1,4 +1,4 @@
-"""A day's traffic through simulated managers: how deep queues get with slow readers, and while a manager is down."""
+"""A day's traffic through simulated managers: the depth of queues with slow readers, and while a manager is down."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_reader_that_keeps_up_leaves_nothing(enterprise: Enterprise) -> None:
 
 
 def test_a_slow_reader_leaves_what_it_cannot_take(enterprise: Enterprise) -> None:
-    """Two come a second, one is taken: after three minutes half of them wait."""
+    """Two come each second and one is taken, so after three minutes half of them wait."""
     found = capacity(enterprise, traffic(), CapacityPlan(read_rate=1))
     highest, at = depth(found)
     assert 140 <= highest <= 220

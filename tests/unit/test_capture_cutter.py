@@ -129,7 +129,7 @@ def test_a_bad_version_is_skipped_too() -> None:
 
 
 def test_a_signature_that_is_only_data_is_no_header() -> None:
-    # SentTime of frame 7 spells "LIOR", and what follows would do for a size.
+    # SentTime of frame 7 spells "LIOR", and the bytes after it could be a size.
     assert FRAME_7[52:56] == b"LIOR"
     items = cut(b"\0" + FRAME_7[1:] + FRAME_8)
     assert kinds(items) == [("Skipped", 0), ("DecodedPacket", len(FRAME_7))]

@@ -1,4 +1,4 @@
-"""Files of packets: known by their content, read to their end whatever they hold."""
+"""Files of packets: recognized by their content, and read to their end whatever they contain."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_form_gives_the_same_packets(data: bytes) -> None:
 
 def test_a_file_is_read_as_it_comes() -> None:
     class Slow(io.RawIOBase):
-        """Gives a few bytes at a time, as a pipe may."""
+        """Returns a few bytes at a time, as a pipe may."""
 
         def __init__(self) -> None:
             self._left = STREAM
@@ -234,7 +234,7 @@ def damaged_files(draw: st.DrawFn) -> bytes:
 
 
 def check_readable(data: bytes) -> None:
-    """Whatever comes out can be shown; nothing is raised."""
+    """Whatever comes out can be shown, and nothing is raised."""
     for item in read(data):
         match item:
             case DecodedPacket():

@@ -1,4 +1,4 @@
-"""Hex text as people and tools write it, and the bytes that it spells."""
+"""Hex text as people and tools write it, and the bytes that it means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroad.describe.capture import hex_text
 from postroad.describe.capture.hex_text import Break, Piece, read_hex
 from tests.vectors import FRAME_7, FRAME_8, V1
 
-# Text that looks like hex beside the bytes, a bar and a hash among the characters, rows that are all alike.
+# Text that looks like hex beside the bytes, a bar and a hash among the characters, equal rows.
 TRICKY = b"abcdef 01 |#| be ad 12" + b"face" * 20 + b"*" * 70 + bytes(100) + b"cafe"
 
 

@@ -1,4 +1,4 @@
-"""From a captured frame to its TCP segment or UDP datagram, over every link layer that is read."""
+"""From a captured frame to its TCP segment or UDP datagram, over every supported link layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames of pcap and pcapng files, in both byte orders, and where a file can be followed no further."""
+"""The frames of pcap and pcapng files, in both byte orders, and where the reader must give up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def frame_data(data: bytes) -> list[bytes]:
 
 
 def stop(data: bytes) -> Skipped:
-    """What is said at the end of a file that breaks off."""
+    """What is reported at the end of a file that breaks off."""
     last = frames_of(data)[-1]
     assert isinstance(last, Skipped)
     assert last.reason.endswith("; the rest of the file cannot be read")

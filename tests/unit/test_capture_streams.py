@@ -1,4 +1,4 @@
-"""TCP streams put together again: late, repeated, overlapping and lost segments."""
+"""TCP streams are reassembled from late, repeated, overlapping and lost segments."""
 
 from __future__ import annotations
 

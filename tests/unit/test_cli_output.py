@@ -1,4 +1,4 @@
-"""Tables for people: to a file or a pipe they are plain lines, which come out while rows still come in."""
+"""Tables for people. In a file or a pipe they are plain lines, which come out while rows still come in."""
 
 from __future__ import annotations
 

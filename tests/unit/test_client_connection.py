@@ -17,7 +17,7 @@ TO_THE_END = b"HTTP/1.1 200 OK\r\n\r\nabc"
 
 
 async def asked(answers: Sequence[bytes], *, closes: bool = False, timeout: float | None = 20) -> list[object]:
-    """What each request on one connection gets; the server sends each answer byte by byte, in separate reads."""
+    """What each request on one connection gets. The server sends each answer byte by byte, in separate reads."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

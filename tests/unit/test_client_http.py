@@ -1,4 +1,4 @@
-"""What the client puts into a request is what the server takes out of it, and an error told is the error raised."""
+"""The server reads what the client puts into a request, and the client raises the error that the server reports."""
 
 from __future__ import annotations
 

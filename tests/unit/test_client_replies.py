@@ -1,4 +1,4 @@
-"""The blocking client reads answers of any framing, cut at any byte, and refuses what is no HTTP."""
+"""The blocking client reads answers of any framing, cut at any byte, and refuses what is not HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + SIZED
 
 
 def answered(data: bytes, step: int) -> tuple[int, bytes, bool]:
-    """The status and the content of an answer that comes in pieces, and whether the connection can be used again."""
+    """The status and content of an answer that comes in pieces, and whether the connection can be used again."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:

@@ -1,4 +1,4 @@
-"""How much one step of an iteration over messages asks for."""
+"""How many messages one step of an iteration asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that runs a queue manager looks for garbage less often."""
+"""A process that runs a queue manager collects garbage less often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration: what is read, what is the default, and what is refused with the file, the key and the fault."""
+"""The configuration: what is read, the defaults, and refusals that name the file, the key and the fault."""
 
 from __future__ import annotations
 

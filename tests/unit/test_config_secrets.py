@@ -1,4 +1,4 @@
-"""Secrets in the configuration: in files of their own or in place, and never in what an error or a print shows."""
+"""Secrets in the configuration, in place or in files of their own. No error and no print shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`[srmp]` and what belongs to it: redirections, proxies, certificates, and what is wrong with them."""
+"""`[srmp]` and its tables: redirections, proxies, certificates, and their faults."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from scripts.coverage_rooms import ROOMS, main, percent_of_rooms
 
 
 def summary(lines: int, branches: int) -> dict[str, dict[str, int]]:
-    """Of a file with 90 lines and 10 branches."""
+    """The summary of a file with 90 lines and 10 branches."""
     counts = {"covered_lines": lines, "num_statements": 90, "covered_branches": branches, "num_branches": 10}
     return {"summary": counts}
 

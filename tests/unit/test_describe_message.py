@@ -1,4 +1,4 @@
-"""A message as JSON: the keys that the outside world relies on, and what each one says."""
+"""A message as JSON: the keys that users rely on, and what each one says."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def described(packet: bytes) -> dict[str, object]:
 
 
 def security(flags: int, sender_id: bytes = b"", key: bytes = b"") -> bytes:
-    """A SecurityHeader; both items fill whole words."""
+    """A SecurityHeader whose two items fill whole words."""
     return pack("<HHHHII", flags, len(sender_id), len(key), 0, 0, 0) + sender_id + key
 
 

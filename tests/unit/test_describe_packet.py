@@ -1,4 +1,4 @@
-"""Packets header by header: every field by name, and of a damaged packet what can still be told."""
+"""Packets header by header: every field by name, and as much as possible of a damaged packet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def described(packet: bytes) -> dict[str, Any]:
 
 
 def shown(packet: bytes) -> dict[str, Any]:
-    """The headers of bytes that are no packet, told with the fault that decoding finds."""
+    """The headers of bytes that are not a packet, described with the fault that the decoder finds."""
     with pytest.raises(RemoteProtocolError) as caught:
         decode_packet(packet)
     return sections_json(describe_headers(packet, caught.value))

@@ -1,4 +1,4 @@
-"""`import postroad`: quick, complete, and with a blocking face that says what the asynchronous one says."""
+"""`import postroad` is quick and complete, and its blocking API says the same as the asynchronous one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAVY = ("aiohttp", "apsw", "asyncio", "postroad.manager", "postroad.wire", "htt
 
 
 def imported(program: str) -> set[str]:
-    """The heavy modules that a program brings with it."""
+    """The heavy modules that a program loads."""
     show = f"import json, sys; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
     run = subprocess.run([sys.executable, "-c", f"{program}; {show}"], capture_output=True, text=True, check=True)
     return set(json.loads(run.stdout))

@@ -71,7 +71,7 @@ def test_files_are_written_whole_listed_in_order_and_deleted(tmp_path: Path) -> 
 
 
 class Table(ParquetTable):
-    """Its parts are made by hand: `days` of the next part, each with an empty file."""
+    """A table whose parts are made by hand. `days` are the days of the next part, each with an empty file."""
 
     def commit(self, batch: int, days: tuple[str, ...], replaced: tuple[str, ...] | None = ()) -> None:
         draft_of = self.lake.draft
@@ -119,7 +119,7 @@ def test_a_part_replaces_days_of_earlier_parts_only(table: Table) -> None:
 def test_replaced_files_do_not_count_while_they_are_still_there(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is killed between the commit and the cleaning up."""
+    """The process is killed between the commit and the removal of old files."""
     table.commit(1, (ONE, TWO))
     with monkeypatch.context() as patch:
         patch.setattr(table, "clean", lambda: None)

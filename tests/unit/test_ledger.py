@@ -14,7 +14,7 @@ INI = "[pytest]\nmarkers = spec(*ids): rows\naddopts = --strict-markers\n"
 
 
 class Suite:
-    """A project with a ledger of four rows in two specifications, and the tests a case asks for."""
+    """A project with a ledger of four rows in two specifications, and the tests of one case."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester

@@ -22,7 +22,7 @@ def no_directory(name: DistributionListName) -> Iterable[FormatName]:
 
 
 def expand(text: str, **lists: list[str]) -> str:
-    """Expands `text` where the lists one, two and three have these members."""
+    """Expands `text`. The lists one, two and three have these members."""
     members = {parse_format_name({"one": ONE, "two": TWO, "three": THREE}[key]): value for key, value in lists.items()}
 
     def resolve(name: DistributionListName) -> Iterable[FormatName]:

@@ -1,4 +1,4 @@
-"""What holds for every text and every name: it parses or is refused in our own words, and prints what it parsed."""
+"""What holds for every text and every name: it parses or is refused with our own error, and prints what it parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from postroad.names import (
 
 
 def swapped(text: str) -> st.SearchStrategy[str]:
-    """The same text in some mixture of cases."""
+    """The same text with random upper and lower case."""
     choices = st.lists(st.booleans(), min_size=len(text), max_size=len(text))
     return choices.map(lambda flips: "".join(c.swapcase() if flip else c for c, flip in zip(text, flips, strict=True)))
 

@@ -40,7 +40,7 @@ ARMS: dict[int, Arm] = {
 
 
 def accepted(suffix_and_flags: int) -> set[int]:
-    """The values of m_qft that go with this m_SuffixAndFlags."""
+    """The values of m_qft that are valid with this m_SuffixAndFlags."""
     good = set()
     for m_qft, arm in ARMS.items():
         try:

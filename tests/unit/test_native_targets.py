@@ -1,4 +1,4 @@
-"""Where bytes from outside reach native code: every module is in a table, and every target runs a little each time."""
+"""Where bytes from outside reach native code: every module is in a table, and every target runs briefly each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of a bounded number of queues: which ones, and that no counter ever falls."""
+"""Metrics of a limited number of queues: which queues get one, and that no counter ever falls."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_one_without_a_quota_makes_the_sum_one_without() -> None:
 def test_no_counter_falls_when_queues_come_and_go() -> None:
     series = QueueSeries(1)
     assert [each.messages_in for each in series.of([queue("a", 5), queue("b", 7), queue("c", 1)])] == [5, 8]
-    # The queue with its own series goes: the others stay together, and the next new queue has the place.
+    # The queue with its own series goes. The others stay together, and the next new queue takes the place.
     after = series.of([queue("b", 8), queue("c", 1), queue("new", 2)])
     assert [(each.path, each.messages_in) for each in after] == [("new", 2), (OTHERS, 9)]
-    # One of the others goes, and what it had counted stays counted.
+    # One of the others goes, and what it counted stays counted.
     after = series.of([queue("c", 3), queue("new", 2)])
     assert [(each.path, each.messages_in) for each in after] == [("new", 2), (OTHERS, 11)]

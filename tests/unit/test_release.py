@@ -1,4 +1,4 @@
-"""`make release` in a clone that is thrown away: what it refuses and changes. A dry run changes nothing."""
+"""`make release` in a temporary clone: what it refuses and changes. A dry run changes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The arrows of the house: a room imports only rooms below it, and a protocol core knows no I/O, clock or chance.
-
-A room is a module or a package directly under `postroad`. A new room fails here until it is given a place.
-"""
+"""Which room may import which: a room imports only rooms below it, and a protocol core has no I/O, clock or chance."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from postroad.cli.commands import COMMANDS
 
 SOURCE = Path(__file__).parents[2] / "src" / "postroad"
 
-# Bottom to top. A room may import every floor below its own, unless ONLY says less; never its own floor's other rooms.
-# The front door is the package itself (`import postroad`), which offers the client's verbs.
+# Bottom to top. A room may import every floor below its own, unless ONLY says less. It never imports rooms of its own
+# floor. The front door is the package itself (`import postroad`), which offers the client's verbs.
 FRONT_DOOR = "postroad"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "runtime"),
@@ -45,7 +42,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 WORDS = frozenset({"errors", "runtime.version", "names", "wire", "message"})
 ONLY: dict[str, frozenset[str]] = {
-    # Values that people write need names at the most.
+    # Values that people write need only names.
     "validation": frozenset({"errors", "names"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "describe": WORDS | {"security", "net"},  # of net, the standard ports
@@ -59,12 +56,11 @@ ONLY: dict[str, frozenset[str]] = {
     | {"client", "columns", "describe", "validation", "net", "reports"}
     | {"runtime.private_files"}
     | {"directory", "routing"},  # the routes of a whole enterprise follow the rules of one manager's
-    # The console is a user of the API and a door as the others, and reads access lists and expressions as people write
-    # them.
+    # The console is a client of the API. It also reads access lists and expressions as people write them.
     "console": WORDS
     | {"runtime.bounded", "client", "describe", "validation", "reports", "net"}
     | {"security.descriptors", "security.rights", "security.sddl"},
-    # A command is a user of the client. `serve` alone starts a server, and `console` the console.
+    # A command is a client, too. Only `serve` starts a server, and only `console` starts the console.
     "cli": WORDS
     | {FRONT_DOOR, "client", "describe", "validation", "spark", "simulation", "reports"}
     | {"server", "config", "net", "runtime", "console"}
@@ -73,8 +69,8 @@ ONLY: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-# Modules that may import more than their room. The others of the room import them inside functions only, when somebody
-# opens a data directory, reads Arrow, reads by MS-MQQP, signs or pings.
+# Modules that may import more than their room. Other modules of the room import them only inside functions: when
+# somebody opens a data directory, reads Arrow, reads by MS-MQQP, signs or pings.
 LOADED_LATE: dict[str, frozenset[str]] = {
     "client.arrow": frozenset({"columns"}),
     "client.embedded": frozenset({"manager", "store", "queues", "columns"}),
@@ -200,7 +196,7 @@ def rooms() -> set[str]:
 
 
 def read_sources() -> dict[str, str]:
-    """Every module's text by its name: `wire.packet`, `errors`, and the package itself as `postroad`."""
+    """The text of every module by name: `wire.packet`, `errors`, and the package itself as `postroad`."""
     sources = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
@@ -214,10 +210,7 @@ def room_of(module: str) -> str:
 
 
 def imports(module: str, text: str, modules: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """(line, target) of every import: one of our modules by its short name as `.name`, anything else by its own name.
-
-    Imports inside functions and under TYPE_CHECKING count: the arrow is there all the same.
-    """
+    """(line, target) of every import. Our modules have their short name as `.name`, all others their own."""
     is_package = module == FRONT_DOOR or any(other.startswith(f"{module}.") for other in modules)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -257,7 +250,7 @@ def is_pure(module: str) -> bool:
 
 
 def random_names(text: str) -> Iterator[tuple[int, str]]:
-    """(line, name) of every use of an id that is made by chance or from the clock."""
+    """(line, name) of every use of an id that comes from chance or the clock."""
     for node in ast.walk(ast.parse(text)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
         names += [node.attr] if isinstance(node, ast.Attribute) else []
@@ -291,7 +284,7 @@ def faults(sources: Mapping[str, str]) -> list[str]:
 
 
 def loads_early(text: str, modules: frozenset[str], module: str) -> list[str]:
-    """The modules of LOADED_LATE that importing this one would load: not those that its functions import."""
+    """The modules of LOADED_LATE that an import of this one would load. Imports inside functions do not count."""
     outside = ast.parse(text)
     for node in ast.walk(outside):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -305,21 +298,22 @@ def test_every_import_follows_the_arrows() -> None:
     assert faults(sources) == []
 
 
-# Where programs come in: the command, the packages that people import, and what `python -m` runs.
+# Where programs start: the command, the packages that people import, and what `python -m` runs.
 ENTRANCES = frozenset(
     {FRONT_DOOR, "__main__", "aio", "cli", "client.arrow", "server", "spark", "spark.bodies", "simulation.__main__"}
     | {f"cli.{each.module}" for each in COMMANDS.values()}
 )
 
 
-# Modules that no program uses yet, each with what will use it. What gets a use, or is not there, must leave the list.
+# Modules that no program uses yet, and what will use each. A module that is used, or does not exist, must leave the
+# list.
 FOR_LATER = {
     "wire.variants": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
 }
 
 
 def unreachable(sources: Mapping[str, str], entrances: frozenset[str]) -> set[str]:
-    """The modules that no program gets to from an entrance, by imports or by a module's name in a text."""
+    """The modules that no program reaches from an entrance, by imports or by the name of a module in a text."""
     modules = frozenset(sources)
     reached: set[str] = set()
     to_visit = set(entrances & modules)
@@ -350,7 +344,7 @@ ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architectur
 
 
 def documented_rooms() -> set[str]:
-    """The names in backticks of the first column of the table of rooms."""
+    """The names in backticks in the first column of the table of rooms."""
     text = ARCHITECTURE.read_text(encoding="utf-8")
     _, _, table = text.partition("| rooms | may import |\n")
     rows = table.partition("\n\n")[0].splitlines()[1:]
@@ -358,7 +352,7 @@ def documented_rooms() -> set[str]:
 
 
 def drawn_floors() -> list[set[str]]:
-    """The floors of the picture, top to bottom, each with its rooms."""
+    """The floors of the picture from top to bottom, each with its rooms."""
     _, _, rest = ARCHITECTURE.read_text(encoding="utf-8").partition("```mermaid\n")
     picture = rest.partition("```")[0]
     floors: list[set[str]] = []
@@ -463,7 +457,7 @@ def test_a_right_arrow_is_left_alone(importer: str, statement: str) -> None:
 
 
 def house(importer: str, statement: str) -> dict[str, str]:
-    """A house of empty rooms where one module holds one import."""
+    """A house of empty rooms. One module has one import."""
     modules = ["wire.base", "wire.packet", "queues.queue", "store.interface", "binary.session", "binary.transport"]
     modules += ["soap.envelope", "security.sid", "spark.source", "net.endpoints", "net.limits", *LOADED_LATE]
     return dict.fromkeys([*rooms(), *modules], "") | {importer: statement}

@@ -1,4 +1,4 @@
-"""Failed logins: an address that fails waits longer each time, and costs nobody else anything."""
+"""Failed logins: an address that fails waits longer each time, and nobody else has to wait."""
 
 from __future__ import annotations
 

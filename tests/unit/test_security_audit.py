@@ -1,4 +1,4 @@
-"""The audit log: who, from where, what, when and how it ended, one line each, whatever happens to the file."""
+"""The audit log: who, from where, what, when and with what outcome, in one line each, whatever happens to the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts messages of strangers may make a manager call."""
+"""Which hosts messages of strangers can make a manager call."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from postroad.security.rights import (
 
 
 def single(mask: type[IntFlag]) -> dict[str, int]:
-    """The rights of one bit."""
+    """The rights that consist of one bit."""
     return {right.name or "": right.value for right in mask}
 
 

@@ -1,4 +1,4 @@
-"""Security identifiers between bytes and text, [MS-DTYP] 2.4.2."""
+"""Security identifiers as bytes and as text, [MS-DTYP] 2.4.2."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def found(rows: list[dict[str, Any]], hours: int) -> list[Anomaly]:
 def test_an_hour_far_from_the_median_is_unusual_and_the_others_are_not() -> None:
     counts = [95, 100, 105, 100, 98, 102, 500, 100, 100, 97]
     (odd,) = found([hour(number, count) for number, count in enumerate(counts)], len(counts))
-    # The deviation is chance's, the square root of 100, because the hours differ by less.
+    # The deviation is that of chance, the square root of 100, because the hours differ by less.
     assert odd == Anomaly(START + 6 * HOUR, "q", "volume", 500.0, 100.0, 10.0, 500)
     assert odd.times == 40.0
 

@@ -1,4 +1,4 @@
-"""Single bodies as values, by their type first, and the schema of many."""
+"""Single bodies become values, first by their type, and many bodies get one schema."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ TEXTS = st.sampled_from(
 
 @given(TEXTS | st.text(max_size=30))
 def test_any_text_of_an_element_has_a_shape_and_a_value(text: str) -> None:
-    """`<count>--5</count>` failed the job, each time that it was tried."""
+    """Such a text must not fail a job, because a repetition of the job would fail as well."""
     value = {"count": Untyped(text)}
     for schema in (schema_of([value]), *(StructType().add("count", each()) for each in (LongType, TimestampType))):
         json.dumps(shaped(value, schema)).encode()

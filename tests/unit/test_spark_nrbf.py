@@ -1,4 +1,4 @@
-"""Bodies of .NET's BinaryFormatter, [MS-NRBF], written here byte for byte by the specification's grammar."""
+"""Bodies of .NET's BinaryFormatter, [MS-NRBF], written here byte by byte from the specification's grammar."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def string(identifier: int, value: str) -> bytes:
 
 
 def shape(identifier: int, name: str, members: dict[str, bytes], *, system: bool = False) -> bytes:
-    """A class with its members and their types; a type is its byte and what follows it."""
+    """A class with its members and their types. A type is its byte and what follows it."""
     head = (b"\x04" if system else b"\x05") + number(identifier) + text(name) + number(len(members))
     names = b"".join(text(each) for each in members)
     kinds = b"".join(each[:1] for each in members.values()) + b"".join(each[1:] for each in members.values())
@@ -137,7 +137,7 @@ def test_an_object_inside_itself_is_named() -> None:
 
 
 def test_references_that_repeat_each_other_do_not_explode() -> None:
-    """Twenty arrays, each of them twice the next one: a million values from some hundred bytes."""
+    """Twenty arrays, each of which contains the next one twice: a million values from some hundred bytes."""
     arrays = [b"\x10" + number(level) + number(2) + (b"\x09" + number(level + 1)) * 2 for level in range(1, 21)]
     with pytest.raises(RemoteProtocolError, match=f"at most {MOST_VALUES:,} values"):
         read(body(*arrays, string(21, "end")))
@@ -145,7 +145,7 @@ def test_references_that_repeat_each_other_do_not_explode() -> None:
 
 @pytest.mark.parametrize("long", ["string", "name"])
 def test_texts_that_many_references_repeat_do_not_explode(long: str) -> None:
-    """110 kB that were 200 MB: ten thousand references to one long text, or as many objects of a class with one."""
+    """Ten thousand references to one long text, or as many objects of a class with one: 110 kB would become 200 MB."""
     text_of_50k = b"\xd0\x86\x03" + b"x" * 50_000
     made: tuple[bytes, ...]
     if long == "string":

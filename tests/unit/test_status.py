@@ -1,4 +1,4 @@
-"""HRESULT values, [MS-MQMQ] 2.4 and 1.7: their numbers, and that our own keep apart from them."""
+"""HRESULT values, [MS-MQMQ] 2.4 and 1.7: their numbers. Our own numbers do not collide with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CODES = {
     "MQ-2.4-27": ("MESSAGE_NOT_FOUND", 0xC00E0088),
     "MQ-2.4-28": ("MESSAGE_NOT_AUTHENTICATED", 0xC00E009B),
 }
-# Their rows ask for the situation: another test has it, or nothing here returns the code yet.
+# Their rows ask for a situation: another test has it, or nothing here returns the code yet.
 NUMBERS = [
     ("INFORMATION_OPERATION_PENDING", 0x400E0006),
     ("BUFFER_OVERFLOW", 0xC00E001A),

@@ -1,4 +1,4 @@
-"""Background tasks that end are started again, and whoever asks hears that they are down."""
+"""Background tasks that end are started again, and `down` lists them meanwhile."""
 
 from __future__ import annotations
 

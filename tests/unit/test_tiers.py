@@ -1,4 +1,4 @@
-"""What `make test` leaves out, and what it must not."""
+"""What `make test` leaves out, and what it must include."""
 
 from __future__ import annotations
 

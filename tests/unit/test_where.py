@@ -1,4 +1,4 @@
-"""Expressions over messages: what they find, and how what cannot be read is refused."""
+"""Expressions over messages: what they find, and how faulty expressions are refused."""
 
 from __future__ import annotations
 
@@ -179,5 +179,5 @@ def _refusal(text: str) -> IllegalExpression | None:
 
 
 def _with_binary_body(packet: bytes) -> bytes:
-    """The same with a body of three bytes that no encoding reads as text."""
+    """The same with a body of three bytes that are not text in any encoding."""
     return packet.replace(b"abc\0", b"\x01\xff\x02\0")

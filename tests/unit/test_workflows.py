@@ -1,5 +1,5 @@
-"""What runs on GitHub is what `.ci/run` runs, the documentation lists every target of the Makefile, and a lower bound
-of pyproject.toml is one that somebody can try."""
+"""GitHub runs what `.ci/run` runs, the documentation lists every target of the Makefile, and somebody can try each
+lower bound in pyproject.toml."""
 
 from __future__ import annotations
 

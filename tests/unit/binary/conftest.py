@@ -1,4 +1,4 @@
-"""Two managers on one network, and a third where a message has to go further."""
+"""Two managers on one network, and a third one for messages that go further."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.transfers import NOTHING, IncomingTransferInfo, OutgoingTransferInfo,
 
 
 def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
-    """The figures of one outgoing queue; those of a queue that has sent nothing in a transaction are 0."""
+    """The figures of one outgoing queue. All are 0 for a queue that has sent nothing in a transaction."""
     sequence = sender.sequences.get(queue) or OutgoingSequence()
     sequence_id, number = sender.core.transacting.next_place(queue.properties.path)
     last_ack = _place(*sequence.last_ack) if sequence.last_ack_count else NOTHING
@@ -25,7 +25,7 @@ def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
 
 
 def incoming_transfers(receiver: Receiver, queue: Queue) -> list[IncomingTransferInfo]:
-    """IncomingTransactionalTransferInfoCollection of a local queue, under every name that senders have for it."""
+    """IncomingTransactionalTransferInfoCollection of a local queue, under every name that senders use for it."""
     found = []
     for sequence in receiver.incoming:
         name = _parsed(sequence.format_name)

@@ -1,7 +1,4 @@
-"""Two sessions and the wire between them, with a clock that stands still until a test moves it.
-
-The wire holds bytes until they are delivered, whole or in part; it can lose them, repeat them, or be cut.
-"""
+"""Two sessions and the wire between them, with a clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -51,12 +48,12 @@ EXPRESS, RECOVERABLE, TRANSACTIONAL = message(), message(recoverable=True), mess
 def ack(
     received: int = 0, first: int = 0, flags: int = 0, *, sent: int = 0, recoverable_sent: int = 0, window: int = 64
 ) -> bytes:
-    """A SessionAck by hand: what its writer has received and stored, what it has sent, and its window."""
+    """Makes a SessionAck: what its writer has received and stored, what it has sent, and its window."""
     return SessionAck(SessionHeader(received, first, flags, sent, recoverable_sent, window)).encode()
 
 
 def packets(data: bytes) -> list[Packet]:
-    """The packets of a stream that holds nothing else."""
+    """The packets of a stream that contains nothing else."""
     framer = Framer()
     whole = framer.feed(data)
     assert framer.error is None
@@ -65,7 +62,7 @@ def packets(data: bytes) -> list[Packet]:
 
 
 def headers(data: bytes) -> list[SessionHeader]:
-    """Every SessionHeader of a stream, alone or behind a message."""
+    """Every SessionHeader of a stream, alone or after a message."""
     found = []
     for packet in packets(data):
         if isinstance(packet, SessionAck):
@@ -81,7 +78,7 @@ def only_header(data: bytes) -> SessionHeader:
 
 
 def initiated(settings: BinarySettings = DEFAULTS, *, peer: UUID = THERE, now: float = START) -> Session:
-    """An open initiator whose peer is the test itself. The peer's window is 0xFFFF, the round trip took no time."""
+    """An open initiator whose peer is the test itself. The peer's window is 0xFFFF, and the round trip took no time."""
     session = Session.initiate(HERE, peer, settings, now)
     (request,) = packets(session.data_to_send())
     assert isinstance(request, EstablishConnection)
@@ -117,7 +114,7 @@ def _opened(session: Session) -> Session:
 
 
 def closed(session: Session) -> Closed:
-    """The last event, which must say that the session is over."""
+    """The last event, which must be the end of the session."""
     assert session.closed
     event = session.events()[-1]
     assert isinstance(event, Closed)
@@ -125,7 +122,7 @@ def closed(session: Session) -> Closed:
 
 
 def tokens(session: Session) -> list[object]:
-    """What the peer has acknowledged since events were last taken; nothing else may have happened."""
+    """What the peer has acknowledged since events were last taken. Nothing else may have happened."""
     found: list[object] = []
     for event in session.events():
         assert isinstance(event, Acknowledged)
@@ -163,12 +160,12 @@ class End:
 
     @property
     def closed(self) -> str | None:
-        """Why the session is over, None while it is not."""
+        """Why the session is over. None while it is not."""
         return next((event.reason for event in self.events if isinstance(event, Closed)), None)
 
     @property
     def last_number(self) -> int:
-        """Of the recoverable messages that came."""
+        """The last number of the recoverable messages that came."""
         return max((event.number for event in self.received), default=0)
 
 
@@ -188,7 +185,7 @@ class Link:
         return self.right if end is self.left else self.left
 
     def collect(self) -> None:
-        """Puts what both have to send on the wire, and notes what happened."""
+        """Puts what both ends have to send on the wire, and notes what happened."""
         for end in self.ends:
             data = end.session.data_to_send()
             end.trace += data
@@ -196,7 +193,7 @@ class Link:
             end.events += singly(end.session.events())
 
     def deliver(self, to: End, size: int | None = None) -> None:
-        """Gives an end the next `size` bytes that are on their way to it, or all."""
+        """Gives an end the next `size` bytes that are on their way to it, or all of them."""
         data = bytes(to.transit[:size])
         del to.transit[: len(data)]
         to.session.receive_data(data, self.now)
@@ -226,19 +223,19 @@ class Link:
         to.transit *= 2
 
     def cut(self) -> None:
-        """Both ends lose the connection, and with it whatever was on its way."""
+        """Both ends lose the connection, and everything on its way is lost."""
         for end in self.ends:
             self.drop(end)
             end.session.disconnected()
         self.collect()
 
     def store(self, end: End, number: int | None = None) -> None:
-        """The recoverable messages that an end has received, up to a number or all, are durable there."""
+        """The recoverable messages that an end has received become durable there, up to a number or all."""
         end.session.stored(end.last_number if number is None else number, self.now)
         self.collect()
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock, and has every timer of both ends fire at its time. Delivers nothing."""
+        """Moves the clock. Every timer of both ends fires at its time. Delivers nothing."""
         until = self.now + seconds
         while (end := self._next_due(until)) is not None:
             assert end.session.deadline is not None

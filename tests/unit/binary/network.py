@@ -1,7 +1,4 @@
-"""Queue managers joined by a network in memory: one clock, moved by hand, and bytes that travel when a test says so.
-
-Every station is a real LocalQueueManager with a real BinaryService. Nothing happens but in `run` and `wait`.
-"""
+"""Queue managers joined by a network in memory. A test moves the one clock by hand, and says when bytes travel."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ P = TypeVar("P", bound=Packet)
 
 @dataclass(eq=False)
 class Link:
-    """One connection. `transit` holds what each end has written and the other has not read; `written` all of it."""
+    """One connection. `transit` has what one end has written and the other has not read; `written` has everything."""
 
     ends: dict[Session, Party]
     transit: dict[Session, list[bytes]] = field(default_factory=dict)
@@ -61,7 +58,7 @@ class Link:
 
 
 class Party:
-    """Whoever has an address on the network."""
+    """Anybody with an address on the network."""
 
     def __init__(self, network: Network, name: str, number: int, address: str | None = None) -> None:
         self.network = network
@@ -71,7 +68,7 @@ class Party:
         network.parties[self.address] = self
 
     def direct(self, path: str) -> str:
-        """How others name a queue here by its address."""
+        """The name that others use for a queue here, by address."""
         return f"DIRECT=TCP:{self.address}\\{path}"
 
     def accepted(self, address: str) -> Session | None:
@@ -140,7 +137,7 @@ class Station(Party, BaseStation):
         self.service.start(self.network.now)
 
     def stop(self) -> None:
-        """The process dies: its connections are gone, and what no tick has committed with them."""
+        """The process dies. Its connections are gone, and so is everything that no tick has committed."""
         self.network.parties.pop(self.address, None)
         self.network.pending = [each for each in self.network.pending if each[0] is not self]
         for link in self.network.linksof(self):
@@ -187,12 +184,12 @@ class Station(Party, BaseStation):
         self.core.deadlines.run(self.network.now)
 
     def private(self, path: str) -> str:
-        """How others name a queue of this station by its GUID."""
+        """The name that others use for a queue of this station, by its GUID."""
         return str(self.core.queues.format_name(self.queue(path)))
 
 
 class Network(BaseNetwork):
-    """Everything that stations share: the clock, the connections, the directory and the routes."""
+    """What stations share: the clock, the connections, the directory and the routes."""
 
     def __init__(self) -> None:
         self.parties: dict[str, Party] = {}
@@ -234,14 +231,14 @@ class Network(BaseNetwork):
         return [Hop(each.address, each.identifier) for each in hops]
 
     def owner(self, name: PublicName) -> UUID | None:
-        """Who has a public queue, by the directory."""
+        """The manager that has a public queue, according to the directory."""
         owner = self.public.get(name.guid)
         return None if owner is None else owner.identifier
 
     # What travels
 
     def join(self, party: Party, session: Session, target: Party) -> None:
-        """A connection from a session to whatever the target makes of it."""
+        """Connects a session to whatever the target makes of the call."""
         answering = target.accepted(party.address)
         if answering is None:
             party.disconnected(session)
@@ -268,7 +265,7 @@ class Network(BaseNetwork):
         return [link for link in self.links if all(party in link.ends.values() for party in parties)]
 
     def break_link(self, link: Link, tell: Callable[[Party], bool] = lambda party: True) -> None:
-        """What is on the way is lost."""
+        """Breaks a link. What is on its way is lost."""
         self.links.remove(link)
         for session, party in link.ends.items():
             if tell(party):
@@ -281,7 +278,7 @@ class Network(BaseNetwork):
         self.run()
 
     def hold(self, sender: Party, receiver: Party) -> None:
-        """From now on nothing of the one's reaches the other, though both think that they are connected."""
+        """From now on nothing from the first reaches the second, although both believe that they are connected."""
         self.held.add((sender, receiver))
 
     def release(self) -> None:
@@ -335,7 +332,7 @@ class Network(BaseNetwork):
     # What was seen
 
     def packets(self, sender: Party, receiver: Party) -> list[Packet]:
-        """Everything the one has written to the other, on all their connections, oldest first."""
+        """Everything that the first has written to the second, on all their connections, oldest first."""
         found: list[Packet] = []
         for link in self.history:
             for session, party in link.ends.items():
@@ -344,7 +341,7 @@ class Network(BaseNetwork):
         return found
 
     def sent(self, sender: Party, receiver: Party) -> list[str]:
-        """The labels of the messages the one has written to the other."""
+        """The labels of the messages that the first has written to the second."""
         return [each.label for each in self.packets(sender, receiver) if isinstance(each, MessageView)]
 
     def order_acks(self, sender: Party, receiver: Party) -> list[OrderAck]:
@@ -361,7 +358,7 @@ class Network(BaseNetwork):
 
 
 class _Known:
-    """What stations are told of each other: those in the directory are there also while they are down."""
+    """What stations know of each other. Those in the directory are listed even while they are down."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

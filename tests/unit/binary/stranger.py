@@ -1,4 +1,4 @@
-"""A peer without a queue manager behind it: a test writes its packets and reads what it gets."""
+"""A peer without a queue manager: a test writes its packets and reads what it gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.unit.binary.network import Network, Party, Station, of, whole
 
 
 class Stranger(Party):
-    """On the network like any station; it speaks the protocol by a Session, and means what the test says."""
+    """A party on the network like any station. It speaks the protocol through a Session, and says what the test
+    wants."""
 
     def __init__(self, network: Network, name: str, number: int, address: str | None = None) -> None:
         super().__init__(network, name, number, address)
@@ -53,7 +54,7 @@ class Stranger(Party):
         hops: int = 0,
         source: UUID | None = None,
     ) -> bytes:
-        """A packet of the stranger's own making; with a place, a transactional one: its sequence, number, previous."""
+        """A packet that the stranger makes. With a place (sequence, number, previous) it is transactional."""
         if message_id is None:
             message_id = self.next_id = self.next_id + 1
         composer = Composer(source or self.identifier, parse_format_name(destination))
@@ -64,7 +65,7 @@ class Stranger(Party):
         return with_hop_count(packet, hops)
 
     def order_ack(self, station: Station, number: int, sequence_id: TxSequenceId | None = None) -> bytes:
-        """Of a sequence, or of that of the last message that came."""
+        """An OrderAck for a sequence, or for the sequence of the last message that came."""
         self.next_id += 1
         return OrderAck(
             source_queue_manager=self.identifier,
@@ -107,7 +108,7 @@ class Stranger(Party):
 
     @property
     def place(self) -> TransactionHeader:
-        """Of the last transactional message that came."""
+        """The place of the last transactional message that came."""
         header = self.messages[-1].transaction_header
         assert header is not None
         return header

@@ -1,4 +1,4 @@
-"""Finding the way, trying it, trying again: [MS-MQQB] 3.1.5.2, 3.1.5.9, 3.1.6.1 and 3.1.7.12."""
+"""How a manager finds the next hop, tries it, and tries again: [MS-MQQB] 3.1.5.2, 3.1.5.9, 3.1.6.1 and 3.1.7.12."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_somebody_else_who_answers_is_refused(network: Network, alpha: Station, 
 
 @pytest.fixture
 def hops(network: Network, alpha: Station, gamma: Station) -> list[Stranger]:
-    """Three managers that lead from alpha to gamma, in the order to try them."""
+    """Three managers that lead from alpha to gamma, in the order in which they are tried."""
     hops = [Stranger(network, name, number) for number, name in enumerate(("first", "second", "third"), 11)]
     network.routes[alpha, gamma.identifier] = [*hops]
     return hops

@@ -1,4 +1,4 @@
-"""MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and 3.1.5.8.1: a message that comes again is known, and counted."""
+"""MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and 3.1.5.8.1: a message that comes again is recognized and counted."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_a_connection_that_breaks_while_sending_costs_nothing(
 
 
 def test_an_answer_by_the_same_session_does_not_overrun_its_window(network: Network, beta: Station) -> None:
-    """The acknowledgment makes room for one message; the first in line has expired, and says so to the peer."""
+    """The acknowledgment makes room for one message. The first in the queue has expired, and the peer is informed."""
     alpha = network.station("alpha", 1, BinarySettings(window_size=1))
     there = beta.direct(ORDERS)
     alpha.send(beta.direct(ACKS), "opens")

@@ -1,4 +1,4 @@
-"""FinalAcks and the journals at the source, [MS-MQQB] 3.1.5.7 and 3.1.7.2.2: what became of a message in the end."""
+"""FinalAcks and the journals at the source, [MS-MQQB] 3.1.5.7 and 3.1.7.2.2: how a message ended."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_message_that_nobody_received_is_dead(network: Network, alpha: Station
 def test_the_dead_message_goes_to_the_queue_that_it_names(
     network: Network, alpha: Station, beta: Station, restart: bool
 ) -> None:
-    """Its name never leaves the sender's manager: what is sent is the packet alone."""
+    """The sender's manager alone knows the queue's name, because only the packet is sent."""
     alpha.create(DEAD, transactional=True)
     alpha.send_transactional(beta.direct(LEDGER), Message(b"body", label="a", dead_letter_queue=DEAD))
     network.wait(1)

@@ -1,4 +1,4 @@
-"""Messages on their way over a third manager, [MS-MQQB] 3.1.5.8.5: passed on, and none of its business."""
+"""Messages that pass through a third manager, [MS-MQQB] 3.1.5.8.5: it passes them on and does not touch them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEQUENCE = TxSequenceId(3, 7)
 
 @pytest.fixture(autouse=True)
 def line(network: Network, alpha: Station, beta: Station, gamma: Station) -> None:
-    """Alpha and gamma know each other by beta alone."""
+    """Alpha and gamma know each other only through beta."""
     network.routes[alpha, gamma.identifier] = [beta]
     network.routes[gamma, alpha.identifier] = [beta]
 

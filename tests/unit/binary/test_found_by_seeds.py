@@ -1,4 +1,4 @@
-"""What random networks have found, each in its smallest form. A name says what must be so, whatever comes together."""
+"""What random networks have found, each case in its smallest form. The name of a test says what must always hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NARROW = BinarySettings(window_size=1)
 
 
 class Ordered:
-    """A message that alpha has sent; its order has been acknowledged in a tick that is not sealed yet."""
+    """A message that alpha has sent. A tick that is not sealed yet has the acknowledgment of its order."""
 
     def __init__(self, network: Network, alpha: Station, beta: Station) -> None:
         self.network = network
@@ -56,7 +56,7 @@ class Ordered:
         self.alpha.service.sender.take_final_ack(ack, session, self.network.now)
 
     def places(self) -> tuple[list[str], list[str], list[str]]:
-        """Labels in the journal, in the table, and in the outgoing queue."""
+        """The labels in the journal, in the table, and in the outgoing queue."""
         there = self.beta.direct(LEDGER)
         return self.alpha.labels(JOURNAL), self.alpha.waiting(AWAITING_FINAL_ACK), self.alpha.waiting(there)
 
@@ -129,7 +129,8 @@ def test_a_duplicate_of_a_message_that_is_then_lost_is_not_acknowledged(
 def test_an_acknowledgment_that_followed_from_a_lost_message_is_not_sent(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """The second message is accepted on top of the first, whose tick is lost: both come again, and are told once."""
+    """The second message is accepted after the first, whose tick is lost. Both come again, and each is acknowledged
+    once."""
     beta.commits = False
     asking = Message(b"body", label="b", ack="reach-queue", admin_queue=f"DIRECT=TCP:{alpha.address}\\private$\\acks")
     alpha.send_transactional(beta.direct(LEDGER), "a")
@@ -148,7 +149,8 @@ def test_an_acknowledgment_that_followed_from_a_lost_message_is_not_sent(
 def test_another_managers_message_of_the_same_id_is_another_one(
     network: Network, alpha: Station, beta: Station, gamma: Station
 ) -> None:
-    """Beta passes alpha's message on, which expires there. Its own of the same id is still to be answered."""
+    """Beta passes alpha's message on, and it expires there. Beta's own message with the same id still needs its
+    answer."""
     network.routes[alpha, gamma.identifier] = [beta]
     beta.send(gamma.direct(ORDERS), "opens the session")
     network.hold(beta, gamma)
@@ -202,7 +204,7 @@ def test_a_backlog_does_not_keep_other_queues_from_sending(network: Network) -> 
 
 
 def test_order_acks_overtake_a_backlog(network: Network) -> None:
-    """Without them the other side sends its messages again and again, on a window that its own backlog may fill."""
+    """Without them the other side sends its messages again and again, in a window that its own backlog may fill."""
     alpha, beta = network.station("alpha", 1, NARROW), network.station("beta", 2, NARROW)
     beta.send_transactional(alpha.direct(LEDGER), "to be put in order")
     network.hold(beta, alpha)  # so that the window is full
@@ -253,7 +255,8 @@ def test_who_calls_gets_what_waits_for_him_though_we_have_just_failed_to_call(
 def test_messages_that_a_lost_tick_brings_back_do_not_make_the_next_one_skip_those_between(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """Beta has put the first in order; alpha cannot store that, sends it again, and then what is new."""
+    """Beta has put the first message in order. Alpha cannot store that, so it sends the message again, and then new
+    ones."""
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "a")
     network.hold(alpha, beta)
@@ -277,7 +280,7 @@ def test_messages_that_a_lost_tick_brings_back_do_not_make_the_next_one_skip_tho
 
 
 def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha: Station, beta: Station) -> None:
-    """A crash could bring back what has expired: beta, told to do without it, would never take it."""
+    """A crash could bring back what has expired. Beta, told that it will not come, would then never accept it."""
     network.refused.add(beta.address)
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "a", Message(b"", label="b", time_to_reach_queue=5), "c")
@@ -294,7 +297,7 @@ def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha
 def test_a_message_that_one_session_has_sent_twice_leaves_its_queue_once(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """After a lost tick it is sent again, and one acknowledgment covers both."""
+    """After a lost tick it is sent again, and one acknowledgment covers both copies."""
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "a", "b")
     network.hold(beta, alpha)

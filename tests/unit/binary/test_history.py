@@ -1,4 +1,4 @@
-"""Which messages have come already, where strangers try to make others' forgotten or mistaken."""
+"""Which messages have come already, although strangers try to make the manager forget or confuse those of others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_flood_from_one_address_does_not_push_out_what_another_has_sent() -> N
 
 
 def test_a_flood_from_many_addresses_pushes_out_no_known_one_and_no_quiet_one() -> None:
-    """Twice: by messages that no queue takes, and by such as are taken."""
+    """Twice: with messages that no queue accepts, and with messages that are accepted."""
     known = MessageIdHistory(MemoryStore(), 1000, 1800, is_known=lambda address: address == PARTNER)
     known.add_all([identifier(number) for number in range(900)], 0.0, None, PARTNER)
     known.add_all([identifier(number) for number in range(1000, 1050)], 0.0, None, HONEST)
@@ -112,7 +112,7 @@ def test_several_that_come_together_are_known_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_together_or_one_by_one_the_same_are_known_and_written(seed: int) -> None:
-    """A batch may forget fewer of the oldest on its way, and never more than it has to."""
+    """A batch may forget fewer of the oldest ids on its way, but never more than it must."""
     random = Random(seed)
     together, singly = history(50), history(50)
     ticks = Tick(), Tick()

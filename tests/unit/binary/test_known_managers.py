@@ -1,4 +1,5 @@
-"""What the directory says of hosts and managers, [MS-MQBR] 1.3: who is where, who routes, and for whom we forward."""
+"""What the directory says about hosts and managers, [MS-MQBR] 1.3: who is where, who routes, and for whom we
+forward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manager writes because of a message goes nowhere but where whoever sent the message could write to itself."""
+"""What a manager writes because of a message goes only to queues that the message's sender could write to."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def change(station: Station, **attributes: object) -> None:
 
 
 def pause(station: Station, name: str) -> None:
-    """What is to leave for this name waits."""
+    """Messages for this name wait."""
     station.core.pause(station.core.queues.outgoing_queue(station.core.tick, parse_format_name(name), 0))
 
 
 def of_a_manager(packet: bytes) -> bytes:
-    """It says that a queue manager has sent it by itself; nobody has signed that."""
+    """The message claims that a queue manager has sent it by itself. Nobody has signed that."""
     message = UserMessage.decode(packet)
     source = message.user.source_queue_manager.bytes_le
     return replace(message, security=SecurityHeader(SenderIdType.QUEUE_MANAGER, source)).encode()
@@ -187,7 +187,7 @@ def test_a_closed_queue_does_not(
 def test_a_sender_who_could_write_there_gets_it(
     network: Network, beta: Station, stranger: Stranger, kind: Kind, close: str
 ) -> None:
-    """A signature that is checked says who it is; what is refused before anybody has looked at it does not."""
+    """A checked signature shows who the sender is. A message that is refused before its check shows nobody."""
     if close == "list":
         set_acl(beta, FOR_SENDER)
     else:
@@ -197,7 +197,7 @@ def test_a_sender_who_could_write_there_gets_it(
 
 
 def test_what_only_passes_through_is_nobodys(network: Network, beta: Station, stranger: Stranger) -> None:
-    """Of a message that is on its way elsewhere nobody has checked the signature, whatever its header says."""
+    """Nobody has checked the signature of a message on its way elsewhere, whatever its header says."""
     beta.core.delivery.relay = Relay.open()
     by_signature(beta, TARGET)
     gone = f"PRIVATE={stranger.identifier}\\9".replace("aa", "ab")
@@ -214,7 +214,7 @@ def test_what_only_passes_through_is_nobodys(network: Network, beta: Station, st
 
 
 def test_nobody_is_an_application_here_for_saying_so(network: Network, beta: Station, stranger: Stranger) -> None:
-    """From an address of this computer any program can send, in this manager's name too."""
+    """From an address of this computer any program can send, even in this manager's name."""
     beta.core.queues.local_hosts.add(stranger.address)
     by_list(beta, TARGET)
     message = Message(b"body", label="a", ack="full", admin_queue=rf"DIRECT=OS:beta\{TARGET}", dead_letter=True)
@@ -272,7 +272,7 @@ def test_dead_letters_of_others_leave_room_for_our_own(network: Network, beta: S
 
 
 def test_final_acks_that_nobody_fetches_have_a_bound(network: Network, beta: Station, stranger: Stranger) -> None:
-    """A refused message begins no sequence: it comes again, and then there is another one for it."""
+    """A refused message begins no sequence. When it comes again, it gets another FinalAck."""
     session = stranger.call(beta)
     network.hold(beta, stranger)
     message = Message(b"body", recoverable=True)
@@ -307,7 +307,7 @@ def test_the_same_refusal_waits_once(network: Network, beta: Station, stranger: 
 def test_where_there_is_no_room_for_a_final_ack_the_sender_keeps_its_message(
     network: Network, beta: Station, stranger: Stranger, room: bool
 ) -> None:
-    """The second message of a sequence: its sender will not ask for the FinalAck again."""
+    """It is the second message of a sequence. Its sender will not ask for the FinalAck again."""
     session = stranger.call(beta)
     stranger.send(session, stranger.compose(beta.direct(LEDGER), "a", (SEQUENCE, 1, 0)))
     beta.core.change_queue(beta.queue(LEDGER), network.now, quota_kb=0)

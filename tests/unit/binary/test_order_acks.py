@@ -1,4 +1,5 @@
-"""OrderAcks, [MS-MQQB] 3.1.1.6.2, 3.1.5.6 and 3.1.6.9: how far a sequence has come, and when it is sent again."""
+"""OrderAcks, [MS-MQQB] 3.1.1.6.2, 3.1.5.6 and 3.1.6.9: how far a sequence has come, and when messages are sent
+again."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_it_is_not_put_off_for_ever(network: Network, alpha: Station, longest_s:
 
 
 def test_many_messages_do_not_put_it_off(network: Network, alpha: Station) -> None:
-    """Their sender keeps all of them until it comes, and then has to remove them all at once."""
+    """The sender keeps all of the messages until the OrderAck comes, and then has to remove them all at once."""
     beta = network.station("beta", 2, BinarySettings(order_ack_messages=5))
     for count in range(20):
         alpha.send_transactional(beta.direct(LEDGER), str(count))
@@ -277,7 +278,7 @@ def test_it_goes_back_to_a_link_local_address(network: Network, beta: Station) -
 
 @pytest.fixture
 def there(network: Network, alpha: Station, stranger: Stranger) -> str:
-    """Four messages that the stranger has, and has put in no order yet."""
+    """Four messages that the stranger has received, but not yet put in order."""
     there = stranger.direct(LEDGER)
     alpha.send_transactional(there, "a", "b", "c", "d")
     network.wait(1)

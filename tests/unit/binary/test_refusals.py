@@ -1,4 +1,4 @@
-"""Messages that a manager does not take, [MS-MQQB] 3.1.5.8.2 and 3.1.5.8.8, and the administration acknowledgments."""
+"""Messages that a manager refuses, [MS-MQQB] 3.1.5.8.2 and 3.1.5.8.8, and the administration acknowledgments."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_transactional_message_is_refused(
 def test_of_several_reasons_the_earliest_check_names_its_own(
     network: Network, beta: Station, stranger: Stranger, path: str, reason: MessageClass
 ) -> None:
-    """Every message here has expired too, and comes to a full queue."""
+    """Every message here has also expired, and comes to a full queue."""
     for each in (LEDGER, SIGNED_ONLY, ORDERS):
         fill(beta, each)
     session = stranger.call(beta)
@@ -266,7 +266,7 @@ def receive(station: Station, queue: Queue) -> None:
 
 
 def reject(station: Station, queue: Queue) -> None:
-    """No verb does this: it is the event itself, Message Position Deleted, with that reason."""
+    """No verb does this. It is the event itself, Message Position Deleted, with this reason."""
     (record,) = queue.available(1)
     station.core.delivery.take(queue, record, MessageClass.NACK_RECEIVE_REJECTED, station.network.now)
 

@@ -1,4 +1,4 @@
-"""Whom strangers may make a manager call: nobody but those that the owner, the directory or an application names."""
+"""Whom strangers can make a manager call: only those that the owner, the directory or an application names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_an_administration_queue_makes_nobody_else_be_called(
 def test_a_computers_name_that_nobody_knows_leads_to_the_address_that_the_message_came_from(
     network: Network, beta: Station, stranger: Stranger, connected: bool
 ) -> None:
-    """It is the sender's own, or nobody's: the computer of that name is not called, whatever a name service says."""
+    """The address belongs to the sender, or to nobody. The computer with that name is not called, whatever a name
+    service says."""
     network.names["victim"] = VICTIM
     session = stranger.call(beta)
     if not connected:
@@ -158,7 +159,7 @@ def test_star_brings_forwarding_back(network: Network, beta: Station, stranger: 
 
 
 def test_acknowledgments_of_unknown_sources_make_no_queues(network: Network, beta: Station, stranger: Stranger) -> None:
-    """By the GUID of the manager, as messages of a directory's come."""
+    """The sources are named by a manager's GUID, as in messages of a directory's managers."""
     session = stranger.call(beta)
     for number in range(1, 51):
         packet = stranger.compose(beta.private(LEDGER), "x", (SEQUENCE, 1, 0), source=UUID(int=number))
@@ -190,7 +191,7 @@ def nothing(host: str) -> bool:
 
 
 class TestWhoForwards:
-    """[MS-MQBR] 1.3: routing servers, and in- and out-routing servers for those that they serve."""
+    """[MS-MQBR] 1.3: routing servers, and in- and out-routing servers for the managers that they serve."""
 
     def forwards(self, view: KnownManagers, source: int, destination: int, *, trusted: bool = False) -> bool:
         return view.forwards(UUID(int=source), PrivateName(UUID(int=destination), 9), nothing, trusted=trusted)

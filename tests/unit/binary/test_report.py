@@ -1,4 +1,4 @@
-"""Why a message waits: one sentence for every state that an outgoing queue can be in, and figures that add up."""
+"""Why a message waits: one sentence for every state that an outgoing queue can have, and figures that add up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def traffic(station: Station) -> tuple[int, int]:
 
 
 def figures(info: QueueInfo) -> tuple[int, int, int, int]:
-    """Unsent, in flight, unacknowledged, and all that are in the queue, which is what the three come to."""
+    """Unsent, in flight, unacknowledged, and the total in the queue, which is the sum of the three."""
     assert info.unsent + info.in_flight + info.unacknowledged == info.messages
     return info.unsent, info.in_flight, info.unacknowledged, info.messages
 

@@ -55,7 +55,7 @@ def test_a_crash_of_the_receiver_at_any_moment_loses_and_doubles_nothing(
 
 
 def crash_somewhere(network: Network, alpha: Station, beta: Station, victim: Station, moment: int) -> None:
-    """The moments are an eighth of a second apart: acknowledgments of every kind are on their way between them."""
+    """The moments are an eighth of a second apart. Acknowledgments of every kind are then on their way."""
     wanted = [str(each) for each in range(12)]
     orders, ledger = beta.direct(ORDERS), beta.direct(LEDGER)
     received: dict[str, list[str]] = {ORDERS: [], LEDGER: []}

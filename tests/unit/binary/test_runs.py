@@ -1,4 +1,4 @@
-"""Messages that come together are taken together: nothing but the time that it takes may depend on that."""
+"""Messages that come together are accepted together. Only the time that this takes may differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Cut = Callable[[Random, bytes], Iterator[bytes]]
 
 
 class House:
-    """A manager, and a stranger with a session to it. What the stranger writes comes in pieces; the disk waits."""
+    """A manager, and a stranger with a session to it. What the stranger writes comes in pieces, and the disk waits."""
 
     def __init__(self) -> None:
         self.network = Network()
@@ -91,12 +91,12 @@ def in_pieces(random: Random, stream: bytes) -> Iterator[bytes]:
 
 
 def one_by_one(stream: list[bytes]) -> Iterator[bytes]:
-    """The path of single messages."""
+    """Takes the code path of single messages."""
     yield from stream
 
 
 class Traffic:
-    """Packets of a stranger: most of them plain, some not."""
+    """Packets of a stranger. Most of them are plain, some are not."""
 
     def __init__(self, random: Random, house: House) -> None:
         self.random = random
@@ -161,7 +161,7 @@ class Traffic:
             self.packets.append(self.compose(ORDERS, extension=b"more"))
 
     def expired(self) -> None:
-        """The second of three alike has been on its way for too long."""
+        """The second of three similar messages has been on its way for too long."""
         for age_s in (0, 3600, 0):
             packet = self.compose(ORDERS, time_to_reach_queue=60, recoverable=True)
             sent = (int(STARTED) - age_s).to_bytes(4, "little")
@@ -171,7 +171,7 @@ class Traffic:
         return replace(UserMessage.decode(self.compose(ORDERS, recoverable=True)), security=header).encode()
 
     def with_header(self) -> None:
-        """With the counts of what was sent before it, and itself."""
+        """The header counts what was sent before the message, and the message itself."""
         packet = self.compose(ORDERS)
         recoverable = sum(is_recoverable(each) for each in (*self.packets, packet))
         header = SessionHeader(
@@ -229,7 +229,7 @@ def test_the_traffic_of_these_tests_has_runs_and_refusals() -> None:
 
 
 def taken_together(monkeypatch: pytest.MonkeyPatch, beta: Station) -> list[bool]:
-    """Whether each run from now on was taken as one."""
+    """Whether each run from now on was accepted as one."""
     results: list[bool] = []
     original = beta.service.receiver._take_together
 

@@ -1,4 +1,4 @@
-"""Where a message went: everything a manager holds of it is found, put in order, and said in words."""
+"""Where a message went: everything that a manager has of it is found, put in order, and described in words."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: p
 
 
 def test_what_is_found_nowhere_is_looked_for_once_more(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have moved to a queue that was done with."""
+    """It may have moved to a queue that was already searched."""
     monkeypatch.setattr(manager_trace, "PAGE", 4)
     alpha.send(ACKS, *(Message(b"") for _ in range(4)))
     found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 5))

@@ -37,7 +37,7 @@ WRITE_FOR_SENDER = f"O:BAD:(A;;0x4;;;{SID})"
 
 @pytest.fixture
 def beta(network: Network) -> Station:
-    """A manager with keys, one registered sender, and queues that ask for something."""
+    """A manager with keys, one registered sender, and queues with demands."""
     network.protections["beta"] = Protection(Counted(), RING, REGISTERED)
     beta = network.station("beta", 2, insecure_nacks=True)
     network.public_keys[beta.identifier] = RING.public_keys
@@ -73,7 +73,7 @@ def signed(packet: bytes, sender: Sid | None = SID) -> bytes:
 
 
 def forged(packet: bytes) -> bytes:
-    """Signed, and the body changed on the way."""
+    """A signed message whose body was changed on the way."""
     return signed(packet).replace(b"body", b"BODY")
 
 
@@ -87,14 +87,14 @@ def encrypted(packet: bytes) -> bytes:
 
 
 def damaged(packet: bytes) -> bytes:
-    """Encrypted, and a bit of the ciphertext's last block changed: the padding is wrong."""
+    """An encrypted message with one bit of the last block changed, so that the padding is wrong."""
     sealed = encrypted(packet)
     at = sealed.index(MessageView(sealed).body) + len(MessageView(sealed).body) - 1
     return sealed[:at] + bytes([sealed[at] ^ 0x80]) + sealed[at + 1 :]
 
 
 def claiming(packet: bytes) -> bytes:
-    """Names a sender, and proves nothing."""
+    """A message that names a sender and proves nothing."""
     message = UserMessage.decode(packet)
     return replace(message, security=SecurityHeader(1, SID.encode())).encode()
 
@@ -140,7 +140,7 @@ def test_a_router_passes_on_what_it_cannot_read(
 def test_a_router_changes_nothing_of_security(
     network: Network, beta: Station, gamma: Station, stranger: Stranger, spoil: Spoil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AU and AS too: the destination clears and sets them. Nothing is verified or decrypted on the way."""
+    """The same for AU and AS: the destination clears and sets them. Nothing is verified or decrypted on the way."""
     monkeypatch.setattr(gamma.core.protection, "opener", None)
     gamma.core.delivery.relay = gamma.core.delivery.relay.open()
     session = stranger.call(gamma)
@@ -297,7 +297,7 @@ def signed_and_damaged(packet: bytes) -> bytes:
 def test_a_refusal_does_not_say_whether_the_padding_was_right(
     beta: Station, stranger: Stranger, path: str, right: Spoil, wrong: Spoil, told: MessageClass
 ) -> None:
-    """Else somebody with a recorded message could find out its body, with changed copies of it."""
+    """Otherwise somebody with a recorded message could learn its body by sending changed copies of it."""
     session = stranger.call(beta)
     message = Message(b"body", ack="full", admin_queue=stranger.direct(ACKS))
     for spoil in (right, wrong):
@@ -330,7 +330,8 @@ def test_by_default_the_sender_hears_nothing_of_the_reason(network: Network, str
 
 
 def test_a_session_that_ends_while_its_first_messages_are_checked(beta: Station, stranger: Stranger) -> None:
-    """It had just opened: both events come from one read. What it sent is stored, as nobody said it was not."""
+    """The session had just opened, so both events come from one read. What it sent is stored, because nothing speaks
+    against it."""
     held: list[Callable[[], None]] = []
     check = beta.open
     beta.open = lambda session, packets, done: held.append(lambda: check(session, packets, done))  # type: ignore[method-assign]
@@ -383,14 +384,14 @@ def test_an_unsigned_sender_is_believed_where_the_operator_says_so(beta: Station
 
 
 def of_a_manager(packet: bytes) -> bytes:
-    """Sent by a queue manager for itself."""
+    """A message that a queue manager sends for itself."""
     message = UserMessage.decode(packet)
     source = message.user.source_queue_manager.bytes_le
     return replace(message, security=SecurityHeader(SenderIdType.QUEUE_MANAGER, source)).encode()
 
 
 def nameless(packet: bytes) -> bytes:
-    """Signed, and no sender named."""
+    """A signed message that names no sender."""
     return signed(packet, None)
 
 

@@ -36,13 +36,13 @@ RECOVERABLE_ACK_S = 0.5
 
 
 def timer(session: Session, seconds: float) -> bytes:
-    """What a session sends when its timers fire after a while."""
+    """What a session sends when its timers fire after some time."""
     session.on_timer(START + seconds)
     return session.data_to_send()
 
 
 def sent(recoverable: str, settings: BinarySettings = FAST) -> Session:
-    """An initiator that has sent messages, tokens from 1; `r` is a recoverable one, `e` an express one."""
+    """An initiator that has sent messages, with tokens from 1. `r` is a recoverable message, `e` an express one."""
     session = initiated(settings)
     for token, kind in enumerate(recoverable, 1):
         packet = RECOVERABLE if kind == "r" else EXPRESS
@@ -111,7 +111,7 @@ class TestWriting:
 
 
 class TestDurability:
-    """A recoverable message is acknowledged after it is stored, and never before."""
+    """A recoverable message is acknowledged after it is stored, never before."""
 
     @pytest.mark.spec("QB-3.1.5.8.7-04", "MQ-2.2.20.4-07")
     def test_a_message_that_is_not_stored_has_no_bit(self) -> None:
@@ -192,7 +192,7 @@ class TestThirtyTwo:
 
 
 class TestPiggyBack:
-    """3.1.7.11: a message that goes anyway takes the acknowledgment along, if that is due soon."""
+    """3.1.7.11: a message that leaves anyway carries the acknowledgment, if that is due soon."""
 
     @pytest.mark.spec("QB-3.1.7.11-01")
     @pytest.mark.parametrize(("seconds", "carries"), [(7.0, False), (7.5, False), (8.0, True)])
@@ -229,7 +229,7 @@ class TestPiggyBack:
 
     @pytest.mark.spec("QB-3.1.7.1.3-12")
     def test_it_is_filled_in_once(self) -> None:
-        """Two messages in a row: the first takes every acknowledgment along, the second has nothing to say."""
+        """Of two messages in a row, the first carries every acknowledgment, and the second has nothing to say."""
         session = accepted()
         session.receive_data(RECOVERABLE * 3, START)
         session.stored(3, START)
@@ -256,7 +256,7 @@ class TestPiggyBack:
 
     @pytest.mark.spec("QB-3.1.5.8.4-01", "QB-3.1.5.8-04")
     def test_one_that_comes_is_read_like_a_session_ack(self) -> None:
-        """After the message that carries it was counted, its recoverable count too."""
+        """After the count of the message that carries it, and its recoverable count."""
         session = sent("er")
         header = SessionHeader(2, 1, 0x1, 1, 1, 64)
         session.receive_data(with_session_header(RECOVERABLE, header), START)
@@ -331,7 +331,8 @@ class TestReading:
         assert tokens(session) == [33, 40]
 
     def test_stored_is_more_than_read(self) -> None:
-        """A peer that has stored a message and does not say that it has read it: released once, and still counted."""
+        """A peer has stored a message but does not say that it has read it. The message is released once, and still
+        counted."""
         session = sent("rr")
         session.receive_data(ack(0, first=1, flags=0x3), START)
         assert tokens(session) == [1, 2]
@@ -349,7 +350,7 @@ class TestReading:
 
 
 class TestChecking:
-    """3.1.5.5.5: both ends must have counted alike."""
+    """3.1.5.5.5: both ends must have the same counts."""
 
     @pytest.mark.spec("QB-3.1.5.5.5-01", "QB-3.1.5.5.5-02")
     @pytest.mark.parametrize(
@@ -388,7 +389,7 @@ class TestChecking:
         assert isinstance(end, Closed)
 
     def test_a_lost_message_is_noticed(self) -> None:
-        """Bytes that vanish on the way are sent again on another session: this one cannot go on."""
+        """Bytes that vanish on the way are sent again in another session. This one cannot go on."""
         link = Link(FAST).open()
         link.left.send(link.now)
         link.drop(link.right)

@@ -38,7 +38,7 @@ def counts(session: Session) -> tuple[int, int, int, int]:
 
 
 def acknowledgment(session: Session) -> SessionHeader:
-    """The one that the session sends when its timer fires, everything being stored."""
+    """The acknowledgment that the session sends when its timer fires, after everything is stored."""
     session.stored(session.received.recoverable_count, START)
     session.data_to_send()
     session.on_timer(START + ACK_SEND_S)
@@ -164,7 +164,7 @@ class TestOrderingAcknowledgments:
         assert tokens(session) == ["order", "final"]
 
     def test_the_delivery_mode_counts_and_not_the_kind(self) -> None:
-        """A peer that sends a recoverable OrderAck counts it as such, and so must we."""
+        """A peer that sends a recoverable OrderAck counts it as recoverable, so we must too."""
         session = accepted()
         session.receive_data(with_bits(ORDER_ACK, USER_FLAGS_AT, 0x20), START)
         session.receive_data(ack(sent=1, recoverable_sent=1), START)
@@ -184,7 +184,7 @@ def test_sessions_do_not_share_counts() -> None:
 
 @pytest.mark.spec("QB-3.1.1.3.1-01")
 def test_a_manager_has_one_set_of_counts_for_each_session() -> None:
-    """Both directions, both kinds, none of them disturbing another."""
+    """Both directions and both kinds, and none of them disturbs another."""
     link = Link().open()
     for recoverable in (False, True, True):
         link.left.send(link.now, recoverable=recoverable)
@@ -197,7 +197,8 @@ def test_a_manager_has_one_set_of_counts_for_each_session() -> None:
 @pytest.mark.spec("QB-3.1.1.3.1-05", "MQ-2.2.20.4-14")
 @pytest.mark.parametrize("recoverable", [False, True])
 def test_counters_wrap(recoverable: bool) -> None:
-    """70,000 messages one way and some the other: each is acknowledged once, and the counts never disagree."""
+    """70,000 messages in one direction and some in the other. Each is acknowledged once, and the counts always
+    agree."""
     link = Link(BinarySettings(cleanup_ms=10**9), BinarySettings(cleanup_ms=10**9)).open()
     left, right = link.left, link.right
     packet = message(recoverable=recoverable)
@@ -230,7 +231,7 @@ def test_counters_wrap(recoverable: bool) -> None:
 
 @pytest.mark.spec("QB-3.1.1.3.1-05")
 def test_the_acknowledgment_of_number_zero() -> None:
-    """The 65,536th recoverable message has a number that otherwise says that nothing is acknowledged."""
+    """The 65,536th recoverable message has the number that otherwise means that nothing is acknowledged."""
     received, sent = ReceivedMessages(), SentMessages()
     for number in range(1, 0x10001):
         sent.add((number,), recoverable=True)
@@ -245,7 +246,7 @@ def test_the_acknowledgment_of_number_zero() -> None:
 
 @pytest.mark.spec("QB-3.1.1.3.1-05")
 def test_no_acknowledgment_after_the_wrap() -> None:
-    """Number 0 without a bit says nothing, though a message with that number was sent."""
+    """Number 0 without a bit says nothing, although a message with that number was sent."""
     sent = SentMessages()
     for number in range(1, 0x10004):
         sent.add((number,), recoverable=True)

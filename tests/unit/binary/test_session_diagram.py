@@ -1,4 +1,4 @@
-"""The page of session states says what the table says: the diagram is drawn from it, and nobody edits it by hand."""
+"""The page of session states agrees with the table: the diagram is generated from it, and nobody edits it by hand."""
 
 from __future__ import annotations
 

@@ -68,14 +68,14 @@ def request(peer: UUID = THERE, *, now: float = START, pinged: bool = False) -> 
 
 
 def answer(to: bytes, settings: BinarySettings = DEFAULTS) -> tuple[Session, bytes]:
-    """An acceptor that was given a request, and what it said."""
+    """An acceptor that got a request, and what it answered."""
     session = Session.accept(THERE, settings, START)
     session.receive_data(to, START)
     return session, session.data_to_send()
 
 
 def answered(round_trip_s: float = 0.0, *, now: float = START, settings: BinarySettings = DEFAULTS) -> Session:
-    """An initiator whose request was accepted after a while."""
+    """An initiator whose request was accepted after some time."""
     session = Session.initiate(HERE, THERE, settings, now)
     (sent,) = packets(session.data_to_send())
     assert isinstance(sent, EstablishConnection)
@@ -201,7 +201,7 @@ class TestResponse:
 
 
 class TestAnswered:
-    """The initiator has a response."""
+    """The initiator has got a response."""
 
     @pytest.mark.spec("QB-3.1.5.3.2-05", "QB-3.1.3.2-11", "QB-3.1.3.2-13")
     def test_it_sends_its_parameters(self) -> None:
@@ -339,7 +339,7 @@ class TestOpening:
         assert link.right.acknowledged == [1]
 
     def test_the_captured_bytes_open_a_session(self) -> None:
-        """[MS-MQQB] 4.1.3 and 4.1.5 to the manager that they were for: it answers as captured."""
+        """[MS-MQQB] 4.1.3 and 4.1.5, sent to the manager that they were meant for. It answers as captured."""
         session = Session.accept(server_guid(FRAME_3), DEFAULTS, START)
         session.receive_data(FRAME_3, START)
         response = session.data_to_send()
@@ -374,7 +374,7 @@ class TestFresh:
 
     @pytest.mark.spec("QB-3.1.1.4-04", "QB-3.1.3.2-01", "QB-3.1.3.2-08", "QB-3.1.3.2-10")
     def test_a_new_session_counts_from_one_again(self) -> None:
-        """Whatever the last one left in flight: nothing of it counts, and nothing of it can be acknowledged here."""
+        """Whatever the last session left in flight counts for nothing here, and nothing of it can be acknowledged."""
         old = initiated()
         for number in range(64):
             old.send(EXPRESS, number, START, recoverable=False)

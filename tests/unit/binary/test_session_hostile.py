@@ -1,4 +1,4 @@
-"""Peers that break the rules: nothing of theirs is taken, the session closes, and no exception comes out."""
+"""Peers that break the rules. The session accepts nothing of theirs and closes, and no exception leaves it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PACKETS = {
     PacketKind.SESSION_ACK: ack(),
     PacketKind.USER_MESSAGE: EXPRESS,
 }
-# 3.1.5.3 to 3.1.5.8, and not read from the table that is under test.
+# From 3.1.5.3 to 3.1.5.8, not from the table under test.
 IN_PLACE = {
     (SessionState.WAITING_EC_MSG, PacketKind.ESTABLISH_CONNECTION),
     (SessionState.WAITING_ECR_MSG, PacketKind.ESTABLISH_CONNECTION),
@@ -65,7 +65,7 @@ OUT_OF_PLACE = [
 
 
 def in_state(state: SessionState) -> Session:
-    """A session in a state, with nothing left to send and no event left to take."""
+    """A session in a state, with nothing left to send and no events left."""
     if state in (SessionState.WAITING_ECR_MSG, SessionState.WAITING_CPR_MSG):
         session = Session.initiate(HERE, THERE, DEFAULTS, START)
         steps = [RESPONSE]
@@ -271,7 +271,7 @@ class TestSlow:
 class TestLies:
     @pytest.mark.parametrize("number", [4, 5, 0x7FFF, 0x8000])
     def test_an_acknowledgment_of_what_was_never_sent(self, number: int) -> None:
-        """It releases nothing, so that nothing is lost."""
+        """It releases nothing, so nothing is lost."""
         session = initiated(FAST)
         for token in (1, 2, 3):
             session.send(RECOVERABLE if token == 2 else EXPRESS, token, START, recoverable=token == 2)
@@ -302,7 +302,7 @@ class TestLies:
         assert session.sent.in_flight == [3]
 
     def test_acknowledgments_without_end(self) -> None:
-        """A peer that only acknowledges is idle: it keeps neither the session nor anything in memory."""
+        """A peer that only acknowledges is idle. It keeps neither the session open nor anything in memory."""
         session = accepted(BinarySettings(cleanup_ms=30_000))
         for seconds in range(30):
             session.receive_data(ack() * 100, START + seconds)
@@ -320,7 +320,7 @@ class TestLies:
 
 
 def shown(session: Session) -> list[object]:
-    """Events as values: a view of a packet is equal to itself alone."""
+    """Events as values. A view of a packet equals only itself."""
 
     def value(event: Event) -> object:
         return (event.data, event.number) if isinstance(event, Received) else event
@@ -330,7 +330,7 @@ def shown(session: Session) -> list[object]:
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """Packets in any order, some with bytes changed, some with nothing to do with packets."""
+    """Packets in any order, some with changed bytes, and some bytes that are no packets."""
     pieces = draw(
         st.lists(
             st.one_of(
@@ -349,7 +349,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 @given(streams(), st.sampled_from([SessionState.WAITING_EC_MSG, SessionState.WAITING_ECR_MSG, SessionState.OPEN]))
 def test_whatever_comes_the_session_lives_or_closes(data: bytes, state: SessionState) -> None:
-    """No exception, one end at the most, nothing after it, and no timer left behind."""
+    """No exception, at most one end, nothing after it, and no timer left behind."""
     session = in_state(state)
     session.receive_data(data, START)
     events = singly(session.events())

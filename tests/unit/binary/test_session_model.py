@@ -1,8 +1,5 @@
-"""Any interleaving of sends, commits, reads of any size, timers, pauses and a cut: what two sessions always keep.
-
-Every message is in flight or acknowledged, never both and never twice; the window holds; nothing recoverable is
-acknowledged before it is stored; and when all is quiet both ends have counted alike.
-"""
+"""Any interleaving of sends, commits, reads of any size, timers, pauses and a cut: what always holds for two
+sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Step = Callable[["Run"], None]
 
 
 class Run:
-    """A link, and what a plain book-keeper knows of it."""
+    """A link, and a simple model of it."""
 
     def __init__(self, windows: tuple[int, int]) -> None:
         left, right = (BinarySettings(window_size=window, ack_timeout_ms=20_000) for window in windows)
@@ -54,7 +51,7 @@ class Run:
                 assert session.deadline is None
 
     def quiet(self) -> None:
-        """Everything arrives, everything is stored, every timer has had its time."""
+        """Everything arrives, everything is stored, and every timer has had its time."""
         for _ in range(3):
             self.link.roundtrip()
             for end in self.link.ends:
@@ -111,7 +108,7 @@ def test_every_message_is_acknowledged_exactly_once(widths: tuple[int, int], ste
 @settings(max_examples=50)
 @given(windows, st.lists(_steps(), max_size=30), st.lists(_steps(), max_size=10))
 def test_a_cut_loses_nothing(widths: tuple[int, int], before: list[Step], after: list[Step]) -> None:
-    """Whatever is not acknowledged is still in flight, to be sent again on another session."""
+    """Whatever is not acknowledged is still in flight, to be sent again in another session."""
     run = Run(widths)
     for step in before:
         step(run)

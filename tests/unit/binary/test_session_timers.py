@@ -34,7 +34,7 @@ ACK_WAIT_S = 20.0  # of FAST, where no direct name led
 
 
 def alive(session: Session, seconds: float) -> bool:
-    """Fires what is due after a while; whether the session is still there."""
+    """Fires what is due after some time. Returns whether the session still exists."""
     session.on_timer(START + seconds)
     return not session.closed
 
@@ -127,7 +127,7 @@ class TestAckWait:
     """3.1.6.3: a peer that says nothing while a message waits for its acknowledgment."""
 
     def silent(self, session: Session) -> Session:
-        """With one message in flight, and no packet since the timer's last event."""
+        """A session with one message in flight, and no packet since the timer's last event."""
         session.send(EXPRESS, "first", START, recoverable=False)
         session.received_ack = False
         return session
@@ -160,7 +160,7 @@ class TestAckWait:
         assert not alive(session, 30)
 
     @pytest.mark.spec("QB-3.1.6.3-03", "QB-3.1.5.1-01")
-    # A SessionAck starts the timer itself again, 3.1.5.5.5: what it buys is counted from there.
+    # A SessionAck restarts the timer, 3.1.5.5.5. The time that it gains counts from there.
     @pytest.mark.parametrize(("packet", "start_s"), [(EXPRESS, 0.0), (ack(), 1.0)], ids=["message", "session ack"])
     def test_any_packet_buys_exactly_one_more_period(self, packet: bytes, start_s: float) -> None:
         session = self.silent(initiated(FAST))
@@ -260,7 +260,7 @@ class TestAckSend:
         assert session.deadline == START + seconds + 2
 
     def test_a_slow_link_does_not_make_the_peer_give_up(self) -> None:
-        """Two minutes to acknowledge, twenty seconds to wait for it: the shorter one counts, or it would never end."""
+        """Two minutes to acknowledge, twenty seconds to wait for it. The shorter time counts, or it would never end."""
         session = accepted(recoverable_ms=120_000, ack_ms=20_000)
         session.receive_data(RECOVERABLE, START)
         assert session.deadline == START + 10
@@ -277,7 +277,7 @@ class TestClosing:
     """3.1.5.9"""
 
     def busy(self) -> Session:
-        """With every timer of an open session running."""
+        """A session with every timer of an open session running."""
         session = accepted()
         session.receive_data(EXPRESS, START)
         session.send(RECOVERABLE, "mine", START, recoverable=True)

@@ -1,4 +1,4 @@
-"""The window, [MS-MQQB] 3.1.1.3.1 and 3.1.7.1: how much may be unacknowledged, and what opens it again."""
+"""The window, [MS-MQQB] 3.1.1.3.1 and 3.1.7.1: how much may be unacknowledged, and what opens the window again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.binary.link import (
 
 
 def fill(session: Session) -> int:
-    """Sends what the session takes; how much that was."""
+    """Sends what the session accepts. Returns how much that was."""
     sent = 0
     while session.free:
         session.send(EXPRESS, sent, START, recoverable=False)
@@ -67,7 +67,7 @@ class TestSending:
         assert len(link.right.received) == 1000
 
     def test_recoverable_messages_that_were_read_do_not_fill_it(self) -> None:
-        """The peer has them, and has yet to store them: it may take more."""
+        """The peer has read them and has yet to store them, so it may accept more."""
         session = initiated()
         for _ in range(64):
             session.send(RECOVERABLE, None, START, recoverable=True)
@@ -108,7 +108,7 @@ class TestWidth:
         assert opened_with(window).free == min(window or 64, 64)
 
     def test_zero_says_nothing(self) -> None:
-        """Nothing could ever be sent otherwise, and no packet could change that."""
+        """Otherwise nothing could ever be sent, and no packet could change that."""
         assert opened_with(0).window == 64
         session = opened_with(8)
         session.receive_data(ack(window=0), START)
@@ -124,7 +124,7 @@ class TestWidth:
 
 
 class TestAcknowledgingInTime:
-    """3.1.1.6.1: by the timer or by the window; half a window is what we chose."""
+    """3.1.1.6.1: by the timer or by the window. Half a window is our choice."""
 
     @pytest.mark.spec("QB-3.1.1.6.1-02", "QB-3.1.1.3.1-21")
     def test_half_a_window_is_acknowledged_at_once(self) -> None:
@@ -159,7 +159,7 @@ class TestAcknowledgingInTime:
 
     @pytest.mark.parametrize(("peer_window", "acknowledged_at"), [(64, 32), (1024, 512), (9, 4), (1, 1), (0, 512)])
     def test_half_of_the_smaller_window_is_acknowledged_at_once(self, peer_window: int, acknowledged_at: int) -> None:
-        """Windows proposes 64 and waits at 64, whatever we propose."""
+        """Windows proposes 64, and waits after 64 whatever we propose."""
         session = accepted(BinarySettings(), window=peer_window)
         session.receive_data(EXPRESS * (acknowledged_at - 1), START)
         assert session.data_to_send() == b""
@@ -242,7 +242,7 @@ def test_messages_do_not_go_before_the_session_is_open() -> None:
 
 
 class TestBlocked:
-    """A peer that takes nothing of what is written to it."""
+    """A peer that does not read what is written to it."""
 
     def test_nothing_is_sent_and_acknowledgments_do_not_pile_up(self) -> None:
         session = accepted(ack_ms=20_000)

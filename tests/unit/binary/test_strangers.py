@@ -1,4 +1,4 @@
-"""Whom to believe: an acknowledgment, a GUID or a sequence is nobody's who says so, [MS-MQQB] 3.1.5.6 and 3.1.5.7."""
+"""Whom to believe: a claim to an acknowledgment, a GUID or a sequence proves nothing, [MS-MQQB] 3.1.5.6 and 3.1.5.7."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_final_ack_is_of_the_message_that_it_describes(
 def test_the_addresses_of_a_host_name_are_known_after_a_restart(
     network: Network, alpha: Station, beta: Station, dialled_before: bool
 ) -> None:
-    """An acknowledgment that comes by a call of the destination's own, from the address that our call had found."""
+    """The acknowledgment comes by a call of the destination's own, from the address that our call had found."""
     network.listed = False
     network.names["beta"] = beta.address
     there = f"DIRECT=OS:beta\\{LEDGER}"
@@ -220,7 +220,7 @@ def test_without_a_directory_everybody_is_answered_after_restarts_too(
 def test_who_claims_the_guid_of_a_live_manager_gets_nothing_of_it(
     network: Network, alpha: Station, beta: Station, stranger: Stranger, restarted: bool, down: bool
 ) -> None:
-    """Beta answers alpha by its GUID alone. `down`: no session of alpha's stands when the stranger calls."""
+    """Beta answers alpha by its GUID alone. `down` means that no session of alpha is open when the stranger calls."""
     network.listed = False
     alpha.send(beta.direct(ORDERS), ASKING)
     alpha.send_transactional(beta.direct(LEDGER), JOURNALED)
@@ -353,7 +353,7 @@ def test_a_manager_of_the_directory_speaks_from_its_own_address_alone_from_the_f
 def test_a_message_that_a_stranger_passes_on_makes_no_other_a_duplicate(
     network: Network, alpha: Station, beta: Station, stranger: Stranger
 ) -> None:
-    """Nobody knows yet where alpha is, so that the stranger's message is taken, once; alpha's own is another."""
+    """Nobody knows yet where alpha is, so the stranger's message is accepted, once. Alpha's own is a different one."""
     network.listed = False
     following = alpha.core.counters.next_message_id() + 1
     forged = stranger.compose(beta.direct(ORDERS), "x", message_id=following, source=alpha.identifier)
@@ -366,7 +366,7 @@ def test_a_message_that_a_stranger_passes_on_makes_no_other_a_duplicate(
 
 
 def test_an_order_ack_of_what_left_before_a_restart_counts(network: Network, alpha: Station, beta: Station) -> None:
-    """The last message was sent and has expired since: only beta knows of it, and speaks of it for ever."""
+    """The last message was sent and has expired since. Only beta knows of it, and will mention it for ever."""
     there = beta.direct(LEDGER)
     alpha.send(beta.direct(ORDERS), "opens the session")
     network.hold(beta, alpha)

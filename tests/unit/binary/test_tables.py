@@ -1,4 +1,4 @@
-"""Tables by remote manager: capped, and those that have brought nothing make room first."""
+"""Tables by remote manager. They are limited, and entries that have brought nothing make room first."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_of_those_that_have_brought_something_the_longest_silent_goes(network: N
 def test_many_names_of_one_queue_make_no_other_sequence_forgotten(
     network: Network, beta: Station, stranger: Stranger
 ) -> None:
-    """Any host in a direct name has led here: each is another destination, with a sequence of its own."""
+    """Any host in a direct name has led here, so each is another destination, with a sequence of its own."""
     partner = Stranger(network, "partner", 999, "10.9.9.9")
     packet = partner.compose(beta.direct(LEDGER), "once", (SEQUENCE, 1, 0))
     partner.send(partner.call(beta), packet)

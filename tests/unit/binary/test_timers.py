@@ -1,4 +1,4 @@
-"""Which timers run when, [MS-MQQB] 3.1.2: each of them is a deadline that somebody names."""
+"""Which timers run when, [MS-MQQB] 3.1.2. Each of them is a deadline that some object names."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_there_are_no_more_sessions_than_allowed(network: Network, stranger: Str
 
 
 def test_not_everybody_is_told_that_there_is_no_room(network: Network, stranger: Stranger) -> None:
-    """Callers who say nothing, and wait for their refusal, take up no more than their own bounded room."""
+    """Callers that say nothing and wait for a refusal take up only their own limited room."""
     beta = network.station("beta", 2, BinarySettings(max_sessions=1))
     session = stranger.call(beta)
     silent = [beta.service.accepted("10.0.0.66", network.now) for _ in range(MAX_REFUSALS + 1)]

@@ -22,7 +22,7 @@ def places(network: Network, sender: Station, receiver: Party) -> list[Transacti
 
 
 def numbers(network: Network, sender: Station, receiver: Party) -> list[tuple[int, int]]:
-    """Number and previous number of everything transactional that was sent."""
+    """Number and previous number of each transactional message that was sent."""
     return [(each.sequence_number, each.previous_sequence_number) for each in places(network, sender, receiver)]
 
 
@@ -128,7 +128,7 @@ def test_what_the_destination_has_and_has_not_put_in_order_is_sent_again_on_a_ne
 def test_what_a_routing_server_has_waits_for_its_own_timer_through_lost_sessions(
     network: Network, alpha: Station, beta: Station, gamma: Station
 ) -> None:
-    """A routing server whose way on is closed would get everything again with each new session."""
+    """A routing server that cannot send on would otherwise get everything again with each new session."""
     network.routes[alpha, gamma.identifier] = [beta]
     there = gamma.private(LEDGER)
     network.refused.add(gamma.address)
@@ -424,7 +424,7 @@ def test_a_full_manager_takes_no_place_of_a_sequence(network: Network, alpha: St
 
 @pytest.mark.spec("QB-3.1.1.5-01")
 def test_a_new_sequence_waits_until_the_last_one_is_in_order(network: Network, alpha: Station, beta: Station) -> None:
-    """A restarted sender begins a new sequence: had the receiver seen it first, the old one would wait for ever."""
+    """A restarted sender begins a new sequence. If the receiver saw it first, the old one would wait for ever."""
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "1", "2", "3")
     network.hold(beta, alpha)  # they arrive, and nobody hears of it

@@ -1,4 +1,4 @@
-"""Columns decoded a batch at a time say of each message what is said of it alone."""
+"""Columns that are decoded in batches say the same about each message as a message decoded alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANSWERS = (None, f"PRIVATE={SOURCE}\\b", f"PRIVATE={OTHER}\\c", *DESTINATIONS)
 
 
 def one_by_one(packet: bytes | None, reason: int) -> dict[str, object]:
-    """What the row of a packet has to be."""
+    """What the row of a packet must be."""
     nothing: dict[str, object] = dict.fromkeys((*PROPERTIES, ERROR))
     if packet is None:
         return nothing

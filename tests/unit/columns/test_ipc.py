@@ -1,4 +1,4 @@
-"""Arrow streams of strangers: what pyarrow would believe is refused before it reads a value."""
+"""Arrow streams of strangers. What pyarrow would believe is refused before it reads a value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_memory_grows_with_received_bytes_and_not_with_promised_ones() -> None:
 
 
 def test_buffers_that_are_used_twice_are_refused() -> None:
-    """Twenty columns of the same million bytes would be twenty million in Python."""
+    """Twenty columns that share a million bytes would become twenty million in Python."""
     table = pa.table({"body": [b"x" * 1000], "extension": [b"y" * 1000]})
     assert read_messages(stream(table), MOST).messages[0].extension == b"y" * 1000
     doubled = changed(table, int64(1016) + int64(1000), int64(8) + int64(1000))

@@ -1,4 +1,4 @@
-"""Messages to send from Arrow columns: each property, and each fault by its column and row."""
+"""Messages to send, from Arrow columns: each property, and each fault with its column and row."""
 
 from __future__ import annotations
 

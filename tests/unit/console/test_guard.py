@@ -1,4 +1,4 @@
-"""What keeps other web pages out, and the policy for our own."""
+"""The rules that keep other web pages out, and the policy for our own."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ANSWER_S = 3.0
 
 
 class SlowManager:
-    """Takes ANSWER_S for every page, by a clock of its own."""
+    """Needs ANSWER_S for every page, by a clock of its own."""
 
     def __init__(self) -> None:
         self.now = 0.0

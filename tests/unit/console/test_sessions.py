@@ -1,4 +1,4 @@
-"""Who is remembered by the console: whoever has logged in, and no flood of others ends it."""
+"""Which sessions the console keeps: everybody who has logged in, even in a flood of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Depth, rates and latency from samples, and what is kept of them."""
+"""Depth, rates and latency computed from samples, and how long samples are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The enterprise file as a directory: names become identifiers, and nothing is lost on the way."""
+"""The enterprise file as a directory: names become identifiers, and nothing is lost."""
 
 from __future__ import annotations
 

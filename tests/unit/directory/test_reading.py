@@ -35,7 +35,7 @@ def source() -> ObjectSource:
 
 
 class Scripted:
-    """A source that answers as it is told, and remembers what it was asked."""
+    """A source that answers as a test says, and notes what it was asked."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ def test_how_the_query_ended_makes_no_difference() -> None:
 
 
 def test_nothing_that_matches_is_an_answer_and_not_a_failure() -> None:
-    """Where the specification returns Nothing for both, a caller here can tell them apart."""
+    """The specification returns Nothing for both. Here a caller can tell them apart."""
     assert get_directory_data(ObjectSource([]), Site) == ()
 
 

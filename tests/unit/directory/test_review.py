@@ -1,4 +1,4 @@
-"""What is told of an enterprise that cannot work as it is described, [MS-MQBR] 1.5."""
+"""What the review says about an enterprise that cannot work as described, [MS-MQBR] 1.5."""
 
 from __future__ import annotations
 

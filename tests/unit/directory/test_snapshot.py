@@ -1,4 +1,4 @@
-"""A snapshot of the directory: what is found by which name, and who belongs to whom, [MS-MQDMPR] 3.1.1."""
+"""A snapshot of the directory: what each name finds, and who belongs to whom, [MS-MQDMPR] 3.1.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory file that changes while it is used: what is taken over, what is not, and when it is looked at."""
+"""A directory file that changes while it is in use: what takes effect, what does not, and when it is checked."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def source(settings: PgmSettings = FAST, *, address: str = "10.9.0.1", first: in
 
 @dataclass(eq=False)
 class Listener:
-    """A receiver on the link, and what it was given."""
+    """A receiver on the link, and what it got."""
 
     address: str
     receiver: Receiver
@@ -44,7 +44,7 @@ class Listener:
 
 
 class Link:
-    """Every packet reaches every other host by itself: late by up to `jitter_s`, twice, or not at all."""
+    """Every packet reaches every other host independently: late by up to `jitter_s`, twice, or not at all."""
 
     def __init__(self, seed: int = 1, *, loss: float = 0.0, duplicate: float = 0.0, jitter_s: float = 0.0) -> None:
         self.random = Random(seed)

@@ -1,4 +1,4 @@
-"""PGM over links that lose, delay and repeat: everything arrives, in order and once, or its loss is told."""
+"""PGM over links that lose, delay and repeat. Everything arrives, in order and once, or its loss is reported."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_late_joiner_begins_where_it_joins() -> None:
 
 
 def test_what_is_lost_past_the_window_is_counted_and_told() -> None:
-    """The listener is away for longer than the window: it hears of the loss, and the rest goes on in order."""
+    """The listener is away for longer than the window. It learns of the loss, and the rest continues in order."""
     link = Link(5)
     short = replace(FAST, txw_secs=10.0)
     listener = link.listen()

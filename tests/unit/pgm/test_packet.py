@@ -1,4 +1,4 @@
-"""PGM packets: the known bytes, what is written is read again, and garbage is refused."""
+"""PGM packets: known bytes, round trips, and garbage, which is refused."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_garbage_is_malformed_or_of_no_use(data: bytes) -> None:
 
 @given(packets, st.data())
 def test_damage_behind_the_checksum_never_raises_anything_else(packet: Packet, data: st.DataObject) -> None:
-    """The checksum is made right again, so every check behind it is reached."""
+    """The checksum is corrected, so that every check after it is reached."""
     found = bytearray(encode(packet))
     for _ in range(data.draw(st.integers(1, 4))):
         found[data.draw(st.integers(0, len(found) - 1))] = data.draw(st.integers(0, 255))
@@ -146,7 +146,7 @@ def _with_options(data: bytes, options: str, flags: int = 1) -> bytes:
 @pytest.mark.spec("SRM-2.1.3-01")
 @pytest.mark.parametrize("kind", [0x01, 0x02, 0x09, 0x0C, 0x0D])
 def test_packets_of_network_elements_and_others_are_passed_over(kind: int) -> None:
-    """POLL, POLR, NNAK, SPMR and what nobody knows."""
+    """POLL, POLR, NNAK, SPMR and unknown types."""
     found = bytearray.fromhex(VECTORS[0][0])
     found[4] = kind
     assert decode(bytes(found)) is None

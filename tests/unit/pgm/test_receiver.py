@@ -1,4 +1,4 @@
-"""A PGM receiver: order, gaps, NAKs and their timers, the end of sessions, and bounds on what strangers can cost."""
+"""A PGM receiver: order, gaps, NAKs and their timers, the end of sessions, and limits on what strangers can cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def odata(sequence: int, payload: bytes | None = None, trail: int = 100, tsi: Ts
 
 
 def decoded(packet: Data) -> Data:
-    """With objects of its own, as one that came from the network."""
+    """The packet with objects of its own, like one that came from the network."""
     found = decode(encode(packet))
     assert isinstance(found, Data)
     return found
@@ -412,7 +412,7 @@ def test_small_packets_count_by_the_memory_that_they_take() -> None:
 
 
 def test_a_full_source_frees_a_quarter_at_once() -> None:
-    """Every second packet comes, so each gap that is given up frees a single packet."""
+    """Only every second packet comes, so each gap that is given up frees a single packet."""
     each = receiver(replace(DEFAULTS, source_bytes=600_000))
     take(each, spm(0, 99), *[odata(sequence, b"") for sequence in range(101, 2101, 2)])
     session = next(iter(each.sessions.values()))

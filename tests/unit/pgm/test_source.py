@@ -17,7 +17,7 @@ Sent = list[tuple[float, Packet]]
 
 
 def run(each: Source, until: float) -> Sent:
-    """Everything that the source sends up to a time, with the time of it."""
+    """Everything that the source sends up to a time, each packet with its time."""
     out: Sent = []
     while (deadline := each.deadline) is not None and deadline <= until:
         now = max(deadline, each.now)
@@ -231,7 +231,7 @@ def test_the_window_is_bounded_in_bytes() -> None:
 
 
 def test_repairs_and_data_take_turns() -> None:
-    """A flood of NAKs cannot stop new data, and a backlog cannot stop repairs; both count for the rate."""
+    """A flood of NAKs cannot stop new data, and a backlog cannot stop repairs. Both count against the rate."""
     each = source(DEFAULTS)
     for number in range(40):
         each.send(b"x" * 1300, number)

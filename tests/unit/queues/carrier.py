@@ -1,4 +1,4 @@
-"""A carrier that takes nothing anywhere: it remembers what the queues tell it."""
+"""A carrier that carries nothing. It notes the calls of the queues."""
 
 from __future__ import annotations
 

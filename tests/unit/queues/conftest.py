@@ -1,4 +1,4 @@
-"""An harness with the queues that most tests use."""
+"""A harness with the queues that most tests use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A queue manager in which any single call to a hook, an encoder or a store can be made to fail: the n-th of them.
-
-Two protocols hang on its hooks. A snapshot holds all that a change may not leave half done.
-"""
+"""A queue manager in which a test can make the n-th call to a hook, an encoder or a store fail."""
 
 from __future__ import annotations
 
@@ -44,11 +41,11 @@ _STORE_CALLS = ("put", "put_all", "replace", "delete", "delete_all", "commit", "
 
 
 class Broken(RuntimeError):
-    """No error of ours: nobody can have expected it."""
+    """Not one of our errors: no code can have expected it."""
 
 
 class Faults:
-    """Counts the calls that pass it while it is armed, and breaks one of them."""
+    """Counts the calls while it is armed, and makes one of them fail."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -67,7 +64,7 @@ class Faults:
 
     @contextmanager
     def armed(self, at: int | None) -> Iterator[None]:
-        """Within, the call of this number fails; None for none of them."""
+        """Within this block, the call with this number fails. With None, no call fails."""
         self.calls.clear()
         self._at, self._armed = at, True
         try:
@@ -77,7 +74,7 @@ class Faults:
 
 
 class House:
-    """A core with both protocols and queues with something in each; its peers are never reached."""
+    """A core with both protocols, and queues with something in each. Its peers are never reached."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.faults = Faults()
@@ -160,7 +157,7 @@ class House:
         self.land()
 
     def stranger_sends(self, *labels: str) -> None:
-        """Transactional messages of another manager, which wants to hear of each how it ended."""
+        """A stranger sends transactional messages, and wants to know how each one ended."""
         direct = self.core.queues.direct_name(self.queue(LEDGER))
         composer = Composer(STRANGER, direct)
         for number, label in enumerate(labels, 1):
@@ -177,7 +174,7 @@ class House:
             self.core.close(descriptor)
 
     def wait_for(self, path: str, **details: Any) -> Answer:
-        """A reader who waits, and can be broken when it is told."""
+        """A waiting read that can fail when it gets its message."""
         answer = Answer()
         descriptor = self.core.open(path, QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.now)
         request = WaitingRead(descriptor, ReadCall.RECEIVE, 1, two_phase=True, **details)
@@ -190,10 +187,7 @@ class House:
     # What is there
 
     def main(self) -> dict[str, object]:
-        """What applications see: their messages, and what of them is locked.
-
-        Where a reader waits, or a protocol, it may have broken and have got nothing.
-        """
+        """What applications see: their messages, and which of them are locked."""
         found: dict[str, object] = {"transactions": len(self.core.transactions)}
         for queue in self.core.queues:
             own = queue.properties.queue_type in (QueueType.PRIVATE, QueueType.SUBQUEUE) and queue.name != ACKS
@@ -206,12 +200,12 @@ class House:
         return found
 
     def check_fronts(self) -> None:
-        """What queues remember of the messages that can be had is true."""
+        """Checks that the front which each queue keeps is right."""
         for queue in self.core.queues:
             assert queue.available(100) == _available(queue), queue
 
     def snapshot(self) -> dict[str, object]:
-        """All that a change that failed must have left alone. Numbers that were used up may stay so."""
+        """Everything that a failed change must leave alone. Numbers that it used up may stay used."""
         core, tick = self.core, self.core.tick
         return {
             "queues": {queue: _queue_state(queue) for queue in core.queues},
@@ -243,7 +237,7 @@ class House:
 
 
 def _available(queue: Queue) -> list[Record]:
-    """Without what the queue remembers of its front."""
+    """Read from the stores, without the front that the queue keeps."""
     return [record for record in queue.everything() if queue.is_available(record.lookup_id)]
 
 
@@ -267,7 +261,7 @@ def _queue_state(queue: Queue) -> tuple[object, ...]:
 
 
 def told(label: str, express: bool = False, **properties: object) -> Message:
-    """A message from whose every step something follows."""
+    """A message that causes something at each of its steps."""
     values: dict[str, Any] = {
         "admin_queue": ACKS_NAME,
         "ack": "full",

@@ -36,7 +36,7 @@ ELSEWHERE = r"DIRECT=OS:beta\private$\orders"
 
 
 class Answer:
-    """What a waiting read came to, once it has."""
+    """The result of a waiting read, once there is one."""
 
     def __init__(self) -> None:
         self.records: list[Record] | None = None
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Harness:
-    """Every verb commits what it changed, unless its name says otherwise. `now` moves only where a test moves it."""
+    """Every verb commits what it changed, unless its name says otherwise. Only a test moves `now`."""
 
     def __init__(self, *, hardened_security: bool = False, insecure_nacks: bool = False) -> None:
         self.store = MemoryStore()
@@ -89,7 +89,7 @@ class Harness:
         self.tick()
 
     def restart(self) -> None:
-        """A crash and a new start: what no tick had committed is gone."""
+        """A crash and a new start. What no tick had committed is gone."""
         self._start()
 
     # Ticks
@@ -108,12 +108,12 @@ class Harness:
         self.manager.ticks.failed(tick, DISK_FULL, self.now)
 
     def tick(self) -> None:
-        """Commits all that was changed, and what follows from that."""
+        """Commits all changes, and everything that follows from that."""
         while (tick := self.manager.ticks.seal()) is not None:
             self.land(tick)
 
     def fail(self) -> None:
-        """The commit of all that was changed fails."""
+        """The commit of all changes fails."""
         self.lose(self.seal())
 
     def wait(self, seconds: float) -> None:
@@ -148,32 +148,32 @@ class Harness:
     # Messages
 
     def send(self, name: str, *messages: Message | str, transaction: Transaction | None = None) -> list[int]:
-        """Whole messages, or the labels of plain ones."""
+        """Sends whole messages, or plain ones with these labels."""
         ids = self.promise(name, *messages, transaction=transaction)
         self.tick()
         return ids
 
     def promise(self, name: str, *messages: Message | str, transaction: Transaction | None = None) -> list[int]:
-        """As `send`, without the commit."""
+        """Like `send`, without the commit."""
         whole = [Message(b"body", label=each, recoverable=True) if isinstance(each, str) else each for each in messages]
         return self.manager.send(name, whole, self.now, transaction)
 
     def send_transactional(self, name: str, *messages: Message | str) -> None:
-        """In a transaction of their own."""
+        """Sends messages in a transaction of their own."""
         transaction = self.manager.begin()
         self.promise(name, *messages, transaction=transaction)
         self.manager.commit(transaction, self.now)
         self.tick()
 
     def messages(self, name: str) -> list[MessageView]:
-        """What a reader could have, in queue order."""
+        """The messages that a reader could get, in queue order."""
         return [MessageView(record.packet) for record in self.queue(name).available(10_000)]
 
     def labels(self, name: str) -> list[str]:
         return [view.label for view in self.messages(name)]
 
     def classes(self, name: str) -> list[int]:
-        """The classes of acknowledgments in a queue; of dead letters, why they died."""
+        """The classes of the acknowledgments in a queue. For dead letters, why they died."""
         return [
             record.reason or MessageView(record.packet).message_class for record in self.queue(name).available(10_000)
         ]
@@ -190,7 +190,7 @@ class Harness:
         transaction: Transaction | None = None,
         two_phase: bool = False,
     ) -> list[Record]:
-        """A read that does not wait; raises where there is nothing."""
+        """A read that does not wait. Raises an error if there is no message."""
         descriptor = self.open(name) if isinstance(name, str) else name
         try:
             request = WaitingRead(descriptor, call, count, self.now, cursor, transaction, two_phase)
@@ -227,7 +227,7 @@ class Harness:
         two_phase: bool = False,
         tag: object = None,
     ) -> Answer:
-        """A read that waits, for ever where no time is given."""
+        """A read that waits, for ever if no time is given."""
         answer = Answer()
         deadline = None if seconds is None else self.now + seconds
         request = WaitingRead(
@@ -246,7 +246,7 @@ def labels(records: Iterable[Record]) -> list[str]:
 
 @contextmanager
 def refused(status: int) -> Iterator[None]:
-    """That what happens inside ends with this HRESULT."""
+    """The code in this block must end with this HRESULT."""
     with pytest.raises(PostroadError) as caught:
         yield
     assert caught.value.status == status

@@ -1,4 +1,4 @@
-"""Administration acknowledgments, [MS-MQQB] 3.1.7.15: when one is sent, where to, and what is in it."""
+"""Administration acknowledgments, [MS-MQQB] 3.1.7.15: when one is sent, where to, and what it contains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVENTS: dict[int, Callable[[Harness, Message], None]] = {}
 
 
 def event(message_class: int) -> Callable[[Callable[[Harness, Message], None]], Callable[[Harness, Message], None]]:
-    """What makes a manager say this class."""
+    """Makes a manager send an acknowledgment of this class."""
 
     def register(happens: Callable[[Harness, Message], None]) -> Callable[[Harness, Message], None]:
         EVENTS[message_class] = happens
@@ -227,7 +227,7 @@ def test_an_administration_queue_that_is_full_gets_no_more(harness: Harness) -> 
 
 @pytest.mark.parametrize(("number", "told"), [(2, 0), (3, 0), (4, 0), (5, 1), (6, 1)])
 def test_another_managers_fifth_queue_is_one_like_others(harness: Harness, number: int, told: int) -> None:
-    """[MS-MQQB] note 62 knows of 2, 3 and 4 alone: 5 is internal to us, and to no other manager."""
+    """[MS-MQQB] note 62 names only 2, 3 and 4. Queue 5 is internal to us, and to no other manager."""
     harness.send(rf"PRIVATE={FOREIGN}\{number:x}", asking("nack-reach-queue", time_to_reach_queue=5))
     harness.wait(10)
     assert len(acknowledgments(harness)) == told

@@ -1,4 +1,4 @@
-"""How the response queue of a message is named on its way: by our address where no directory knows us."""
+"""How a message names its response queue: by our address if no directory knows us."""
 
 from __future__ import annotations
 

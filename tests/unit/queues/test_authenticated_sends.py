@@ -1,4 +1,4 @@
-"""What applications here send signed or to be encrypted: checked, sealed or refused before anything is promised."""
+"""What applications here send signed or encrypted: it is checked, encrypted or refused before anything is promised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANONYMOUS = Token.anonymous()
 
 
 def signed(harness: Harness, message: Message, name: str = ORDERS) -> Message:
-    """As a client signs it."""
+    """Signs a message as a client does."""
     signing = Signing()
     message.sign = Signer(CERTIFICATE, ADVANCED)
     for question in signing.unknown(name, [message]):
@@ -109,7 +109,7 @@ def test_a_security_header_is_there_for_a_signature_a_key_or_a_sender(harness: H
 
 @pytest.mark.spec("QB-5.1-02")
 def test_a_body_for_a_direct_name_is_not_encrypted_and_not_sent(harness: Harness) -> None:
-    """Signatures are not refused for direct names: the receiver checks them as for any other name."""
+    """Signatures are not refused for direct names: the receiver checks them as with any other name."""
     with_keys(harness)
     with pytest.raises(NotEncrypted, match="a direct name"):
         send(

@@ -1,7 +1,4 @@
-"""Messages that are sent, received or acknowledged together end like those that are one by one.
-
-A queue keeps the first available messages in memory: what it keeps there is what a look into the stores would find.
-"""
+"""Messages that are sent, received or acknowledged together end like single ones."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def test_a_batch_is_composed_like_its_messages(messages: list[Message], twice: b
 
 
 def everything(harness: Harness) -> dict[str, list[Record]]:
-    """In queue order, without the numbers of their arrival: copies of a batch come after it."""
+    """In queue order, without their arrival numbers, because copies of a batch come after it."""
     return {
         queue.name: [each._replace(lookup_id=each.lookup_id >> PRIORITY_SHIFT) for each in queue.everything()]
         for queue in harness.manager.queues

@@ -1,4 +1,4 @@
-"""Carriers and the queues that they carry: who gets which queue, and what they hear."""
+"""Carriers and the queues that they carry: who gets which queue, and which calls it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cursors, [MS-MQDMPR] 3.2: what each call does in each state, where the cursor stands then, what the caller hears."""
+"""Cursors, [MS-MQDMPR] 3.2: what each call does in each state, where the cursor is then, and what the caller gets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_PEEK, WAIT_RECEIVE = CursorState.WAIT_PEEK, CursorState.WAIT_RECEIVE
 
 @dataclass
 class Rig:
-    """A queue that is open, and a cursor on it."""
+    """An open queue, and a cursor on it."""
 
     harness: Harness
     descriptor: OpenQueueDescriptor
@@ -68,11 +68,11 @@ def test_there_is_no_cursor_on_a_queue_that_is_open_for_sending(harness: Harness
         harness.manager.open_cursor(harness.open(ORDERS, QueueAccess.SEND))
 
 
-# One test a transition, 3.2.7.2 to 3.2.7.4
+# One test for each transition, 3.2.7.2 to 3.2.7.4
 
 
 def place(rig: Rig, state: CursorState) -> None:
-    """Three messages, and the cursor at none of them or at the first."""
+    """Three messages, with the cursor at none of them or at the first."""
     rig.harness.send(ORDERS, "a", "b", "c")
     if state is READ:
         assert rig.read(PEEK) == ["a"]
@@ -144,7 +144,7 @@ def test_a_call_that_finds_nothing_waits_for_the_next_arrival(
 
 
 def test_the_table_of_transitions_is_whole() -> None:
-    """Every call in every state that is no wait; a test above goes through each of them."""
+    """Every call in every state that is not a wait. A test above covers each of them."""
     assert set(TRANSITIONS) == {(state, call) for state in (UNREAD, READ) for call in CursorCall}
     assert set(CURSOR_CALLS) == set(ReadCall)
 
@@ -175,7 +175,7 @@ def test_a_waiting_cursor_gets_what_arrives_wherever_it_stands(rig: Rig) -> None
 
 @pytest.mark.parametrize("recoverable", [True, False])
 def test_a_waiting_cursor_gets_no_message_that_it_has_passed(rig: Rig, recoverable: bool) -> None:
-    """Not even when one that was opened before it is gone again by the time it looks."""
+    """Not even if one that was opened before it is gone again when the cursor looks."""
     rig.harness.send(ORDERS, "seen")
     rig.read(PEEK)
     other = rig.harness.open(ORDERS)

@@ -74,7 +74,7 @@ def test_a_full_queue_leaves_the_dead_letter_to_the_system_queue(harness: Harnes
 
 
 def test_the_end_of_a_dead_letter_is_told_once(harness: Harness) -> None:
-    """Whether an application reads it or purges it: that is no end of the message that died."""
+    """An application reads or purges the dead letter. This is not another end of the message that died."""
     harness.create(DEAD)
     acknowledged = Message(
         label="a", journal=True, time_to_be_received=5, dead_letter_queue=DEAD, admin_queue=ACKS, ack="full"
@@ -112,7 +112,8 @@ def test_naming_it_asks_for_dead_letters(harness: Harness) -> None:
 
 
 def deaths(harness: Harness) -> list[tuple[str | None, int, str | None, bool]]:
-    """What is said of each message that dies: where, of what, where its dead letter goes, and whether it is lost."""
+    """What is reported for each message that dies: where, of what, where its dead letter goes, and whether that is
+    lost."""
     told: list[tuple[str | None, int, str | None, bool]] = []
     harness.manager.watch(
         Watcher(died=lambda queue, packet, reason, letter, lost: told.append((queue, reason, letter, lost)))

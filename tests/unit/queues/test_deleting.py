@@ -1,4 +1,4 @@
-"""Delete Queue, [MS-MQDMPR] 3.1.7.1.4: nothing of the queue is left, wherever its messages were at that moment."""
+"""Delete Queue, [MS-MQDMPR] 3.1.7.1.4: nothing of the queue is left, wherever its messages are at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of messages that have left."""
+"""What the manager remembers of messages that have left."""
 
 from __future__ import annotations
 

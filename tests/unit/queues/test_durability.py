@@ -1,4 +1,5 @@
-"""How changes become durable: one commit at a time, shared by all that have gathered, and no hurry without need."""
+"""How changes become durable: one commit at a time, shared by all changes that have gathered, and no hurry without
+need."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class Bench:
         self.durability.when_durable(lambda error: self.told.append((name, error)))
 
     def turn(self) -> list[float]:
-        """Lets the time pass; what was waited for."""
+        """Lets time pass. Returns what was waited for."""
         waits, self.waits = self.waits, []
         ran = [wait for wait in waits if not wait.cancelled]
         for wait in ran:

@@ -1,7 +1,4 @@
-"""No fault breaks a promise: every hook, encoder and store call of an operation is made to fail once, one at a time.
-
-Either the operation raises and everything is as it was, or its change stands and the failure is counted.
-"""
+"""No fault breaks a promise: every hook, encoder and store call of an operation fails once, one at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def sends_to_several(house: House) -> Operation:
 
 
 def is_refused(house: House) -> Operation:
-    """The sender asked to be told: that stays, although the send raises."""
+    """The sender asked for an acknowledgment. It stays, although the send raises an error."""
 
     def send() -> None:
         with suppress(TransactionUsage):
@@ -124,7 +121,7 @@ def commits(house: House) -> Operation:
 
 
 def aborts(house: House) -> Operation:
-    """Whoever returns once goes to the poison subqueue."""
+    """A message that is returned once goes to the poison subqueue."""
     transaction = _transaction(house)
     return lambda: house.core.abort(transaction, house.now)
 
@@ -288,7 +285,7 @@ def test_one_message_that_cannot_expire_keeps_no_other() -> None:
 
 
 def test_what_cannot_be_written_down_is_lost_as_a_whole() -> None:
-    """A tick whose last words cannot be encoded is as one that the disk refused."""
+    """A tick whose last part cannot be encoded counts as refused by the disk."""
     with pytest.MonkeyPatch.context() as patch:
         house = House(patch)
         house.send(ORDERS, "a", "b")

@@ -1,4 +1,5 @@
-"""Holds: who keeps what from whom, how they widen, narrow and end, and what a restart or a lost tick leaves of them."""
+"""Holds: which messages they keep from whom, how they widen, narrow and end, and what a restart or a lost tick
+leaves."""
 
 from __future__ import annotations
 

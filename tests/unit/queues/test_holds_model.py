@@ -1,8 +1,4 @@
-"""Random histories of a stream that holds, reads and commits ranges, beside others who send, receive, lock and purge.
-
-Ticks land or are lost, transactions commit late, times run out and the manager crashes. What the stream has read of a
-range it reads again, until it commits it; nothing is given twice, and nothing that stays in the queue is passed over.
-"""
+"""Random histories: a stream holds, reads and commits ranges, while others send, receive, lock and purge."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ lifetimes = st.sampled_from((None, None, 5))
 
 @dataclass(slots=True)
 class Batch:
-    """What the stream has planned, and what it saw when it read it first."""
+    """What the stream has planned, and what it saw when it first read it."""
 
     start: int
     end: int
@@ -56,7 +52,7 @@ class Pipeline(RuleBasedStateMachine):
         return self.harness.queue(self.name)
 
     def flush(self) -> None:
-        """Everything lands that was changed."""
+        """All changes land."""
         if self.out is not None:
             self.harness.land(self.out)
             self.out = None
@@ -188,7 +184,7 @@ class Pipeline(RuleBasedStateMachine):
     @precondition(lambda self: self.batch is not None)
     @rule(lost=st.booleans())
     def commit(self, lost: bool) -> None:
-        """A step of it: the first, if the tick is lost, or all."""
+        """One step of the commit: the first one if the tick is lost, or all of them."""
         assert self.batch is not None
         self.flush()
         self.batch.committing = True
@@ -207,7 +203,7 @@ class Pipeline(RuleBasedStateMachine):
     @precondition(lambda self: self.batch is not None and not self.batch.committing)
     @rule()
     def give_up(self) -> None:
-        """The stream ends, and somebody releases what it held: all of it is anybody's again."""
+        """The stream ends, and somebody releases its hold. Everybody can have the messages again."""
         assert self.batch is not None
         self.flush()
         self.harness.manager.holding.release(self.queue, STREAM, self.harness.now)
@@ -216,7 +212,7 @@ class Pipeline(RuleBasedStateMachine):
         assert set(self.batch.seen) <= there
         self.batch = None
 
-    # What is always so
+    # What always holds
 
     @invariant()
     def what_is_held_is_nobody_elses(self) -> None:

@@ -1,4 +1,4 @@
-"""Outgoing queues that strangers cause: how many there can be, and when they are forgotten."""
+"""Outgoing queues that strangers cause: how many there can be, and when they are dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names(harness: Harness) -> list[str]:
 
 
 def empty(harness: Harness, name: str) -> None:
-    """Its messages have left."""
+    """Its messages leave."""
     queue = harness.queue(name)
     for record in list(queue.everything()):
         harness.manager.delivery.discard(queue, record)
@@ -32,7 +32,7 @@ def empty(harness: Harness, name: str) -> None:
 
 
 def caused(harness: Harness, number: int) -> Queue:
-    """What a stranger's message makes, and the message in it."""
+    """The queue that a stranger's message causes, with the message."""
     manager = harness.manager
     queue = manager.queues.outgoing_queue(manager.tick, parse_format_name(far(number)), int(harness.now))
     harness.send(far(number), "a")

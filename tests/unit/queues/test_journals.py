@@ -1,4 +1,4 @@
-"""Copies that are kept: journals of queues, of the manager, its dead letters ([MS-MQDMPR] 3.1.1.2 and 3.1.1.12)."""
+"""Copies that are kept: journals of queues, of the manager, and its dead letters ([MS-MQDMPR] 3.1.1.2 and 3.1.1.12)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOREIGN = UUID("a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf")
 
 
 def of_another_manager(harness: Harness, message: Message) -> MessageView:
-    """A message as it comes from elsewhere."""
+    """A message from another manager."""
     harness.send(ELSEWHERE, message)
     record = next(harness.queue(ELSEWHERE).everything())
     harness.manager.delivery.discard(harness.queue(ELSEWHERE), record)

@@ -1,4 +1,4 @@
-"""Leases: what goes back from silent clients and when, who may settle, and what clocks and stops do to them."""
+"""Leases: what silent clients lose and when, who may settle, and the effect of clocks and stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECEIVE_S, TRANSACTION_S = 10.0, 20.0
 
 
 class Clients:
-    """Clients of an harness: they lock, begin, renew and settle; `pass_time` is awake all the while."""
+    """Clients of a harness: they lock, begin, renew and settle. The manager is awake during `pass_time`."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -258,7 +258,7 @@ def test_a_manager_that_stood_still_takes_nothing_from_clients_that_could_not_re
 
 
 def test_what_a_client_sees_of_its_own_time_is_never_shortened(clients: Clients, harness: Harness) -> None:
-    """A renewal between two runs of the timer counts from when it came."""
+    """A renewal between two runs of the timer counts from the moment it came."""
     lease, _ = clients.lock()
     harness.now += 0.4
     clients.leases.renew([lease], harness.now)

@@ -1,4 +1,4 @@
-"""Open Queue and Close Queue, [MS-MQDMPR] 3.1.7.1.5 and 3.1.7.1.6: who may open what, and beside whom."""
+"""Open Queue and Close Queue, [MS-MQDMPR] 3.1.7.1.5 and 3.1.7.1.6: who may open what, and together with whom."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_messages_on_their_way_are_read_by_administrators_alone(
 
 READERS = (RECEIVE, PEEK, QueueAccess.PEEK_ADMIN)
 COLLISIONS = {
-    # the descriptor that is there: those that cannot be opened beside it
+    # an open descriptor: the ones that cannot be opened beside it
     (RECEIVE, DENY_RECEIVE): {(access, DENY_RECEIVE) for access in (*READERS, SEND)} | {(RECEIVE, DENY_NONE)},
     (PEEK, DENY_RECEIVE): {(RECEIVE, DENY_NONE), (RECEIVE, DENY_RECEIVE)},
     (QueueAccess.PEEK_ADMIN, DENY_RECEIVE): {(RECEIVE, DENY_NONE), (RECEIVE, DENY_RECEIVE)},

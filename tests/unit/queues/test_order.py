@@ -1,4 +1,4 @@
-"""Order and identity: where a message stands in its queue, and the numbers that it is known by."""
+"""Order and identity: the place of a message in its queue, and its numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_express_and_recoverable_messages_stand_in_one_order(harness: Harness) -
 
 @pytest.mark.spec("DM-3.1.1.12-02")
 def test_lookup_ids_ascend_along_the_queue_and_never_repeat(harness: Harness) -> None:
-    """By the ids alone, wherever the records come from: the queue's order is priority, then arrival."""
+    """By the ids alone, whatever store the records come from. The queue's order is priority, then arrival."""
     random = Random(7)
     sent = [(random.randrange(8), number) for number in range(50)]
     for priority, number in sent:

@@ -1,4 +1,4 @@
-"""Outgoing queues, [MS-MQDMPR] 3.1.1.3: how they come to be, their states, and what a restart leaves of them."""
+"""Outgoing queues, [MS-MQDMPR] 3.1.1.3: how they are created, their states, and what a restart leaves."""
 
 from __future__ import annotations
 

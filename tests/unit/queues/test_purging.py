@@ -1,4 +1,4 @@
-"""Purge Queue, [MS-MQDMPR] 3.1.7.1.7: what is available goes at once, what somebody reads goes when that ends."""
+"""Purge Queue, [MS-MQDMPR] 3.1.7.1.7: Available messages go at once, messages that somebody reads go when that ends."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ ENDINGS = ("land", "lose", "send off", "wait for more")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(ENDINGS)), max_size=15))
 def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None:
-    """Whatever happens while a tick is on its way, and however that ends."""
+    """Whatever happens while a tick is on its way, and however the tick ends."""
     harness = Harness()
     for name in (ORDERS, OTHER):
         harness.create(name, journal=True, quota_kb=2, journal_quota_kb=1)
@@ -215,7 +215,7 @@ def test_every_path_leaves_the_sizes_right(steps: list[tuple[str, str]]) -> None
 
 
 def _act(harness: Harness, action: str, open_transactions: list[Transaction]) -> None:
-    """One action without its commit; what cannot be done is not."""
+    """One action without its commit. An impossible action does nothing."""
     manager, now = harness.manager, harness.now
     queue = harness.queue(ORDERS)
     try:

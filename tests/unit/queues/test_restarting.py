@@ -1,4 +1,4 @@
-"""What survives a restart and what does not, [MS-MQDMPR] 3.1.1 and 3.1.3; and what is made of a damaged store."""
+"""What survives a restart and what does not, [MS-MQDMPR] 3.1.1 and 3.1.3; and what happens with a damaged store."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_queue_numbers_may_wrap_around(harness: Harness) -> None:
 
 
 class DamagedStore(MemoryStore):
-    """Some of its state cannot be read any more."""
+    """Some of its state can no longer be read."""
 
     def __init__(self, store: MemoryStore, damaged: Iterable[str]) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ def test_a_new_store_counts_message_ids_from_the_number_that_it_is_given() -> No
 
 @pytest.mark.spec("QB-3.1.1.3-11", "QB-3.1.1.3.1-09", "QB-3.1.5.6-12")
 def test_nobody_can_guess_the_numbers_of_a_manager() -> None:
-    """Whoever could guess the ids of its messages and sequences could speak of them."""
+    """Somebody who could guess the ids of its messages and sequences could make claims about them."""
     cores = [Manager("alpha", MemoryStore()).core for _ in range(5)]
     first = {core.counters.next_message_id() for core in cores}
     assert len(first) == 5

@@ -1,4 +1,4 @@
-"""Journals keep messages for some days, and dead letters for ever."""
+"""Journals keep messages for some days. Dead letters stay for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The running manager around the core: its states, and verbs that must not lose or double a message."""
+"""The running manager around the core: its states, and verbs that must neither lose nor double a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Messages and packets, [MS-MQDMPR] 3.1.7.1.30 to 3.1.7.1.32: which headers there are, and which attribute is where."""
+"""Messages and packets, [MS-MQDMPR] 3.1.7.1.30 to 3.1.7.1.32: which headers a packet has, and where each attribute
+is."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FAR = PrivateName(BETA, 8)
 
 
 class Managed:
-    """A core whose peer publishes keys. `uptime` is the monotonic clock; the system's own is what `send` is given."""
+    """A core whose peer publishes keys. `uptime` is the monotonic clock; `send` gets the time of the system's clock."""
 
     def __init__(self) -> None:
         self.uptime = 0.0
@@ -40,7 +40,7 @@ class Managed:
         self.keys = Keys(self.core, None, None, lambda: 1000.0, lambda: self.uptime)
 
     def send(self, now: float) -> bytes:
-        """Sends an encrypted message at this system time; the session key that it carries."""
+        """Sends an encrypted message at this system time. Returns the session key in it."""
         self.core.send(FAR, [Message("x", encrypt="")], now)
         queue = self.core.queues.outgoing[FAR]
         header = MessageView(list(queue.everything())[-1].packet).security_header

@@ -16,7 +16,7 @@ def part(epoch: int = 0, partition: int = 0) -> Part:
 
 
 def note(harness: Harness, place: Part, next_row: int) -> None:
-    """With a message beside it, in the same tick."""
+    """With a message in the same tick."""
     harness.promise(ORDERS, f"{place.epoch} {place.partition} {next_row}")
     harness.manager.submissions.note(place, next_row)
 

@@ -1,4 +1,4 @@
-"""Ticks that are lost: what was promised in one, and what others had built on it meanwhile."""
+"""Lost ticks: what was promised in one, and what others had built on it meanwhile."""
 
 from __future__ import annotations
 

@@ -456,7 +456,7 @@ def test_the_numbers_of_a_lost_commit_are_given_to_the_messages_behind_it(harnes
 
 
 def test_sequences_are_apart_by_chance_and_only_grow(harness: Harness) -> None:
-    """What is told as the next one is the next one; an ordinal that runs over takes the time stamp along."""
+    """The announced sequence is the next one. When an ordinal overflows, the time stamp grows with it."""
     steps = iter([5, 1 << 24, (1 << 32) - 10, 7])
     transacting = harness.manager.transacting
     harness.apart = steps

@@ -1,6 +1,5 @@
-"""Who puts messages into queues: the doors, for whoever sends, moves or imports, and one function for what the manager
-writes by itself. A new place is refused here until it is one of these.
-"""
+"""Who puts messages into queues: the interfaces, for everybody who sends, moves or imports, and one function for what
+the manager writes by itself. This test fails at any other place."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[3] / "src" / "postroad"
-# What puts a record into a queue, without asking anybody.
+# What puts a record into a queue without a check.
 LOW = frozenset(
     {"add", "add_all", "arrive", "arrive_all", "enter", "insert", "move", "put", "put_all", "_keep", "_put"}
 )
 HOLDER = re.compile(r"(^|\.)_?(delivery|tick|express)$")
 DELIVERY = "queues/delivery.py"
 
-# Each carries out what somebody does, and asks first whether that one may.
+# Each carries out what somebody wants, and first checks whether they may.
 DOORS = {
     ("queues/local.py", "send"): "an application sends",
     ("queues/local.py", "insert"): "an administrator imports",
@@ -36,9 +35,9 @@ DOORS = {
     ("carriers/arrivals.py", "arrive_all"): "several messages of a session, for `_take_together`",
 }
 ROOMS = frozenset({"queues", "transfer", "binary", "soap", "manager"})  # that know whom the manager writes for
-# Beneath the doors.
+# Below the interfaces.
 WITHIN = frozenset({"add", "add_all", "arrive", "enter", "move", "put_all", "_keep", "_put", "_return_express"})
-# Who says that the manager or an application with every right asks. Everybody else names the one who does.
+# Who acts for the manager, or for an application with every right. All others name the one for whom they act.
 OWNERS = {
     ("queues/permissions.py", ""),
     ("queues/delivery.py", "cause_of"),
@@ -48,7 +47,7 @@ OWNERS = {
 
 
 def uses() -> Iterator[tuple[str, str, ast.expr]]:
-    """Names and attributes that are read in the package, each with its file and its function."""
+    """Names and attributes that the package reads, each with its file and function."""
     for path in sorted(SOURCE.rglob("*.py")):
         file = path.relative_to(SOURCE).as_posix()
         yield from _uses(file, "", ast.parse(path.read_text()))

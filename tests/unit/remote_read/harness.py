@@ -1,4 +1,4 @@
-"""The remote read service over queues with a clock that only tests move: readers and their requests."""
+"""The remote read service over queues, with a clock that only tests move: readers and their requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Parts = tuple[int, int, Arm]
 
 
 def parts(name: str) -> Parts:
-    """A format name, or a path on this manager, as a QUEUE_FORMAT carries it."""
+    """A format name, or a path on this manager, in the parts of a QUEUE_FORMAT."""
     parsed = parse_format_name(name if "=" in name else f"DIRECT=OS:alpha\\{name}")
     value = QueueFormat.from_format_name(parsed)
     assert isinstance(parsed, DirectName) or value.arm is not None
@@ -48,7 +48,7 @@ def parts(name: str) -> Parts:
 
 
 class Read:
-    """One read and what came of it."""
+    """One read and its result."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -80,7 +80,7 @@ class Read:
 
     @property
     def label(self) -> str | None:
-        """The message's label; None where there is no message."""
+        """The message's label. None if there is no message."""
         record = self.answer.record
         assert (record is None) == (self.answer.status != OK)
         return None if record is None else MessageView(record.packet).label
@@ -164,7 +164,7 @@ class Reader:
         return status
 
     def take(self) -> str | None:
-        """Receives and acknowledges the first message; its label."""
+        """Receives and acknowledges the first message. Returns its label."""
         read = self.receive()
         assert self.end(read, Ack.RR_ACK) == OK
         return read.label
@@ -191,7 +191,7 @@ class Reader:
 
 
 class Harness:
-    """Handles count from FIRST_HANDLE on, so a test can distinguish them from other numbers."""
+    """Handles count from FIRST_HANDLE, so that a test can tell them from other numbers."""
 
     def __init__(self, *, authenticate: bool = False) -> None:
         self.queues = QueueHarness()
@@ -212,7 +212,7 @@ class Harness:
     def open(
         self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
     ) -> RemoteQueue:
-        """Opened by qmcomm alone."""
+        """A queue that is open by qmcomm only."""
         status, remote = self.try_open(name, access, share)
         assert status == OK
         assert remote is not None
@@ -224,12 +224,12 @@ class Harness:
         return Reader(self, self.open(name, access, share))
 
     def send(self, *labels: str, queue: str = ORDERS) -> list[int]:
-        """Messages with these labels; the lookup ids of everything in the queue."""
+        """Sends messages with these labels. Returns the lookup ids of everything in the queue."""
         self.queues.send(queue, *labels)
         return [record.lookup_id for record in self.queues.queue(queue).available(1000)]
 
     def waiting(self, read: Read) -> tuple[Queue, WaitingRead]:
-        """A read that waits, and the queue that it waits on."""
+        """A read that waits, and the queue on which it waits."""
         assert read.pending is not None
         queue, waiting = read.pending.remote.descriptor.queue, read.pending.waiting
         assert queue is not None

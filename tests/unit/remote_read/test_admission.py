@@ -1,4 +1,4 @@
-"""Whether remote readers have to log in: every combination of the settings, and what is not installed."""
+"""Whether remote readers must log in: every combination of the settings, and of what is not installed."""
 
 from __future__ import annotations
 

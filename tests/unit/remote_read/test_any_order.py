@@ -1,7 +1,4 @@
-"""Readers who come, read, acknowledge, cancel and vanish in any order: what always holds.
-
-Every message is taken once or is still there, in its place; every read is answered once; nothing is left over.
-"""
+"""Readers come, read, acknowledge, cancel and vanish in any order: what always holds."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ READERS = 4
 
 
 class World:
-    """A harness, its readers, and what became of every message."""
+    """A harness, its readers, and what happened to every message."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -84,7 +81,7 @@ class World:
                     self.held[reader].remove(read)
 
     def vanish(self, reader: Reader) -> None:
-        """The rundown of everything that the reader has, and a new one in its place."""
+        """The rundown of everything that the reader has. A new reader takes its place."""
         for read in self.answered(reader):
             if self.chance.random() < 0.5:  # the handles of reads may come first, or that of the queue
                 reader.end(read, Ack.RR_NACK)

@@ -1,4 +1,4 @@
-"""Stubs that are written and read in one step are those of the definitions: the same octets, values, refusals."""
+"""Stubs that are written and read in one step agree with the definitions: the same octets, values and refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ cases = st.sampled_from(FAST).flatmap(lambda fast: st.tuples(st.just(fast), VALU
 
 
 def outcome(parameters: Parameters[Any], octets: bytes, layout: Format, order: str) -> tuple[Any, int] | None:
-    """The value and how far it reached; None for a stub that is refused."""
+    """The value, and how far the reader got. None for a stub that is refused."""
     reader = Reader(octets, layout, order)
     try:
         return parameters.decode_from(reader), reader.offset

@@ -1,4 +1,4 @@
-"""What one reader can make the server hold, and that handles are their opener's."""
+"""What one reader can make the server hold. Handles belong to whoever opened them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRANGERS = {"elsewhere": ELSEWHERE, "lower": LOWER, "other": OTHER, "nobody": N
 
 
 def held(harness: Harness, kind: Held) -> int:
-    """Of the owner with the most."""
+    """The number that the owner with the most holds."""
     return harness.service.owners.figures[kind.setting.replace("_mb_", "_bytes_")]["current"]
 
 

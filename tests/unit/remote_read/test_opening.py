@@ -1,4 +1,4 @@
-"""Opening and closing a queue from elsewhere: [MS-MQMP] 3.1.4.2 to 3.1.4.4, [MS-MQQP] 3.1.4.3 to 3.1.4.5."""
+"""Opening and closing a queue from another computer: [MS-MQMP] 3.1.4.2 to 3.1.4.4, [MS-MQQP] 3.1.4.3 to 3.1.4.5."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_who_reads_already_keeps_an_exclusive_reader_out(harness: Harness) -> No
 
 @pytest.mark.spec("QP-5-04")
 def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(harness: Harness) -> None:
-    """What a handle may do is decided when the queue is opened: no method of qm2qm asks again who calls."""
+    """The open decides what a handle may do: no method of qm2qm asks again who calls."""
     status, remote = harness.try_open(r"private$\order_queue$")
     assert (status, remote) == (Status.ACCESS_DENIED, None)
     assert harness.service.remote_queues == {}
@@ -110,7 +110,7 @@ def test_a_hardened_server_opens_queues_for_known_callers_only() -> None:
 
 
 def test_handles_are_not_those_of_local_readers(harness: Harness) -> None:
-    """Whoever guesses small numbers does not reach what a program on this computer has open."""
+    """Somebody who guesses small numbers cannot reach what a program on this computer has open."""
     local = harness.queues.open(ORDERS)
     assert harness.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
@@ -156,7 +156,7 @@ def test_an_entry_holds_the_open_context_and_the_client(harness: Harness) -> Non
 def test_an_open_that_fits_nothing_is_an_invalid_parameter(
     harness: Harness, client: object, queue: int, context: int
 ) -> None:
-    """The last of them would be MQ_OK by the letter; a number that was never given out is refused here."""
+    """By the letter, the last of them would be MQ_OK. Here a number that was never given out is refused."""
     assert harness.open().handle == FIRST_HANDLE
     assert harness.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
     assert harness.service.open_queue_entries == {}

@@ -201,7 +201,7 @@ def test_faults_are_found_in_their_order(harness: Harness) -> None:
 
 @pytest.mark.spec("QP-3.1.4.1-21", "QP-3.1.4.1-40", "QP-3.1.4.1-41")
 def test_what_the_queue_says_is_the_answer(harness: Harness) -> None:
-    """Codes of the queue's own reach the caller as they are, and nothing is raised."""
+    """Codes of the queue itself reach the caller unchanged, and nothing is raised."""
     reader, other = harness.reader(), harness.reader()
     cursor = reader.cursor()
     harness.send("one")
@@ -500,7 +500,7 @@ def test_a_cancel_of_another_id_is_an_error(harness: Harness) -> None:
 @pytest.mark.spec("QP-3.1.4.6-13", "QP-3.1.4.1-34", "QP-3.1.4.1-35")
 @pytest.mark.parametrize("action", [Action.PEEK_CURRENT, Action.PEEK_NEXT])
 def test_a_peek_that_waits_is_cancelled_like_a_receive(harness: Harness, action: Action) -> None:
-    """3.2.4.7 cancels pending peeks, though 3.1.4.1 gives them no tag."""
+    """3.2.4.7 cancels pending peeks, although 3.1.4.1 gives them no tag."""
     reader = harness.reader()
     cursor = 0
     if action is Action.PEEK_NEXT:

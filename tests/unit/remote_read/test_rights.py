@@ -1,4 +1,4 @@
-"""Who may read from elsewhere: every call of a remote reader without the right, and with it."""
+"""Who may read from another computer: every call of a remote reader without the right, and with it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RECEIVES = (Action.RECEIVE, Action.LOOKUP_RECEIVE_CURRENT, Action.LOOKUP_RECEIVE
 
 
 def know(harness: Harness, sid: Sid = SID, *, administrator: bool = False) -> None:
-    """SOMEBODY has this SID in the configuration."""
+    """The configuration gives SOMEBODY this SID."""
     users = Users([User("reader", sid, administrator=administrator)])
     harness.queues.manager.access.users = users
 
 
 def allow(harness: Harness, mask: int | None, sid: Sid | str = SID, queue: str = ORDERS) -> None:
-    """`mask` None removes the list."""
+    """With `mask` None, removes the list."""
     manager = harness.queues.manager
     acl = None if mask is None else f"O:BAD:(A;;0x{mask:x};;;{sid})" if mask else "O:BAD:"
     manager.change_queue(manager.queues.get(queue), harness.queues.now, acl=acl)
@@ -81,7 +81,7 @@ def test_every_call_is_refused_once_the_right_is_gone(harness: Harness) -> None:
     assert service.open_queue(CLIENT, reader.handle, reader.handle, SOMEBODY) == (DENIED, None)
     assert (opened(harness, DesiredAccess.PEEK), opened(harness, DesiredAccess.RECEIVE)) == (DENIED, DENIED)
     assert harness.queues.queue(ORDERS).count == before
-    # What was handed out is back already; what only gives back stays possible.
+    # Messages that were handed out are back already. What only gives back stays possible.
     assert service.end_receive(read.entry, Ack.RR_ACK, now) == Status.TRANSACTION_SEQUENCE
     assert not harness.queues.queue(ORDERS).positions
     assert service.close_cursor(reader.handle, cursor, SOMEBODY) == OK

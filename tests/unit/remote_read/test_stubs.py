@@ -1,4 +1,5 @@
-"""The octets of qm2qm and qmcomm, in NDR and in NDR64: what stands where, and what is refused before a method runs."""
+"""The octets of qm2qm and qmcomm, in NDR and in NDR64: where each value is, and what is refused before a method
+runs."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ NDR, NDR64 = Format.NDR, Format.NDR64
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 HANDLE = Handle(0, GUID.bytes_le)
 HANDLE_OCTETS = bytes(4) + GUID.bytes_le
-# Every member has a value of its own.
+# Every member has a different value.
 DESC = RemoteReadDesc(0x11, 0x12, 0x13, 0x14, 0, 0x16, 0x17, 0x18, 0x19, 0x1A, None)
 DESC_OCTETS = pack("<9IHxxI", 0x11, 0x12, 0x13, 0x14, 0, 0x16, 0x17, 0x18, 0x19, 0x1A, 0)
 DESC_OCTETS64 = pack("<10IQ", 0x11, 0x12, 0x13, 0x14, 0, 0x16, 0x17, 0x18, 0x19, 0x1A, 0)

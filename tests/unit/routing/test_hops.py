@@ -20,7 +20,7 @@ TWO_GATES = (server("gate-a", "A"), server("gate-b", "B"))
 
 
 def enterprise(*managers: QueueManager) -> Directory:
-    """Sites A and B, a gate each, and these, who stand first in the directory."""
+    """Sites A and B with a gate each, and these managers, which come first in the directory."""
     return directory(*TWO_SITES, *managers, *TWO_GATES)
 
 

@@ -1,4 +1,4 @@
-"""Who is a routing server or a site gate to whom, [MS-MQBR] 3.1.5.4 to 3.1.5.8."""
+"""Who is a routing server or a site gate for whom, [MS-MQBR] 3.1.5.4 to 3.1.5.8."""
 
 from __future__ import annotations
 

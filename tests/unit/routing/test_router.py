@@ -1,4 +1,4 @@
-"""The routing of a running queue manager: the QueueManager Query Timer, answers that are kept, and queue names."""
+"""The routing of a running queue manager: the QueueManager Query Timer, cached answers, and queue names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole ways, as each queue manager on them decides: the examples of section 4, faults, and any sound enterprise."""
+"""Whole routes, decided hop by hop as each queue manager does: the examples of section 4, faults, and sound
+enterprises."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def test_a_way_that_goes_round_says_so() -> None:
 
 
 def all_ways(enterprise: Directory, source: QueueManager, destination: QueueManager) -> list[list[QueueManager]]:
-    """Every way that a message can take: at each queue manager, each hop of its list."""
+    """Every route that a message can take: at each queue manager, each hop of its list."""
     routes = Routes(enterprise)
     complete, waiting = [], [[source]]
     while waiting:

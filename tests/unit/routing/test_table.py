@@ -183,7 +183,7 @@ def test_every_site_of_a_gate_is_a_root() -> None:
 
 
 def test_the_way_of_a_gate_in_several_sites_does_not_go_through_its_own() -> None:
-    """From B it would be B, A, C; but the gate is in A by itself."""
+    """From B it would be B, A, C. But the gate belongs to A itself."""
     enterprise = directory(
         *(site(name) for name in ("A", "B", "C")), link("A", "B", 1, "both"), link("A", "C", 3), server("both", "A B")
     )

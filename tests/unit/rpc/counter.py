@@ -1,4 +1,4 @@
-"""The parcels interface served: what its operations do, and what the tests can see of it."""
+"""A server of the parcels interface: what its operations do, and what tests can see of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small interface that the tests of the RPC room share: the shapes of qm2qm and a few more."""
+"""A small interface that the RPC tests share: the shapes of qm2qm and a few more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cores of both sides joined by octets alone: the rules of [MS-RPCE] 3.3 one by one, and garbage."""
+"""The cores of both sides, joined only by octets: the rules of [MS-RPCE] 3.3 one by one, and garbage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def request(
 
 
 def called(server: ServerConnection, data: bytes) -> CallReceived:
-    """The one call that the octets bring."""
+    """The one call in these octets."""
     (event,) = server.receive(data, 0.0)
     assert isinstance(event, CallReceived)
     return event
@@ -84,7 +84,7 @@ def sent(server: ServerConnection) -> list[Pdu]:
 
 
 def fault(server: ServerConnection) -> tuple[int, bool]:
-    """(status, whether the call was executed) of the only answer."""
+    """(status, whether the call was executed), from the only answer."""
     (answer,) = sent(server)
     assert isinstance(answer, pdus.Fault)
     return answer.status, not answer.flags & PacketFlag.DID_NOT_EXECUTE
@@ -309,7 +309,7 @@ def test_cancelling_and_orphaning() -> None:
     server.drop(event.call)
     assert server.data_to_send() == b""
     assert server.receive(pdus.CoCancel(call_id=2).encode(), 0.0) == []
-    # A request of which not everything has come can be orphaned as well.
+    # A request can also be orphaned before all of it has come.
     server.receive(request(call_id=3, flags=FIRST), 0.0)
     server.receive(pdus.Orphaned(call_id=3).encode(), 0.0)
     assert server.endpoint.gathering == 0

@@ -1,4 +1,5 @@
-"""NDR and NDR64 type by type: octets by the specifications' rules, and round trips of whatever can be built."""
+"""NDR and NDR64 type by type: octets by the rules of the specifications, and round trips of anything that can be
+built."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class SizeLast:
-    """A parameter's count may follow it."""
+    """The count of a parameter may come after it."""
 
     items: Annotated[tuple[int, ...], ndr.array(ndr.ushort, size_is="count")]
     count: ndr.Dword

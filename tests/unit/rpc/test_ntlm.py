@@ -1,4 +1,4 @@
-"""The NTLM acceptor: the example of [MS-NLMP] 4.2.4, what is refused, and any octets for a token."""
+"""The NTLM acceptor: the example of [MS-NLMP] 4.2.4, refusals, and random octets as a token."""
 
 from __future__ import annotations
 

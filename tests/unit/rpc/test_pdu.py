@@ -1,4 +1,4 @@
-"""Connection-oriented PDUs: octets of each type, and any octets give a PDU or the protocol error."""
+"""Connection-oriented PDUs: the octets of each type. Random octets give a PDU or a protocol error."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_pdu_comes_back(pdu: Pdu) -> None:
     octets = pdu.encode()
     found = pdus.decode(octets)
     assert type(found) is type(pdu)
-    # The padding before a trailer is the sender's choice; written once more, all is the same.
+    # The sender chooses the padding before a trailer. After one more round trip, all is equal.
     assert found.encode() == octets
 
 
@@ -221,7 +221,7 @@ def test_a_call_in_one_fragment_is_written_as_its_pdu(call_id: int, context_id: 
 
 @given(ANY_PDU, st.integers(0, 15), st.integers(0, 255))
 def test_a_fragment_that_arrives_alone_is_checked_like_one_of_many(pdu: Pdu, at: int, octet: int) -> None:
-    """Whatever its header says, the framer that gets it in two pieces finds the same."""
+    """Whatever its header says, a framer that gets it in two pieces finds the same."""
     data = bytearray(pdu.encode())
     data[at] = octet
     found = []

@@ -1,4 +1,4 @@
-"""The counter in a thread of its own, for clients that block."""
+"""The counter in a thread of its own, for blocking clients."""
 
 from __future__ import annotations
 

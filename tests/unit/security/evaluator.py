@@ -1,9 +1,5 @@
-"""A second access check, for comparison: the pseudocode of [MS-DTYP] 2.5.3.2, line by line, over impacket's reading of
-the bytes. It shares no code with Postroad, and knows SIDs as text only.
-
-Left out are privileges, the object tree and conditions: a queue has none of them. The line "DACL does not contain ACEs
-from object owner" is read with 2.4.2.4: entries for OWNER RIGHTS, which stand for the owner.
-"""
+"""A second access check, for comparison: the pseudocode of [MS-DTYP] 2.5.3.2 line by line, over the bytes as impacket
+reads them. It shares no code with Postroad, and knows SIDs only as text."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ def sid_in_token(token: frozenset[str], sid: str, owner: str | None) -> bool:
 
 
 class Read(NamedTuple):
-    """What impacket reads: the owner, and (type, flags, mask, SID) of the entries; None without a DACL."""
+    """What impacket reads: the owner, and (type, flags, mask, SID) of the entries. None without a DACL."""
 
     owner: str | None
     entries: list[tuple[int, int, int, str]] | None
@@ -66,7 +62,7 @@ def evaluate(descriptor: Read, token: frozenset[str], access_request: int) -> bo
 
 
 def evaluate_bit_by_bit(descriptor: Read, token: frozenset[str], access_request: int) -> bool:
-    """The same by another rule: of the entries that name a right, the first one that applies decides."""
+    """The same check by another rule: the first applicable entry that names a right decides about it."""
     if access_request & ACCESS_SYSTEM_SECURITY:
         return False
     if descriptor.entries is None:

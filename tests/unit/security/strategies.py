@@ -33,7 +33,7 @@ def acls(aces: st.SearchStrategy[Ace | OtherAce]) -> st.SearchStrategy[Acl]:
     return st.builds(Acl, st.lists(aces, max_size=6).map(tuple))
 
 
-# Every descriptor that bytes can hold.
+# Every descriptor that bytes can express.
 descriptors = st.builds(
     SecurityDescriptor,
     owner=st.none() | sids,
@@ -47,7 +47,7 @@ descriptors = st.builds(
 
 @st.composite
 def descriptors_in_text(draw: st.DrawFn) -> SecurityDescriptor:
-    """Every descriptor that SDDL can hold: the flags of a list need the list."""
+    """Every descriptor that SDDL can express. The flags of a list require the list."""
     dacl = draw(st.none() | acls(dacl_aces))
     sacl = draw(st.none() | acls(sacl_aces))
     control = draw(st.integers(0, 0x3F00)) & (0x1500 if dacl is not None else 0)

@@ -1,4 +1,4 @@
-"""The access check, [MS-DTYP] 2.5.3.2, against vectors and against a second one written from the pseudocode."""
+"""The access check, [MS-DTYP] 2.5.3.2, compared with vectors and with a second check, written from the pseudocode."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_an_entry_for_children_gets_no_more_rights() -> None:
 
 
 def test_an_entry_before_a_denial_gets_no_more_rights() -> None:
-    """Another entry comes behind the denial: the one before it would be stronger than it."""
+    """Another entry is added after the denial, because the one before it would override the denial."""
     assert edited("D:(A;;0x2;;;{ann})(D;;0x4;;;WD)", (grant, ANN, 4)) == ("D:(A;;0x2;;;ann)(D;;0x4;;;WD)(A;;0x4;;;ann)")
     assert edited("D:(A;;0x2;;;WD)(D;;0x1;;;{ann})", (deny, ANN, 2)) == "D:(D;;0x2;;;ann)(A;;0x2;;;WD)(D;;0x1;;;ann)"
 
@@ -148,7 +148,7 @@ def test_own_entries_come_before_inherited_ones() -> None:
 
 
 def test_where_everything_is_allowed() -> None:
-    """Without a DACL a grant has nothing to add, and a denial leaves the rest to everyone."""
+    """Without a DACL, a grant has nothing to add, and a denial leaves the rest to everyone."""
     assert edited("O:BA", (grant, ANN, 4)) == "O:BA"
     assert edited("O:BA", (revoke, ANN, 4)) == "O:BA"
     assert edited("O:BA", (deny, ANN, 4)) == "O:BAD:(D;;0x4;;;ann)(A;;0xf003f;;;WD)"

@@ -1,4 +1,4 @@
-"""Security descriptors as bytes, [MS-DTYP] 2.4.4 to 2.4.6; impacket is the other reader and writer."""
+"""Security descriptors as bytes, [MS-DTYP] 2.4.4 to 2.4.6. impacket is the other reader and writer."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_fault_is_named_with_its_place(position: int, value: int, offset: int,
 
 
 def decode_or_refuse(data: bytes) -> None:
-    """A value of ours leads back to itself. Any error but ours fails the test."""
+    """One of our values survives a round trip. Any error but ours fails the test."""
     try:
         descriptor = SecurityDescriptor.decode(data)
     except RemoteProtocolError:

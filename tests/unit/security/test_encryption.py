@@ -93,7 +93,7 @@ def test_the_vector_is_decrypted_and_its_signature_is_right() -> None:
     "DM-3.1.7.1.32-05",
 )
 def test_encrypting_the_signed_vector_gives_the_encrypted_one() -> None:
-    """But for ProviderInfo, which we write and the vector leaves out."""
+    """Except for ProviderInfo, which we write and the vector leaves out."""
     key, blob = vector("V9_signed_then_encrypted", "session_key"), MessageView(SIGNED_AND_ENCRYPTED).security_header
     assert blob is not None
     packet = encrypt(SIGNED_2_0, SessionKey(algorithms.ADVANCED, CIPHERS["aes256"], key, blob.encryption_key))
@@ -278,7 +278,7 @@ def test_a_message_from_before_a_rotation_is_decrypted(word: str) -> None:
 
 
 def test_two_keys_that_fit_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RC4 cannot say which is right, and a wrong one gives nonsense. The same key twice is one key."""
+    """RC4 cannot tell which key is right, and a wrong one gives nonsense. The same key twice counts as one."""
     packet = encrypt(PLAIN, session("rc4"))
     twice = KeyRing({PrivacyLevel.ENHANCED: (ENHANCED, ENHANCED)})
     assert isinstance(opened(packet, twice), Decrypted)

@@ -243,7 +243,7 @@ def test_the_loop_sees_what_is_secured(packet: bytes) -> None:
 
 
 class Watched(Mapping[str, tuple[bytes, ...]]):
-    """A directory that counts its readings."""
+    """A directory that counts how often it is read."""
 
     def __init__(self, registered: Mapping[str, tuple[bytes, ...]]) -> None:
         self.registered = registered
@@ -391,7 +391,7 @@ def test_the_provider_is_the_strongest_that_the_peer_publishes(
 
 @pytest.mark.parametrize("word", ["rc4", "rc2"])
 def test_a_base_key_of_any_length_is_not_used(word: str) -> None:
-    """Its length says nothing of the ciphers: those of the Base provider have 40 bits."""
+    """The length says nothing about the ciphers: those of the Base provider have 40 bits."""
     advanced = decode_public_keys(PUBLISHED)[2]
     (name,) = (each.name for each in PROVIDERS.values() if each.level == PrivacyLevel.BASE)
     keys = encode_public_keys([DsPublicKey(ProviderType.RSA_FULL, name, advanced.key)])

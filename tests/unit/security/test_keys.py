@@ -45,7 +45,7 @@ def made(bits: int) -> RSAPrivateKey:
 
 
 def short(bits: int) -> RSAPrivateKey:
-    """Quicker to make."""
+    """A short key, which is made faster."""
     return made(1024)
 
 
@@ -156,7 +156,7 @@ def test_a_wrapped_key_is_unwrapped_whatever_the_random_bytes(word: str, seed: i
 
 
 def test_the_padding_has_no_zero() -> None:
-    """It would end the padding early, and shift the session key."""
+    """A zero would end the padding early, and shift the session key."""
     zeros = iter([bytes(range(200)), b"\0" * 200])
     blob = wrap_session_key(
         ADVANCED.public_key(), CIPHERS["aes256"], bytes(32), lambda size: next(zeros, b"\7" * size)[:size]

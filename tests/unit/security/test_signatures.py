@@ -225,7 +225,7 @@ def replace_hash(packet: bytes) -> bytes:
 
 
 def test_a_client_signs_without_the_id_and_the_time() -> None:
-    """It composes its own packet. The manager gives the message an id and a time, and needs no key."""
+    """The client composes its own packet. The manager adds an id and a time, and needs no key."""
     message = UserMessage.decode(PLAIN)
     mine = replace(message, user=replace(message.user, message_id=0, sent_time=0)).encode()
     signature = Signature(signature_of(MessageView(mine), SENDER), CERTIFICATE, sender_id=str(SID))
@@ -276,8 +276,8 @@ def test_a_key_that_is_not_rsa_is_refused() -> None:
 
 
 def test_an_exponent_that_no_key_blob_can_hold_is_refused() -> None:
-    """A stranger chooses the certificate: an exponent as long as the modulus makes each check take a hundred times as
-    long."""
+    """A stranger chooses the certificate. An exponent as long as the modulus would make each check a hundred times
+    slower."""
     numbers = SENDER.private_numbers()
     order = (numbers.p - 1) * (numbers.q - 1)
     exponent = (1 << 32) + 1
@@ -304,7 +304,7 @@ def test_bytes_that_are_no_signature_are_refused(value: bytes) -> None:
 
 
 def test_a_digest_without_its_digest_info_is_refused() -> None:
-    """The whole block counts: no part of what is in a signature is parsed."""
+    """The whole block is compared: no part of a signature's content is parsed."""
     digest = sha512(hash_input(MessageView(PLAIN), "2.0")).digest()
     right = HASHES["sha512"].prefix + digest
     for block in (digest, right + b"\0", right[:-1], HASHES["sha256"].prefix + digest):
@@ -343,7 +343,7 @@ def test_wrong_words_are_named() -> None:
 
 
 def read_as_1_0() -> bytes:
-    """What somebody makes of a message that was signed as 2.0: a body that holds all that was signed."""
+    """What somebody can make of a message that was signed as 2.0: a body that contains all that was signed."""
     covered = hash_input(MessageView(PLAIN), "2.0")
     message = UserMessage.decode(PLAIN)
     forged = replace(
@@ -355,7 +355,7 @@ def read_as_1_0() -> bytes:
 
 
 def test_a_2_0_signature_is_not_read_as_1_0() -> None:
-    """A weakness of [MS-MQMQ] 2.5: no version and no length is signed, so 1.0 would let others choose the queue."""
+    """A weakness of [MS-MQMQ] 2.5: no version and no length is signed. With 1.0, others could choose the queue."""
     assert verify(read_as_1_0(), CERTIFICATE) == bad_signature(Reason.VERSION_REFUSED)
     assert verify(read_as_1_0(), CERTIFICATE, accepted_versions=VERSIONS) == Verified(1, "1.0", "sha512")
 
@@ -376,7 +376,7 @@ def test_a_packet_with_a_list_of_destinations_is_never_read_as_1_0() -> None:
 
 
 def test_version_3_needs_a_destination() -> None:
-    """Without one, nothing that it covers would name where the message goes."""
+    """Without one, nothing that the signature covers would say where the message goes."""
     message = UserMessage.decode(unsigned(SIGNED_3_0))
     assert message.multi_queue is not None
     none = replace(message.multi_queue, destination=AddressHeader())

@@ -1,4 +1,4 @@
-"""Every bit of a signed packet, flipped: the packet is refused, or the bit is in a field that no signature covers."""
+"""Every bit of a signed packet is flipped. The packet is refused, or the bit is in a field that no signature covers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _flag(table: dict[str, int], bit: int) -> str:
 
 
 def fields(packet: bytes) -> dict[int, str]:
-    """The field of every bit, by [MS-MQMQ]'s names. Made from sizes, without our decoder of names and headers."""
+    """The field of every bit, by [MS-MQMQ]'s names. Computed from sizes, without our decoder of names and headers."""
     found: dict[int, str] = {}
     at = 0
 

@@ -1,4 +1,4 @@
-"""Users by name and SID, and what WHO means in a command."""
+"""Users by name and SID, and the meaning of WHO in a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USERS = Users([ANN, BOB])
 
 
 def test_a_derived_sid_never_changes() -> None:
-    """Access lists on disk hold it: another value would lock users out of their queues."""
+    """Access lists on disk contain it: another value would lock users out of their queues."""
     assert str(derive_sid(MANAGER, "ann")) == "S-1-5-21-2023214563-1891246394-1473074402-2518751115"
 
 

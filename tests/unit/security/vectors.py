@@ -1,4 +1,4 @@
-"""Descriptors in bytes with who may do what, made by code that shares nothing with Postroad."""
+"""Descriptors as bytes with the rights that they give, made by code that shares nothing with Postroad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated disk: commits take time, fail while it is full, and are in doubt when power fails."""
+"""The simulated disk: commits take time, fail while it is full, and are in doubt after a power failure."""
 
 from __future__ import annotations
 

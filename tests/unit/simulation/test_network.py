@@ -1,4 +1,4 @@
-"""The simulated TCP: what arrives is what was written, in order; how connections end, and who hears of it."""
+"""The simulated TCP: what was written arrives in order; how connections end, and who learns of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Recorder:
 
 
 class Net:
-    """Two hosts, and time that goes by on demand."""
+    """Two hosts, and time that passes on demand."""
 
     def __init__(self, seed: int = 1, line: Line | None = None) -> None:
         self.loop = Loop()

@@ -1,4 +1,4 @@
-"""Two queue managers that can post to each other, and a third one where a test asks for it."""
+"""Two queue managers that can post to each other, and a third one on request."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.transfers import NOTHING, OutgoingTransferInfo, outgoing_info
 
 
 def outgoing_transfer(sender: Sender, queue: Queue) -> OutgoingTransferInfo:
-    """The figures of one outgoing queue; those of a queue that has sent nothing in a stream are 0."""
+    """The figures of one outgoing queue. All are 0 for a queue that has sent nothing in a stream."""
     transfer = sender.transfers.get(queue) or Transfer()
     stream = transfer.stream
     unacked = sorted(transfer.unacked, key=lambda each: each.number)

@@ -1,7 +1,4 @@
-"""Queue managers that post SOAP to each other in memory: one clock, moved by hand, and requests that tests can see.
-
-Every station is a real LocalQueueManager with a real SoapService. Nothing happens but in `run` and `wait`.
-"""
+"""Queue managers that post SOAP to each other in memory. A test moves the one clock by hand, and sees all requests."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ __all__ = ["ACKS", "DEADLETTER", "DEADXACT", "JOURNAL", "LEDGER", "ORDERS", "STA
 
 @dataclass(eq=False)
 class Exchange:
-    """One request as it was seen on the way, and the status that came back; None while there is none."""
+    """One request as seen on the way, and its status. None while there is none."""
 
     sender: str
     address: Address
@@ -95,7 +92,7 @@ class Station(BaseStation):
         self.service.start(self.network.now)
 
     def restart(self, **settings: object) -> None:
-        """The process dies, and what no tick has committed with it; another one starts."""
+        """The process dies, and with it what no tick has committed. Another process starts."""
         self.network.pending = [each for each in self.network.pending if each[0] is not self]
         self.settings = replace(self.settings, **settings)  # type: ignore[arg-type]
         self._start()
@@ -105,7 +102,7 @@ class Station(BaseStation):
         return f"{scheme}://{self.address}/msmq/{path}".replace("\\", "/")
 
     def direct(self, path: str) -> str:
-        """How others name a queue here."""
+        """The name that others use for a queue here."""
         return f"DIRECT={self.url(path)}"
 
     # Driver
@@ -129,7 +126,7 @@ class Station(BaseStation):
     # Requests
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
-        """As SoapTransport does it: the answer waits for the tick, where it has to."""
+        """Like SoapTransport: the answer waits for the tick if it must."""
         tick = self.core.tick
         writes = tick.writes
         outcome = self.service.received(incoming, self.network.now)
@@ -146,7 +143,7 @@ class Station(BaseStation):
             answer(outcome.status)
 
     def ask(self, envelope: Envelope, attachments: Attachments | None = None, address: str = "10.0.0.99") -> int:
-        """A stranger's request; the status."""
+        """A stranger's request. Returns the status."""
         kind, pieces = join_entity(write_envelope(envelope), attachments or Attachments(b"body"), UUID(int=1), 1)
         return self.ask_raw(kind, b"".join(pieces), address)
 
@@ -169,7 +166,7 @@ class Station(BaseStation):
 
 @dataclass
 class Network(BaseNetwork):
-    """What stations share. `answers` are statuses that a host gives instead of looking; None there loses the answer."""
+    """What stations share. `answers` are statuses that a host gives without looking; None loses the answer."""
 
     now: float = STARTED
     stations: dict[str, Station] = field(default_factory=dict)
@@ -240,7 +237,7 @@ class Network(BaseNetwork):
     # What was seen
 
     def posts(self, sender: str, to: str = "") -> list[Exchange]:
-        """What a station posted, to targets that end so."""
+        """What a station posted to targets with this ending."""
         return [each for each in self.exchanges if each.sender == sender and each.target.endswith(to.lower())]
 
     def user_posts(self, sender: str) -> list[Exchange]:
@@ -287,7 +284,7 @@ def stranger_message(
     lifetime_s: int = 3600,
     **msmq: object,
 ) -> Envelope:
-    """A regular message of a manager that is not there."""
+    """A regular message of a manager that does not exist."""
     words: dict[str, object] = {
         "message_class": 0,
         "priority": 3,
@@ -313,7 +310,7 @@ def stream_message(
     label: str | None = None,
     **words: object,
 ) -> Envelope:
-    """The message of a stream of the stranger; only the first one has a start."""
+    """A message in a stream of the stranger. Only the first one has a start."""
     index = sequence * 1000 + current if number is None else number
     envelope = stranger_message(to, index, label=label or f"{sequence}.{current}", **words)  # type: ignore[arg-type]
     source = envelope.msmq.source_qm_guid if envelope.msmq is not None else STRANGER

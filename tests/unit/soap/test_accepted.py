@@ -1,4 +1,4 @@
-"""What is accepted can be answered: any envelope that is taken can be read, described, passed on and acknowledged."""
+"""Any envelope that is accepted can be read, described, passed on and acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue manager posts, seen on the way: [MC-MQSRM] 2.2, from the sender's side."""
+"""What a queue manager posts, as seen on the way: [MC-MQSRM] 2.2, from the sender's side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""[MC-MQSRM] 2.2.2 to 2.2.5: which envelopes are read, which are refused, and what is in them."""
+"""[MC-MQSRM] 2.2.2 to 2.2.5: which envelopes are read, which are refused, and what they contain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STREAMED = changed(ORDER, HEADER_END, STREAM + HEADER_END)
 
 
 def block(element: str, text: str = ORDER) -> str:
-    """The sample with a block more in its header."""
+    """The sample with one more block in its header."""
     return changed(text, HEADER_END, element + HEADER_END)
 
 

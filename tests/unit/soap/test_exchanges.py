@@ -1,4 +1,5 @@
-"""[MC-MQSRM] section 4 played: the printed messages are posted to a queue manager, and its answers are as printed."""
+"""[MC-MQSRM] section 4 as a test: the printed messages are posted to a queue manager, and its answers are as
+printed."""
 
 from __future__ import annotations
 
@@ -64,13 +65,13 @@ def machine2(network: Network, machine1: Station) -> Station:
 
 
 def post(station: Station, text: str, body: bytes, at: str) -> int:
-    """The sample, at the time it was sent."""
+    """Posts the sample, at the time it was sent."""
     station.network.now = float(parse_date(at, ""))
     return station.ask_raw(*multipart(text.encode(), body))
 
 
 def as_printed(exchange: Exchange, sample: str) -> Envelope:
-    """The sample with what differs from machine to machine and from time to time taken from the exchange."""
+    """The sample, with values from the exchange where machines and times differ."""
     printed, seen = read(sample), exchange.envelope
     assert printed.msmq is not None
     assert seen.msmq is not None
@@ -86,7 +87,7 @@ def as_printed(exchange: Exchange, sample: str) -> Envelope:
             printed.msmq,
             source_qm_guid=seen.msmq.source_qm_guid,
             ttrq=seen.properties.sent_at + 4 * 86400,
-            # 3.1.7.2.4: what is zero is not told.
+            # 3.1.7.2.4: a zero is not written.
             correlation=None if printed.msmq.correlation == bytes(20) else printed.msmq.correlation,
         ),
     )
@@ -133,7 +134,7 @@ def test_4_3(network: Network, machine1: Station, machine2: Station) -> None:
     network.wait(147)
     machine2.receive(SIMPLE_QUEUE)
     _, commitment = network.receipts("machine2")
-    # 2.2.5.5: it goes where commitments were asked for, though not so in the sample.
+    # 2.2.5.5: it goes to where commitments were asked for, although not in the sample.
     elsewhere = changed(COMMITMENT_RECEIPT, "/MSMQ/private$/receipts", "/MSMQ/private$/deliverydone")
     assert commitment.content_type == "text/xml"
     assert commitment.body == write_envelope(as_printed(commitment, elsewhere))

@@ -1,4 +1,4 @@
-"""The fast reader reads what queue managers write, and leaves everything else to the reader of XML."""
+"""The fast reader reads what queue managers write, and leaves everything else to the XML reader."""
 
 from __future__ import annotations
 

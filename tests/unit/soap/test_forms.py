@@ -1,4 +1,4 @@
-"""Forms: packets that are filled in, not made anew, have the same octets and meet the same checks."""
+"""Forms: packets that are filled in have the same octets, and pass the same checks, as packets that are made anew."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def found(forms: Forms, text: bytes, address: str = ADDRESS) -> Form | None:
 
 
 def known(text: bytes) -> tuple[Form, bytes]:
-    """Of an envelope that has a form: it has one when it comes again."""
+    """An envelope that has a form: it gets one when it comes again."""
     forms = Forms()
     assert forms.find(text, ADDRESS) is None
     pair = forms.find(text, ADDRESS)
@@ -133,7 +133,7 @@ def test_the_oldest_form_makes_room() -> None:
 
 
 def send(station: Station, *numbers: int, body: bytes = b"body", address: str = ADDRESS, **words: object) -> list[int]:
-    """The statuses of messages of one form; the third one uses it."""
+    """The statuses of messages of one form. The third message uses it."""
     attachments = Attachments(body)
     return [station.ask(stranger_message(URL, each, **words), attachments, address) for each in numbers]  # type: ignore[arg-type]
 

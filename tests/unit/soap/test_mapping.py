@@ -1,4 +1,4 @@
-"""[MC-MQSRM] 3.1.5.1.1 and 3.1.7.2.4: a message by SOAP as the packet that is its record, and back."""
+"""[MC-MQSRM] 3.1.5.1.1 and 3.1.7.2.4: a SOAP message becomes the packet that is its record, and the way back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SOAP by multicast between managers on a simulated link: what leaves, who gets it, what is refused."""
+"""SOAP by multicast between managers on a simulated link: what leaves, who gets it, and what is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sent(lan: Lan, kind: Kind) -> list[Data]:
 
 
 def inject(lan: Lan, text: bytes, *, sequence: int = 100, port: int = 8001, address: str = "10.9.0.99") -> None:
-    """A message that another program sends."""
+    """A message from another program."""
     packet = Data(Kind.ODATA, Tsi(b"strang", 77), port, sequence, 100, text)
     lan.inject(address, "239.1.1.1", encode(packet))
     lan.run(lan.now + 0.2)
@@ -86,7 +86,7 @@ def test_sample_4_5_octet_for_octet() -> None:
 
 @pytest.mark.spec("SRM-2.1.2-01", "SRM-2.1.2-02", "SRM-3.1.7.9-02", "SRM-6-02")
 def test_a_message_goes_by_pgm_to_every_queue_that_listens() -> None:
-    """There is no SOAP service and no listener for HTTP."""
+    """There is no SOAP service and no HTTP listener."""
     lan, (alpha, *others) = lan_of(4)
     alpha.send_to(NAME, Message(b"body", label="one", recoverable=True))
     lan.run(lan.now + 1)

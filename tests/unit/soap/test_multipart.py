@@ -1,4 +1,4 @@
-"""MIME as SRMP uses it: parts cut by their length, and what is refused."""
+"""MIME as SRMP uses it: parts cut by their length, and refusals."""
 
 from __future__ import annotations
 

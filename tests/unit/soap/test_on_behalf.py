@@ -1,4 +1,4 @@
-"""What a manager writes because of a message by HTTP: only where whoever sent it could write to itself."""
+"""What a manager writes because of a message by HTTP goes only to queues that the message's sender could write to."""
 
 from __future__ import annotations
 

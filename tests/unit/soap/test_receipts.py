@@ -1,4 +1,4 @@
-"""Receipts that go back, [MC-MQSRM] 3.1.1.3, 3.1.5.1.6.2 and 3.1.7.3: of delivery, of commitment, of streams."""
+"""Receipts that go back, [MC-MQSRM] 3.1.1.3, 3.1.5.1.6.2 and 3.1.7.3: for delivery, commitment and streams."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_a_stream_receipt_has_its_own_label_whatever_the_messages_had(
 
 
 def test_receipts_to_ones_own_manager_are_not_sent(network: Network, beta: Station) -> None:
-    """A stream that wants its receipts here would put them into a queue of somebody else's."""
+    """A stream that wants its receipts here would put them into somebody else's queue."""
     beta.ask(stream(TX_URL, 1, start=URL))
     network.wait(5)
     assert network.exchanges == []

@@ -1,4 +1,4 @@
-"""Requests of others, [MC-MQSRM] 3.1.5.1: what is taken, what is ignored, and what each is answered with."""
+"""Requests of others, [MC-MQSRM] 3.1.5.1: what is accepted, what is ignored, and how each is answered."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_multicast_address_that_nobody_here_is_subscribed_to_is_answered_400(b
 
 @pytest.mark.spec("SRM-3.1.5.1.3-03", "SRM-1.3.8-01", "SRM-3.1.1.1.7-02", "SRM-3.1.1.1.10.1-01", "SRM-3.1.1.1.7-01")
 def test_a_store_and_forward_server_passes_messages_on_and_sends_no_receipts(network: Network) -> None:
-    """Alpha reaches gamma through the gate; receipts come from gamma alone, and straight."""
+    """Alpha reaches gamma through the gate. Receipts come only from gamma, and directly."""
     outbound = Redirections(outbound=(Redirection("http://10.0.0.3/*", "http://gate/"),))
     alpha = network.station("alpha", 1, redirections=outbound)
     gate = network.station("gate", 2, redirections=Redirections(store_and_forward=True))
@@ -441,7 +441,7 @@ def test_a_request_without_a_path_in_its_header_is_answered_with_400(beta: Stati
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("tolerance_s", [0, 300])
 def test_what_is_too_late_is_dropped_and_told(network: Network, beta: Station, late: bool, tolerance_s: int) -> None:
-    """TTrq counts, and not expiresAt; clocks may differ by the tolerance."""
+    """TTrq counts, not expiresAt. Clocks may differ by the tolerance."""
     beta.restart(clock_tolerance_s=tolerance_s)
     network.answers["stranger"] = 200
     request = CommitmentReceiptRequest("http://stranger/msmq/private$/acks", negative_only=True)
@@ -500,7 +500,7 @@ def test_a_queue_that_asks_for_more_than_soap_can_prove_takes_nothing(
 def test_what_such_a_queue_refuses_is_a_dead_letter_here_if_it_asked_for_one(
     beta: Station, properties: dict[str, object], reason: MessageClass
 ) -> None:
-    """Its sender has given it away with the answer 200."""
+    """Its sender has handed it over, because the answer was 200."""
     beta.create(r"private$\strict", **properties)
     assert beta.ask(stranger_message("http://beta/msmq/private$/strict", dead_letter=True)) == 200
     assert beta.labels(r"private$\strict") == []

@@ -1,4 +1,4 @@
-"""Redirections of URLs, [MC-MQSRM] 3.1.1.1.9 and 3.1.1.1.10: what matches, and what takes its place."""
+"""Redirections of URLs, [MC-MQSRM] 3.1.1.1.9 and 3.1.1.1.10: what matches, and what replaces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any envelope survives its way through XML and through a packet; any bytes are an envelope or refused."""
+"""Any envelope survives the way through XML and through a packet. Any bytes are an envelope or are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _hashed(msmq: Msmq | None) -> Msmq | None:
 
 @given(envelopes, st.binary(max_size=20), st.binary(max_size=20))
 def test_through_a_packet(envelope: Envelope, body: bytes, extension: bytes) -> None:
-    """What the second trip gives is what the first gave: the first may only drop what a packet has as its default."""
+    """The second trip gives what the first gave. The first may only drop what a packet has as its default."""
     with suppress(MalformedSoap):  # a label may be too long for a packet
         read = read_envelope(write_envelope(envelope))
         view = MessageView(packet_of(read, Attachments(body, extension), 0))
@@ -61,7 +61,7 @@ def test_through_a_packet(envelope: Envelope, body: bytes, extension: bytes) -> 
         assert received_envelope_of(view) == envelope
         left = envelope_of(view, envelope.stream)
         again = envelope_of(MessageView(packet_of(left, attachments_of(view), 0)), envelope.stream)
-        # Nothing is told of a hash algorithm of zero, and without a word it is the default.
+        # A hash algorithm of zero is not written, and an absent one means the default.
         assert replace(again, signature=left.signature, msmq=_hashed(again.msmq)) == replace(
             left, msmq=_hashed(left.msmq)
         )

@@ -1,4 +1,4 @@
-"""[MC-MQSRM] section 4: every message printed there, read and written again."""
+"""[MC-MQSRM] section 4: every message printed there is read and written again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def date(text: str) -> int:
 
 
 def received(text: str, body: bytes) -> MessageView:
-    """The packet that a receiver makes of a sample as it comes by HTTP."""
+    """The packet that a receiver makes of a sample that comes by HTTP."""
     envelope, attachments = split_entity(*multipart(text.encode(), body))
     return MessageView(packet_of(read_envelope(envelope), attachments, now=0))
 

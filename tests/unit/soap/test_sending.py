@@ -1,4 +1,4 @@
-"""Regular and durable messages on their way, [MC-MQSRM] 3.1.7.2: what each answer of HTTP means."""
+"""Regular and durable messages on their way, [MC-MQSRM] 3.1.7.2: the meaning of each HTTP answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_disk_that_fails_answers_500_and_the_message_comes_again(
 def test_a_duplicate_of_what_a_failing_disk_loses_is_no_success(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """The copy comes while the first one is on its way to the disk: neither may be told that it is stored."""
+    """The copy comes while the first one is on its way to the disk. Neither sender may learn that it is stored."""
     beta.commits = False
     network.lost_answers.add(beta.address)
     alpha.send(beta.direct(ORDERS), "one")
@@ -371,7 +371,7 @@ def test_what_every_request_has_and_has_not(network: Network, alpha: Station, be
 
 
 def assert_waits(times: list[float], expected: list[float], timer_s: float = RETRY_S) -> None:
-    """Between tries. A message that is alone and has stepped aside comes back with the Retransmission Timer."""
+    """A wait between tries. A message that is alone and has stepped aside comes back with the Retransmission Timer."""
     waits = [after - before for before, after in pairwise(times)]
     assert len(waits) == len(expected), waits
     assert all(least - 0.001 < wait < least + timer_s + 0.001 for wait, least in zip(waits, expected, strict=True)), (

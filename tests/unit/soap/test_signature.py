@@ -1,4 +1,4 @@
-"""[MC-MQSRM] 2.2.7: the elements of a signature, carried as they came."""
+"""[MC-MQSRM] 2.2.7: the elements of a signature, carried unchanged."""
 
 from __future__ import annotations
 

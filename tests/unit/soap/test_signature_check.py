@@ -130,7 +130,7 @@ def test_other_forms_of_the_same_signature_have_the_same_digests(text: str) -> N
 
 @pytest.mark.parametrize("text", [each for each in VARIATIONS if "ds:" not in each and "other" not in each])
 def test_what_is_signed_is_the_canonical_form_without_its_namespace(text: str) -> None:
-    """By lxml: 3.1.7.2.4 writes the canonical form, but declares the namespace on Signature alone."""
+    """By lxml: 3.1.7.2.4 writes the canonical form, but declares the namespace only on Signature."""
     element = etree.fromstring(text).find(f"{{{NAMESPACE}}}SignedInfo")
     canonical = etree.tostring(deepcopy(element), method="c14n").decode()  # of a copy, which declares its namespace
     made = write_signed_info(replace(signed_order(text), text=None))
@@ -180,7 +180,7 @@ def test_a_queue_that_requires_authentication_takes_no_soap_message(network: Net
 
 
 def test_a_manager_that_forwards_checks_nothing(network: Network) -> None:
-    """The destination decides; what it gets is what was sent."""
+    """The destination decides. It gets what was sent."""
     gate = network.station("gate", 3, redirections=Redirections(store_and_forward=True))
     beta = network.station("beta", 2)
     wrong = signature_of(Attachments(b"other", b"extra"))
@@ -252,7 +252,7 @@ def position_of(data: bytes, inner: bytes) -> range:
 
 @pytest.mark.spec("SRM-3.1.5.1.6.1-01", "SRM-3.1.5.1.6.1-10")
 def test_every_byte_flipped(network: Network) -> None:
-    """A message that is taken in spite of it has the parts that were signed, or is not signed any more."""
+    """A message that is accepted in spite of the flip has the signed parts, or is not signed any more."""
     beta = network.station("beta", 2, accept_hashes=OLD)
     kind, data = entity(beta)
     assert beta.ask_raw(kind, data) == OK
@@ -267,7 +267,7 @@ def test_every_byte_flipped(network: Network) -> None:
     for at in range(len(data)):
         for bit in (0x01, 0x20):
             flipped = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
-            # From another address each time, or the message would be a duplicate of the one before.
+            # From another address each time; otherwise the message would be a duplicate of the one before.
             assert beta.ask_raw(kind, flipped, f"10.{bit}.{at >> 8}.{at & 255}") in (OK, BAD_REQUEST)
             for view in beta.messages(ORDERS):
                 name = next((each for each, span in parts.items() if at in span), "rest")
@@ -275,7 +275,7 @@ def test_every_byte_flipped(network: Network) -> None:
                 if signature_type(view) == 9:
                     assert (view.body, view.extension) == (PARTS.body, PARTS.extension), (at, bit)
             beta.purge(ORDERS)
-    # SignatureValue cannot be checked without the sender's certificate; SRMP does not sign the rest of the envelope.
+    # Without the sender's certificate SignatureValue cannot be checked. SRMP does not sign the rest of the envelope.
     assert set(changed_but_taken) == {"value", "rest"}
     assert beta.core.delivery.tally.refused[Reason.WRONG_DIGEST] > len("helloextra") * 2
 

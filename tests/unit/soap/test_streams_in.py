@@ -20,7 +20,7 @@ STRANGERS_QUEUE = "/msmq/private$/order_queue$"
 
 @pytest.fixture
 def stranger(network: Network, beta: Station) -> None:
-    """Whoever sent the messages answers receipts with 200."""
+    """The sender of the messages, who answers receipts with 200."""
     network.answers["stranger"] = 200
 
 
@@ -85,7 +85,7 @@ def test_a_new_stream_takes_the_place_of_the_old_one(beta: Station) -> None:
 
 
 def test_the_late_start_of_an_old_stream_is_no_new_stream(beta: Station) -> None:
-    """A copy that was under way for long must not come twice, nor stand in the way of the stream that is open."""
+    """A copy that was on its way for long must not arrive twice, nor block the stream that is open."""
     for sequence in (1, 2, 3):
         beta.ask(stream_message(URL, 1, sequence=sequence))
     beta.ask(stream_message(URL, 1, sequence=1, number=77))
@@ -221,7 +221,7 @@ def test_a_lost_commit_does_not_make_receipts_go_on_for_ever(network: Network, b
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_message_that_comes_again_is_acknowledged_again(network: Network, beta: Station, restarted: bool) -> None:
-    """Perhaps the receipt was lost: without another one its sender would never stop."""
+    """The receipt may be lost. Without another one the sender would never stop."""
     for current in (1, 2):
         beta.ask(stream_message(URL, current))
     network.wait(1)
@@ -366,7 +366,7 @@ def _incoming(envelope: Envelope) -> Incoming:
 
 
 def test_a_place_in_a_stream_is_a_change_that_answers_wait_for(network: Network, beta: Station) -> None:
-    """Of a message that is refused it is the only one, and it is written as late as the tick is sealed."""
+    """For a refused message it is the only change, and it is written only when the tick is sealed."""
     element = stream_message(URL, 1).stream
     assert element is not None
     incoming, tick = beta.service.receiver.incoming, beta.core.tick

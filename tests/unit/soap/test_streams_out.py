@@ -60,7 +60,7 @@ def final(station: Station, stream_id: StreamId, ordinal: int, decision: Decisio
 
 @pytest.fixture
 def deaf(network: Network, beta: Station) -> str:
-    """A host that answers every request with 200, and sends no receipts."""
+    """A host that answers every request with 200 and sends no receipts."""
     network.answers[beta.address] = 200
     return beta.direct(LEDGER)
 
@@ -217,7 +217,7 @@ def test_a_message_that_expires_is_bridged(network: Network, alpha: Station, dea
 
 
 def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha: Station, deaf: str) -> None:
-    """A crash could bring back what has expired: whoever was told to do without it would never take it."""
+    """A crash could bring back what has expired. A receiver that was told to skip it would never accept it."""
     alpha.send_transactional(deaf, "a", Message(label="b", time_to_reach_queue=10), "c")
     network.exchanges.clear()
     alpha.commits = False
@@ -305,7 +305,7 @@ def test_after_a_restart_a_stream_whose_start_was_acknowledged_does_not_begin_an
 def test_only_the_first_message_is_sent_until_it_is_answered_and_then_one_at_a_time(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """In parallel they would come out of order, and whoever ignores them waits for the resend timer."""
+    """In parallel they would arrive out of order, and a receiver that ignores them waits for the resend timer."""
     beta.commits = False
     alpha.send_transactional(beta.direct(LEDGER), "a", "b", "c")
     assert [each.label for each in network.exchanges] == ["a"]
@@ -337,7 +337,7 @@ def test_a_stream_whose_first_messages_expired_unsent_begins_with_the_next(
 def test_a_stream_whose_start_was_lost_on_the_way_begins_with_the_next(
     network: Network, alpha: Station, beta: Station, deaf: str
 ) -> None:
-    """A manager on the way has said 200 to it, and has let it expire; those behind it were sent."""
+    """A manager on the way has answered 200 and let it expire. Those after it were sent."""
     alpha.send_transactional(deaf, Message(label="a", time_to_reach_queue=5), "b", "c")
     network.wait(10)
     assert [(each.label, each.stream.current) for each in network.exchanges] == [("a", 1), ("b", 2), ("c", 3)]
@@ -354,7 +354,7 @@ def test_a_stream_whose_start_was_lost_on_the_way_begins_with_the_next(
 def test_what_arrived_under_the_name_before_has_its_final_receipt_by_that(
     network: Network, alpha: Station, deaf: str, sent_again: bool, restarted: bool
 ) -> None:
-    """The start had arrived after all, and with it the next."""
+    """The first message had arrived after all, and the next one with it."""
     alpha.send_transactional(deaf, Message(label="a", time_to_reach_queue=5), Message(label="b", dead_letter=True), "c")
     first = network.exchanges[0].stream.stream_id
     network.wait(40)
@@ -476,7 +476,7 @@ def test_a_dead_stream_message_goes_to_the_transactional_queue_that_it_names(
 
 @pytest.mark.spec("SRM-1.3.7.2-01")
 def test_a_stream_message_that_was_received_is_no_dead_letter(network: Network, alpha: Station, beta: Station) -> None:
-    """And one that nobody received is: by the system queue, where it names none."""
+    """A message that nobody received is one: in the system queue, if it names no other."""
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, Message(label="a", dead_letter=True), Message(label="b", dead_letter=True))
     beta.receive(LEDGER)
@@ -498,7 +498,7 @@ def test_a_final_receipt_may_come_before_the_stream_receipt(network: Network, al
 def test_a_final_receipt_is_answered_when_what_the_one_before_it_changed_is_durable(
     network: Network, alpha: Station, deaf: str, kept: bool
 ) -> None:
-    """Its sender has forgotten that it sent one: its own disk failed. It sends no third."""
+    """Its sender has forgotten that it sent one, because its disk failed. It sends no third."""
     alpha.send_transactional(deaf, Message(label="a", dead_letter=True))
     stream_id = network.exchanges[0].stream.stream_id
     alpha.ask(receipt(alpha, stream_id, 1))
@@ -537,7 +537,7 @@ def test_a_final_receipt_finds_its_message_after_a_restart(
 
 
 def test_a_final_receipt_may_come_before_anything_was_sent_after_a_restart(network: Network, beta: Station) -> None:
-    """The only request that the host may have is another queue's: nobody sends a final receipt twice."""
+    """The host's only request may be for another queue: nobody sends a final receipt twice."""
     alpha = network.station("alpha", 1, posts_per_host=1)
     network.answers[beta.address] = 200
     there = beta.direct(LEDGER)

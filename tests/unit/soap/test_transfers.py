@@ -19,7 +19,7 @@ ORDER_QUEUE = r"private$\order_queue$"
 
 @pytest.fixture
 def there(network: Network, beta: Station) -> str:
-    """A queue of a host that answers every request with 200, and sends no receipts."""
+    """A queue of a host that answers every request with 200 and sends no receipts."""
     network.answers[beta.address] = 200
     return beta.direct(LEDGER)
 

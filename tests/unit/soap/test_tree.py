@@ -1,4 +1,4 @@
-"""What is read as XML at all: one small document, without a document type, in UTF-8 or UTF-16."""
+"""What is accepted as XML at all: one small document, without a document type, in UTF-8 or UTF-16."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_bounds() -> None:
 
 
 def test_what_is_hostile_stays_cheap() -> None:
-    """Each of these would cost a quadratic reader minutes; the suite's time-out is the judge."""
+    """A quadratic reader would need minutes for each of these. The suite's time-out decides."""
     size = MAX_ENVELOPE_SIZE
     assert "deeper" in fault(b"<a>" * (size // 3))
     assert parse_document(b"<a>" + b"x<!---->" * (size // 8 - 2) + b"</a>").root.text.startswith("xx")

@@ -1,4 +1,4 @@
-"""What a stranger by HTTP cannot do: acknowledge for others, have us call others, or cost them their place."""
+"""What a stranger cannot do by HTTP: acknowledge for others, make us call others, or cost them their place."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_receipt_may_come_from_an_address_that_the_configuration_trusts(
 def test_a_receipt_for_more_than_was_sent_since_a_restart_counts(
     network: Network, alpha: Station, beta: Station
 ) -> None:
-    """Else the first would be sent for ever: the others, which have arrived too, are gone here."""
+    """Otherwise the first would be sent for ever. The others, which have arrived too, are gone here."""
     network.answers["10.0.0.1"] = 503
     there = beta.direct(LEDGER)
     alpha.send_transactional(there, "one", "two", "three")
@@ -142,7 +142,7 @@ def test_through_a_redirection_both_its_ends_may_acknowledge(network: Network, b
 def test_where_nobody_knows_the_address_a_final_receipt_has_to_name_its_message(
     network: Network, alpha: Station
 ) -> None:
-    """`there` is found by no name service here: only who has the message knows its ids."""
+    """No name service finds `there`. Only somebody who has the message knows its ids."""
     network.answers["there"] = 200
     name = "DIRECT=HTTP://there/msmq/private$/ledger"
     alpha.send_transactional(name, Message(label="one", dead_letter=True))
@@ -162,7 +162,7 @@ def asking(url: str) -> Services:
 
 
 def ask_for_receipts(beta: Station, url: str, address: str, number: int = 1) -> None:
-    """One of each kind: of delivery, of commitment, of a stream, and of the end of one of its messages."""
+    """One of each kind: for delivery, for commitment, for a stream, and for the end of one of its messages."""
     source = UUID(int=number)
     beta.ask(replace(stranger_message(URL, number, source=source), services=asking(url)), address=address)
     beta.receive(ORDERS)
@@ -233,7 +233,7 @@ def test_who_brought_a_message_stays_with_it(beta: Station) -> None:
 
 
 def test_one_host_has_so_many_requests_to_answer_whatever_its_ports(network: Network, beta: Station) -> None:
-    """Its ports take turns: each of them gets its receipt in the end."""
+    """Its ports take turns, and each of them gets its receipt in the end."""
     network.answers["10.0.0.66"] = None  # takes requests, and says nothing
     for port in range(1, 41):
         url = f"http://10.0.0.66:{port}/msmq/private$/order_queue$"
@@ -291,7 +291,7 @@ def begin(station: Station, source: int, address: str, path: str = "ledger", cur
 
 
 def test_streams_are_capped_and_one_address_pays_for_its_own(network: Network) -> None:
-    """16 addresses have their streams, and one of them begins a hundred others."""
+    """16 addresses have streams, and one of them begins a hundred more."""
     gamma = network.station("gamma", 6, remote_managers=32)
     gamma.core.delivery.relay = Relay()
     for number in range(16):

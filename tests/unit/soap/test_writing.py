@@ -1,4 +1,4 @@
-"""[MC-MQSRM] 3.1.7.2.4: what is written, element by element and to the octet."""
+"""[MC-MQSRM] 3.1.7.2.4: what is written, element by element and octet by octet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The digest of rows: the same for the same rows however they are cut, another one for any other rows."""
+"""The digest of rows: equal for equal rows, however they are cut, and different for any others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets as Spark keeps them, what they say about lost messages, and how a batch is shared out."""
+"""Offsets as Spark keeps them, what they say about lost messages, and how a batch is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BaseHeader, [MS-MQMQ] 2.2.19.1: what every packet starts with."""
+"""BaseHeader, [MS-MQMQ] 2.2.19.1: the start of every packet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies as text: by their type, or by their own bytes where the type says nothing."""
+"""Bodies as text: by their type, or by their own bytes if the type says nothing."""
 
 from __future__ import annotations
 

@@ -103,12 +103,12 @@ def test_a_ping_is_no_packet_of_a_session(ping: bytes) -> None:
 
 @pytest.mark.spec("QB-3.1.5.1.1-01")
 def test_in_and_pt_tell_establish_connection_from_connection_parameters() -> None:
-    # The type decides, and each type has its own size: the other one's body does not fit.
+    # The type decides. Each type has its own size, so the body of the other one does not fit.
     with pytest.raises(RemoteProtocolError, match="ConnectionParameters must have 32 bytes"):
         decode_packet(patched(FRAME_3, 18, 3))
     with pytest.raises(RemoteProtocolError, match="EstablishConnection must have 572 bytes"):
         decode_packet(patched(FRAME_5, 18, 2))
-    # Without IN the same bytes are taken for a UserMessage, which they are not.
+    # Without IN the same bytes count as a UserMessage, which they are not.
     for packet in (FRAME_3, FRAME_5):
         with pytest.raises(RemoteProtocolError):
             decode_packet(patched(packet, 2, 0x0003))

@@ -177,7 +177,7 @@ def test_a_large_claim_takes_no_memory() -> None:
 
 
 def test_a_claim_within_a_packet_takes_no_memory() -> None:
-    """Sizes inside of a packet are compared with its end before anything is read."""
+    """Sizes inside a packet are compared with its end before anything is read."""
     packet = bytearray(V1)
     pack_into("<I", packet, len(V1) - 4 - 4 - 56 + 52, 0x7FFFFFFF)  # ExtensionSize
     data = bytes(packet)
@@ -211,7 +211,7 @@ def test_a_long_list_of_queues_is_refused_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("split", range(1, len(V1) + 40, 7))
 def test_what_a_limit_held_up_comes_when_it_is_lifted(split: int) -> None:
-    """However the bytes are cut: the session lifts the limit right after the packet that opens it."""
+    """However the bytes are cut. The session lifts the limit directly after the packet that opens it."""
     large = base_header(5000) + bytes(4984)
     stream = V1 + large + V1 + V1[:10]
     framer = Framer(4096)

@@ -51,7 +51,7 @@ from tests.frames import (
 )
 from tests.vectors import FRAME_7, FRAME_8, V1, V2
 
-# The GUIDs of the capture, as the bytes have them: the text of the document prints them the other way round.
+# The GUIDs of the capture as in the bytes: the text of the document prints them in the other order.
 CLIENT = UUID("557358d1-9150-9595-4997-b6e611ea26c6")
 SERVER = UUID("43cd8907-394c-8f11-4445-9078909ea0fc")
 

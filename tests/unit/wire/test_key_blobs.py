@@ -1,4 +1,4 @@
-"""PUBLICKEYBLOB and SIMPLEBLOB, [MS-MQQB] 2.4: how keys stand in the directory and in a SecurityHeader."""
+"""PUBLICKEYBLOB and SIMPLEBLOB, [MS-MQQB] 2.4: the form of keys in the directory and in a SecurityHeader."""
 
 from __future__ import annotations
 

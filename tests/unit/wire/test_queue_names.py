@@ -24,7 +24,7 @@ from tests.packets import ADDRESS, OTHER, SOURCE, TAG, by_hand, direct_name, mea
 from tests.vectors import FRAME_7, V1
 
 DIRECT = r"TCP:10.0.0.5\q"
-# How each code stands in a packet, and what it reads as.
+# How each code appears in a packet, and how it is read.
 WIRE = {
     0: b"",
     1: b"",

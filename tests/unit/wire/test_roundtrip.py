@@ -1,4 +1,4 @@
-"""Properties of the whole codec: what is read can be written again, and no bytes at all break anything else."""
+"""Properties of the whole codec: what is read can be written again, and no bytes break anything."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ EAGER: dict[str, Callable[[UserMessage], object]] = {
 
 
 def result(decode: Callable[[bytes], object], data: bytes) -> object:
-    """What a decoder makes of the bytes: None where it refuses them, and any other error goes through."""
+    """The result of a decoder. None if it refuses the bytes. Any other error passes through."""
     try:
         return decode(data)
     except RemoteProtocolError as error:
@@ -161,7 +161,7 @@ def test_a_user_message_is_written_as_it_was_read(message: UserMessage) -> None:
 
 @given(user_messages)
 def test_a_user_message_is_read_as_it_was_built(message: UserMessage) -> None:
-    """All but the sizes and the flags of presence, which follow from the rest."""
+    """All but the sizes and the presence flags, which follow from the rest."""
     read = UserMessage.decode(message.encode())
     presence = BaseFlags.SESSION_HEADER | BaseFlags.DEBUG_HEADER | BaseFlags.INTERNAL
     assert read.base.flags & ~presence == message.base.flags & ~presence
@@ -181,7 +181,7 @@ def test_a_user_message_is_read_as_it_was_built(message: UserMessage) -> None:
         assert (read.debug.flags & ~3, read.debug.reserved) == (message.debug.flags, message.debug.reserved)
     assert read.soap == message.soap
     assert read.session == message.session
-    # A list with aligned public names may look just like one without: its bytes survive, its meaning is a guess.
+    # A list with aligned public names may look exactly like one without. Its bytes survive, but its meaning is a guess.
     if message.multi_queue is None:
         assert read.multi_queue is None
     elif read.multi_queue is not None and not _has_aligned_names(message):
@@ -255,7 +255,7 @@ def test_a_provider_is_read_as_it_was_written(provider: ProviderInfo) -> None:
     assert ProviderInfo.decode(provider.encode()) == provider
 
 
-# No bytes at all break anything else
+# No bytes break anything
 
 any_bytes = st.one_of(st.binary(max_size=400), damaged_packets, packets)
 
@@ -292,7 +292,7 @@ def test_no_property_of_a_view_fails(data: bytes) -> None:
 @given(damaged(internal_packets.map(lambda packet: packet.encode()), base_header=True))
 def test_a_damaged_internal_packet(data: bytes) -> None:
     packet = result(decode_packet, data)
-    # The low byte of OperatingSystem is a constant to write, and ignored where a peer writes another.
+    # The low byte of OperatingSystem is written as a constant, and ignored if a peer writes another.
     if isinstance(packet, EstablishConnection) and data[56] != 0x10:
         return
     if packet is not None:

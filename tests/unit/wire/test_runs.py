@@ -1,4 +1,4 @@
-"""A run of packets is checked in one pass, and as strictly as each of them alone."""
+"""A run of packets is checked in one pass, as strictly as each packet alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def direct(number: int) -> bytes:
 
 
 def full(number: int) -> bytes:
-    """With every header that a plain message may have."""
+    """A packet with every header that a plain message may have."""
     return UserMessage(
         BaseHeader(5),
         UserHeader(SOURCE, number, QUEUE, ADDRESS, sent_time=1000 - number, flags=0x20, connector_type=OTHER),
@@ -90,7 +90,8 @@ def test_a_label_may_not_be_too_long() -> None:
 
 @pytest.mark.parametrize("make", [direct, full])
 def test_no_changed_bit_gets_in_that_a_packet_alone_would_not_have(make: type[bytes]) -> None:
-    """What is in a run is a valid packet, plain, and like the first one in all that a receiver asks the first for."""
+    """A packet in a run is valid, plain, and equal to the first one in everything that a receiver asks only the first
+    for."""
     first, second, third = (make(number) for number in (1, 2, 3))
     refused = taken = 0
     for bit in range(8 * len(second)):

@@ -1,4 +1,4 @@
-"""SecurityHeader, [MS-MQMQ] 2.2.20.6: where the sender, the key and the signature stand. Nothing is verified here."""
+"""SecurityHeader, [MS-MQMQ] 2.2.20.6: where the sender, the key and the signature are. Nothing is verified here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SessionHeader, [MS-MQMQ] 2.2.20.4: the layout alone. What the counters mean is the session's matter."""
+"""SessionHeader, [MS-MQMQ] 2.2.20.4: only the layout. The session knows what the counters mean."""
 
 from __future__ import annotations
 

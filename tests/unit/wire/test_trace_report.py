@@ -1,4 +1,4 @@
-"""Trace reports as they are read, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: their grammar, and what only claims to be one."""
+"""How trace reports are read, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: their grammar, and texts that only look like one."""
 
 from __future__ import annotations
 

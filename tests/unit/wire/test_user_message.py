@@ -1,4 +1,4 @@
-"""The UserMessage packet as a whole, [MS-MQMQ] 2.2.20: which headers there are, in which order, and where."""
+"""The UserMessage packet as a whole, [MS-MQMQ] 2.2.20: which headers it has, in which order, and where."""
 
 from __future__ import annotations
 
