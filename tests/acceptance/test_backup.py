@@ -1,4 +1,4 @@
-"""Backups of a running manager, restored and compared with a ledger; and what a careless operator does with them."""
+"""Backups of a running manager are restored and compared with a ledger. And what a careless operator does with them."""
 
 from __future__ import annotations
 
@@ -265,12 +265,12 @@ def test_new_ids_differ_from_those_that_were_given_after_the_backup(
     assert len({*later, *new}) == 6
 
 
-# A copy of the data directory that is not complete
+# An incomplete copy of the data directory
 
 
 @pytest.fixture
 def running_copy(server: ServerProcess, tmp_path: Path) -> Path:
-    """The files of a manager that runs."""
+    """The files of a running manager."""
     postroad("send", ORDERS, "--body", "hello", "--recoverable", "--count", "20", api=server.api)
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "data", copy)

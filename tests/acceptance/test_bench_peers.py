@@ -1,4 +1,4 @@
-"""`make bench-peers` without peers: every process of it, with few messages."""
+"""`make bench-peers` without peers: all its processes, with few messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `postroad` command itself: versions, help, and one line for whoever uses it wrongly."""
+"""The `postroad` command itself: versions, help, and one line for anybody who uses it wrongly."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ NOBODY = "http://127.0.0.1:9"
 def test_options_of_all_commands_stand_before_the_command_or_behind_it(
     arguments: list[str], variable: str, api: str
 ) -> None:
-    """The last one wins, and any of them wins over the environment."""
+    """The last one wins, and any of them overrides the environment."""
     environment = {**os.environ, "POSTROAD_API": variable.replace("URL", api)}
     run = postroad(*(each.replace("URL", api) for each in arguments), environment=environment)
     assert (run.returncode, run.stderr) == (0, "")

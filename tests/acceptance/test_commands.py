@@ -1,7 +1,4 @@
-"""The commands against a real server: what they print, what they leave behind, and how they end.
-
-One server serves all of the tests; each has queues of its own.
-"""
+"""The commands and a real server: what they print, what they leave behind, and how they end."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class Commands:
         return postroad(*arguments, given=given, api=self.api)
 
     def done(self, *arguments: str, given: bytes = b"") -> Outcome:
-        """A command that has to work, and to say nothing on stderr."""
+        """Runs a command that has to work, and to write nothing to stderr."""
         outcome = self.run(*arguments, given=given)
         assert (outcome.code, outcome.errors) == (0, "")
         return outcome
@@ -105,7 +102,7 @@ def test_a_public_queue_has_a_base_priority_and_a_private_one_has_not(alpha: Com
 
 @pytest.mark.parametrize("path", [r"alpha\pub", r"alpha\private$\seen", r".\Pub2"])
 def test_every_name_that_is_printed_is_one_that_commands_take(alpha: Commands, path: str) -> None:
-    """Also of a public queue, whose path has its computer in it, and of its journal and subqueue."""
+    """Also for a public queue, whose path includes its computer, and for its journal and subqueue."""
     (printed,) = alpha.done("queue", "create", path, "--journal", "--abort-limit", "1").lines
     alpha.done("send", printed, "--body", "x")
     alpha.done("receive", printed)

@@ -16,7 +16,7 @@ from tests.frames import FINAL_ACK, FRAME_1, FRAME_3, FRAME_5
 from tests.packets import by_hand, patched, properties
 from tests.vectors import FRAME_7, FRAME_8, V1, V2
 
-# The keys of a message that a packet itself can answer, as the outside contract lists them.
+# The keys of a message that a packet itself can fill, as the outside contract lists them.
 MESSAGE_KEYS = {
     "id",
     "class",

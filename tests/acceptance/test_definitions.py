@@ -1,4 +1,4 @@
-"""`postroad definitions`: queues, access lists and users of one manager, written to a file and made on another."""
+"""`postroad definitions`: queues, access lists and users of one manager, exported to a file and imported on another."""
 
 from __future__ import annotations
 

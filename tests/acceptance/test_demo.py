@@ -1,4 +1,4 @@
-"""The demo plays to its end, through the installed command line, as `make demo` runs it."""
+"""The demo runs to its end, through the installed command line, as `make demo` runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of the how-to pages, run as they are written but for the addresses: from the first line to the last."""
+"""The commands of the how-to pages run as written, from the first line to the last; only addresses differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in: the table of listeners, certificates of clients, files that are nobody else's, and the audit log."""
+"""Who may come in: the table of listeners, certificates of clients, files for their owner only, and the audit log."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_door_that_would_stand_open_keeps_it_from_starting(tmp_path: Path, res
 
 @pytest.fixture
 def mutual(tmp_path: Path) -> Path:
-    """A configuration whose API knows clients by their certificates, with what they need beside it."""
+    """A configuration whose API recognizes clients by their certificates, with the files that it needs."""
     Authority(tmp_path).issue("127.0.0.1")
     Authority(tmp_path, "clients").issue("10.0.0.7")
     Authority(tmp_path, "strangers").issue("10.0.0.8")
@@ -155,7 +155,7 @@ def test_only_who_has_a_certificate_comes_in(mutual: Path, monkeypatch: pytest.M
 
 
 async def ask_with_aiohttp(api: str, directory: Path) -> None:
-    """A name that leads here is anybody's, but the certificate is not."""
+    """Anybody can use a name that leads here, but not the certificate."""
     context = ssl.create_default_context(cafile=str(directory / "authority.pem"))
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.ClientError):

@@ -1,4 +1,4 @@
-"""The same attacks on every listener: one that is not in the table fails the first test."""
+"""The same attacks on every listener. A listener that is not in the table fails the first test."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def answers(door: str, path: str, status: int) -> Callable[[ServerProcess, str],
 
 @dataclass(frozen=True)
 class Door:
-    """`serves` asks it something honest. `unfinished` is most of one large input, `endless` a head that does not end,
-    `slow` the beginning of something that never goes on."""
+    """`serves` sends an honest request. `unfinished` is most of one large input, `endless` a head that does not end,
+    `slow` the beginning of something that never continues."""
 
     serves: Callable[[ServerProcess, str], None]
     unfinished: bytes
@@ -94,7 +94,7 @@ DOORS = {
         unfinished_request("/login", 1 << 40, 0),
     ),
 }
-# These have the core or the protocol of another door, or no connections.
+# These have the core or the protocol of another listener, or no connections.
 SAME = {"https": "http", "rpc_read": "rpc", "epm": "rpc", "ping": None}
 
 
@@ -112,7 +112,7 @@ def attacked(directory: Path, limits: str = "") -> Iterator[ServerProcess]:
 
 
 def memory_mb(server: ServerProcess, door: str) -> float:
-    """The most that the process behind the door has had; the console is one of its own."""
+    """The most memory that the process behind the listener has had. The console is a process of its own."""
     if door != "console":
         return server.most_memory_mb
     for status in Path("/proc").glob("[0-9]*/status"):

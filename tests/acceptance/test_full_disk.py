@@ -1,4 +1,4 @@
-"""A disk that is really full: nothing promised is lost, what is there can be taken out, and people are told."""
+"""A disk that is really full: nothing promised is lost, its messages can be received, and people are informed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER = r"private$\other"
 
 
 def mounted(directory: Path, *command: str) -> list[str]:
-    """A command in a mount namespace of its own, where the directory is a small disk."""
+    """Runs a command in a mount namespace of its own, in which the directory is a small disk."""
     return ["unshare", "-m", "sh", "-c", MOUNT, "sh", f"{KILOBYTES}k", str(directory), *command]
 
 
@@ -82,7 +82,7 @@ def wait_until_ready(api: str) -> None:
 
 
 def fill(queue: postroad.Queue, size: int, number: int = 0) -> list[str]:
-    """Sends until nothing more is taken; the labels of what was promised."""
+    """Sends until nothing more is accepted. Returns the labels of what was promised."""
     promised: list[str] = []
     while True:
         label = f"{number + len(promised)}"
@@ -94,7 +94,7 @@ def fill(queue: postroad.Queue, size: int, number: int = 0) -> list[str]:
 
 
 def drain(queue: postroad.Queue) -> list[str]:
-    """Receives one message after the other, each in a commit of its own; their labels."""
+    """Receives messages one by one, each in a commit of its own. Returns their labels."""
     received: list[str] = []
     with suppress(postroad.NoMessage):
         while True:
@@ -128,7 +128,7 @@ def test_what_others_write_fills_the_disk_too_and_receives_still_commit(tmp_path
         orders = manager.queue(ORDERS)
         promised = [f"{number}" for number in range(10)]  # too few for the log to be folded
         orders.send([postroad.Message(bytes(5000), label=label, recoverable=True) for label in promised])
-        # As the server's own user, in the place where its disk is: /proc leads there.
+        # As the server's own user, where its disk is: /proc leads there.
         stranger = Path(f"/proc/{process.pid}/root{tmp_path}/data/stranger")
         with stranger.open("wb", buffering=0) as file, suppress(OSError):
             while True:

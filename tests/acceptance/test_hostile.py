@@ -1,4 +1,4 @@
-"""Peers that mean harm or are broken: each ends its own session only, and the manager goes on regardless."""
+"""Peers that are hostile or broken. Each ends only its own session, and the manager continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Target:
         return connection
 
     def open_session(self) -> socket.socket:
-        """A connection with the handshake done."""
+        """A connection after the handshake."""
         connection = self.connect()
         connection.sendall(EstablishConnection(uuid4(), NULL_GUID, 1).encode())
         take_packets(connection, 1)
@@ -80,7 +80,7 @@ def take_packets(connection: socket.socket, count: int) -> list[bytes]:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other end hangs up, whatever it says before."""
+    """Whether the other end closes the connection, whatever it says before."""
     try:
         while connection.recv(65536):
             pass

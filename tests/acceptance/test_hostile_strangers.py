@@ -1,4 +1,4 @@
-"""Strangers who attack every listener at once, for a short while; `make torture` does it at length."""
+"""Strangers attack every listener at once, for a short while. `make torture` does it for long."""
 
 from __future__ import annotations
 

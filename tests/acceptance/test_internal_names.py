@@ -1,7 +1,4 @@
-"""Queues of users whose names look like those of the manager's own: nothing takes the one for the other.
-
-`private$\\my_queue$` and the public queue `order_queue$` are a user's; `private$\\order_queue$` is the manager's.
-"""
+"""Users' queues with names like those of the manager's own queues. Nothing confuses them."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def manager(server: ServerProcess) -> Iterator[QueueManager]:
-    """The server, with nothing but these queues, each of which has one message."""
+    """A server with only these queues. Each of them has one message."""
     with connect(server.api) as manager:
         for path in MINE:
             if path in [each.path for each in manager.queues()]:
@@ -61,7 +58,7 @@ def manager(server: ServerProcess) -> Iterator[QueueManager]:
 
 
 def answer(server: ServerProcess, path: str, accept: str = "application/json") -> tuple[int, bytes]:
-    """The whole answer to a GET; one that breaks off raises."""
+    """The whole answer to a GET. An answer that breaks off raises an error."""
     asked = urllib.request.Request(f"{server.api}/api/v1{path}", headers={"Accept": accept})
     try:
         with urllib.request.urlopen(asked, timeout=20) as reply:

@@ -1,4 +1,4 @@
-"""Strangers who connect and say nothing, or begin what they never end: they are bounded, and others are served."""
+"""Strangers who connect and say nothing, or begin what they never end, are limited, and others are served."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(tmp_path: 
 
 
 def test_a_peer_that_does_not_read_cannot_make_us_keep_its_mail_in_memory(tmp_path: Path) -> None:
-    """Forty messages of 3 MB wait for it: they stay in the store, not in a buffer."""
+    """Forty messages of 3 MB wait for it. They stay in the store, not in a buffer."""
     peer = "127.0.0.23"
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((peer, 1801)))

@@ -1,4 +1,4 @@
-"""`postroad lock` and `postroad transaction`, and what other commands say of messages that somebody has locked."""
+"""`postroad lock` and `postroad transaction`, and what other commands show of locked messages."""
 
 from __future__ import annotations
 

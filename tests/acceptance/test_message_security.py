@@ -1,4 +1,4 @@
-"""Signed, encrypted, allowed: real managers and the real command, with a router in between that knows no key."""
+"""Signed, encrypted, allowed: real managers and the real command, with a router in between that has no key."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Network:
         return Peer(name, file, self._stack)
 
     def _enterprise(self, keys: dict[str, str]) -> str:
-        """Each manager is alone in its site, and each site has a link to the router's."""
+        """Each manager is alone in its site, and each site has a link to that of the router."""
         text = ""
         for name, host in HOSTS.items():
             text += f'[[site]]\nname = "site-{name}"\n'
@@ -308,13 +308,13 @@ def test_the_log_names_nothing_where_old_algorithms_are_off(network: Network) ->
 
 
 def stored(peer: Peer) -> bytes:
-    """All that a manager has on its disk."""
+    """Everything that a manager has on its disk."""
     return b"".join(each.read_bytes() for each in peer.data.rglob("*") if each.is_file())
 
 
 @pytest.mark.spec("MQ-2.2.20.6-09")
 def test_a_router_never_has_the_body(network: Network) -> None:
-    """The label shows that the packet is on its disk, the message that is only signed shows that bodies are seen."""
+    """The label shows that the packet is on its disk. The message that is only signed shows that bodies are visible."""
     queue = network.beta.queue()
     name = name_of(queue)
     network.beta.kill()
@@ -346,7 +346,7 @@ def test_a_copy_at_the_sender_stays_encrypted(network: Network) -> None:
 
 
 class Load(threading.Thread):
-    """Sends encrypted messages one after the other until it is stopped, to two queues in turn."""
+    """Sends encrypted messages one after the other, to two queues in turn, until it is stopped."""
 
     def __init__(self, network: Network, plain: str, orders: str) -> None:
         super().__init__()
@@ -506,7 +506,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def damaged(packet: bytes, elsewhere: bytes) -> dict[str, bytes]:
-    """An encrypted packet, wrong in one way each. `elsewhere` is encrypted with another manager's keys."""
+    """Encrypted packets, each wrong in one way. `elsewhere` is encrypted with another manager's keys."""
     message = UserMessage.decode(packet)
     security, size = message.security, message.properties.message_size
     assert security is not None

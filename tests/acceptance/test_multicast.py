@@ -1,4 +1,4 @@
-"""Multicast between real processes on loopback, over UDP, with packets that get lost on the way."""
+"""Multicast between real processes on loopback, over UDP, with packets that are lost on the way."""
 
 from __future__ import annotations
 

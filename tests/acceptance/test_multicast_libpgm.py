@@ -1,4 +1,4 @@
-"""PGM with libpgm, OpenPGM's library, as an independent peer: in network namespaces, where it is installed."""
+"""PGM with libpgm, OpenPGM's library, as an independent peer: in network namespaces, if it is installed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_libpgm_receives_what_we_send(place: Place, size: int) -> None:
 
 
 def test_we_receive_what_libpgm_sends(place: Place) -> None:
-    """Single packets: of larger ones libpgm dies."""
+    """Only single packets, because larger messages crash libpgm."""
     receiver = place.peer(OURS, "receive", 1, COUNT, 0)
     sender = place.peer(place.libpgm, "send", 0, COUNT, 1000)
     sender.go()

@@ -1,4 +1,4 @@
-"""Real processes over loopback: every kind of delivery, one hop and two, with kill -9 in the middle of it all."""
+"""Real processes over loopback: every kind of delivery, one hop and two, with kill -9 in the middle."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ file = "enterprise.toml"
 
 
 class Network:
-    """Three managers in a row; alpha and beta meet only through the router, unless a direct name leads there."""
+    """Three managers in a row. alpha and beta meet only through the router, unless a direct name leads there."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         (directory / "enterprise.toml").write_text(ENTERPRISE)

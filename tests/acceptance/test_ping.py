@@ -1,4 +1,4 @@
-"""`postroad ping`, and managers that ask before they connect: real processes, and peers that answer by a script."""
+"""`postroad ping`, and managers that ask before they connect: real processes, and scripted peers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def manager(directory: Path, name: str, host: str, listen: str, rest: str = "") 
 
 @pytest.fixture(scope="module")
 def alpha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """With pings on the port that they have unless somebody says otherwise."""
+    """Pings use the default port, unless a test sets another."""
     with manager(tmp_path_factory.mktemp("alpha"), "alpha", ALPHA, "binary = 0") as server:
         yield server
 
 
 @contextmanager
 def responder(answer: Answer, host: str = SCRIPTED) -> Iterator[tuple[int, list[bytes]]]:
-    """A UDP port that answers each datagram as told, and what came to it."""
+    """A UDP port that answers each datagram as told, and notes what came."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as door:
         door.bind((host, 0))
@@ -199,7 +199,7 @@ def test_wrong_arguments(arguments: list[str], code: int, sentence: str) -> None
 
 
 class ScriptedPeer:
-    """Where a manager is expected: a TCP port that takes connections, and what comes first on them."""
+    """Something in the place of a manager: a TCP port that accepts connections, and what comes first on them."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._door = stack.enter_context(socket.create_server((SCRIPTED, 0)))

@@ -1,7 +1,4 @@
-"""A packet that no acknowledgment can name, on a real manager: nothing is lost, nothing stops, and all is told.
-
-Sessions and imports refuse it; where an older version has stored it, it is read and expires like any other.
-"""
+"""A packet that no acknowledgment can name, on a real manager: nothing is lost, nothing stops, and all is reported."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ transactional = true
 
 
 def nameless(label: str = "it", number: int = 0, previous: int = 0, **properties: object) -> bytes:
-    """A transactional message whose place in its sequence is none; it wants to hear how it ended."""
+    """A transactional message without a valid place in its sequence. It wants to know how it ended."""
     composer = Composer(uuid4(), parse_format_name(rf"DIRECT=TCP:{HOST}\{LEDGER}"))
     message = Message(b"", label=label, dead_letter=True, journal=True, **properties)  # type: ignore[arg-type]
     packet = composer.compose(message, 1, int(time.time()), transactional=True)
@@ -65,7 +62,7 @@ def write(directory: Path) -> Path:
 
 
 def store_as_before(directory: Path, packets: list[bytes]) -> None:
-    """As a version that took them would have."""
+    """Stores the packet, as an older version that accepted it would have."""
 
     async def put() -> None:
         manager = Manager("target", open_store(directory / "data"), identifier=IDENTIFIER)
@@ -96,7 +93,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def call(server: ServerProcess, *packets: bytes) -> bool:
-    """Sends packets by a session; whether the manager hangs up."""
+    """Sends packets by a session. Returns whether the manager closes the connection."""
     host, _, port = server.ready["listen"]["binary"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         framer = Framer()

@@ -1,4 +1,4 @@
-"""The README's lines, run as they are written: against a server of the test's own, on a port of its own."""
+"""The README's lines run as written, with a server of the test's own on a port of its own."""
 
 from __future__ import annotations
 

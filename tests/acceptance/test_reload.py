@@ -1,4 +1,4 @@
-"""SIGHUP: the configuration is read again, and the log says what was taken, what needs a restart and what is wrong."""
+"""SIGHUP: the configuration is read again. The log says what takes effect, what needs a restart and what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`postroad remote`: reading the queues of another computer, as processes of their own."""
+"""`postroad remote` reads the queues of another computer. Both are processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remote readers of a manager that other computers can reach: who may read, and what keeps it from starting."""
+"""Remote readers of a manager that other computers can reach: who may read, and what prevents a start."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_host_that_cannot_be_found_is_named_as_such(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 def test_the_minimum_level_is_asked_of_users(tmp_path: Path, host: str) -> None:
-    """Our own commands seal every call, so that they can read wherever users can."""
+    """Our own commands seal every call, so they can read wherever users can."""
     with serving(
         write(tmp_path, f'[rpc]\nauthenticate = true\nminimum_level = "privacy"\n{USER}', host=host)
     ) as server:

@@ -1,4 +1,4 @@
-r"""Replies without a directory: the asker is known by its address alone, and both sides restart before the reply."""
+r"""Replies without a directory. Only the asker's address is known, and both sides restart before the reply."""
 
 from __future__ import annotations
 

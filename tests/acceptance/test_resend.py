@@ -1,4 +1,4 @@
-"""`postroad resend`: dead letters and journaled messages, sent again without Spark."""
+"""`postroad resend` sends dead letters and journaled messages again, without Spark."""
 
 from __future__ import annotations
 

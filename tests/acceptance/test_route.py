@@ -1,4 +1,4 @@
-"""`postroad route`: from a directory's file, and from a running queue manager that keeps up with its file."""
+"""`postroad route`, from a directory's file, and from a running queue manager that follows changes of its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`postroad serve`: the ready line, signals, restarts, and what keeps it from starting."""
+"""`postroad serve`: the ready line, signals, restarts, and what prevents a start."""
 
 from __future__ import annotations
 

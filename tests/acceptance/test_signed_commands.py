@@ -1,4 +1,4 @@
-"""`postroad send --sign --encrypt` and `postroad decode --verify` as their users run them."""
+"""`postroad send --sign --encrypt` and `postroad decode --verify` as users run them."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_an_administrator_counts_as_authenticated(alpha: Alpha) -> None:
     ],
 )
 def test_the_cipher_is_optional(alpha: Alpha, arguments: tuple[str, ...]) -> None:
-    """A queue that takes encrypted messages only shows that the option was understood."""
+    """A queue that accepts only encrypted messages shows that the option was understood."""
     queue = alpha.queue(privacy="body")
     assert alpha.send(queue.name, "--body", "x").code == 1
     outcome = alpha.send(*(each.format(queue=queue.name) for each in arguments))

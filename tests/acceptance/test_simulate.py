@@ -1,4 +1,4 @@
-"""`postroad simulate`: a network from a file, its report for people and programs, and what is wrong with a file."""
+"""`postroad simulate`: a network from a file, its report for people and programs, and faults in a file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_example_arrives_whatever_goes_wrong_in_it() -> None:
     assert (found["lost"], found["duplicated"], found["reordered"], found["stuck"]) == (0, 0, 0, [])
     assert [flow["arrived"] for flow in found["flows"][:2]] == [500, 500]
     prices = found["flows"][3]
-    # A price that arrived just before the power failure, not yet acknowledged, is a dead letter too.
+    # A price that arrived just before the power failure and was not acknowledged yet is a dead letter too.
     assert prices["dead_letters"]["nack-reach-queue-timeout"] >= prices["sent"] - prices["arrived"] > 0
     assert prices["latency"]["p50_ms"] > 120
 

@@ -1,4 +1,4 @@
-"""SOAP between real processes over loopback: every kind of message, with kill -9, bad servers, proxies and TLS."""
+"""SOAP between real processes over loopback: every kind of message, with kill -9, faulty servers, proxies and TLS."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Manager:
         method: str = "POST",
         address: str = "127.0.0.1",
     ) -> int:
-        """The status. `address` is where the request comes from."""
+        """Returns the status. `address` is where the request comes from."""
         connection = http.client.HTTPConnection(self.address, self._port, timeout=30, source_address=(address, 0))
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
@@ -223,7 +223,7 @@ def test_a_kill_in_the_middle_loses_and_doubles_nothing(
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Answers what the server's script says, the last word for ever."""
+    """Answers what the server's script says, and repeats the last entry."""
 
     protocol_version = "HTTP/1.1"
     server: Scripted
@@ -530,7 +530,7 @@ def test_a_store_and_forward_server_stands_between_two_that_do_not_meet(tmp_path
     Manager(tmp_path, stack, "gate", srmp=f"store_and_forward = true\n{ends}")
     beta = Manager(tmp_path, stack, "beta", srmp=ends)  # which hears of alpha from the gate alone
     provide(beta)
-    # Beta hears of alpha only through the gate: the name alone would not lead back.
+    # Beta learns of alpha only through the gate: the name alone would not lead back.
     receipts = f'receipts_url = "http://{ADDRESSES["alpha"]}:{PORT}/msmq/private$/order_queue$"\n'
     way = (
         f'{receipts}[[srmp.outbound]]\nfrom = "http://{ADDRESSES["beta"]}*"\nto = "http://{ADDRESSES["gate"]}:{PORT}/"'
@@ -581,7 +581,7 @@ def test_a_message_cannot_make_its_receiver_call_another_host(beta: Manager) -> 
         for envelope in (plain, ordered):
             assert beta.ask(envelope, "127.0.50.98") == 200
         assert beta.received("plain", 1) + beta.received("orders", 1) == ["one", "two"]
-        # Of delivery and of commitment, of the stream and of its end.
+        # For delivery and commitment, for the stream and for its end.
         wait_until(lambda: beta.metric("postroad_soap_receipts_dropped_total") == 4)
         assert "add 127.0.50.77 to [relay] allow" in beta.process.log
         elsewhere.setblocking(False)

@@ -1,4 +1,4 @@
-"""SOAP on the wire, octet by octet: what a queue manager posts, and what it answers, against [MC-MQSRM] section 4."""
+"""SOAP on the wire, octet by octet: what a queue manager posts and answers, compared with [MC-MQSRM] section 4."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def answer_to(alpha: ServerProcess, request: bytes) -> bytes:
 
 
 def as_request(text: str) -> bytes:
-    """The sample 4.1, its headers in their order, and the end of the connection asked for."""
+    """Sample 4.1 with its headers in their order, and a request to close the connection."""
     content_type, entity = multipart(text.encode(), SIMPLE_BODY)
     return (
         "POST /msmq/private$/simpleq HTTP/1.1\r\n"

@@ -1,5 +1,5 @@
-"""Strangers at another loopback address who know the protocol, on real processes: what they say of others is not
-believed, and they make a manager call nobody."""
+"""Strangers at another loopback address who know the protocol, on real processes. The manager believes nothing that
+they say about others, and calls nobody because of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ transactional = true
 
 
 class Caller:
-    """A session of the test's own, with whatever GUID it likes to claim."""
+    """A session of the test's own, with any GUID that it claims."""
 
     def __init__(self, connection: socket.socket, session: Session) -> None:
         self.connection = connection
@@ -86,7 +86,7 @@ class Caller:
         return cls(connection, Session.accept(guid, BinarySettings(), time.time()))
 
     def exchange(self, done: Callable[[], bool]) -> None:
-        """Until it is done, or the other end hangs up."""
+        """Goes on until it is done, or until the other end closes the connection."""
         self._flush()
         while not done():
             try:
@@ -111,7 +111,7 @@ class Caller:
                 self.session.disconnected()
 
     def send(self, *packets: bytes) -> None:
-        """Until the last has left; what the other end thinks of it is another matter."""
+        """Returns once the last has left. The other end may still refuse it."""
         for packet in packets:
             self.exchange(lambda: self.session.closed or self.session.free > 0)
             if self.session.closed:
@@ -156,7 +156,7 @@ class House:
         raise AssertionError(f"there is no metric {metric}")
 
     def wait_for(self, name: str, metric: str, least: float) -> None:
-        """What was done to a manager has come to where it counts it."""
+        """Waits until the manager has counted what was done to it."""
         until = time.monotonic() + PATIENCE_S
         while self.metric(name, metric) < least:
             assert time.monotonic() < until, f"{metric} of {name} stays below {least}"
@@ -193,7 +193,7 @@ def compose(source: UUID, destination: str, message: Message, number: int = 1) -
 
 
 def acknowledgments(view: MessageView, manager: UUID, to: str) -> tuple[bytes, bytes]:
-    """An OrderAck and a FinalAck that are right in everything but, perhaps, whose they are."""
+    """An OrderAck and a FinalAck that are right in everything, except perhaps in whom they belong to."""
     header = view.transaction_header
     assert header is not None
     order = OrderAck(
@@ -319,8 +319,8 @@ def test_a_stranger_makes_a_manager_call_nobody(house: House, listening: Listen,
     assert "allow its host in [relay]" in house.processes["beta"].log
 
 
-# Floods: what the manager remembers of a partner stays, whatever a stranger makes up. No directory and no [peers] names
-# the partner: only its messages speak for it.
+# Floods. The manager keeps what it remembers of a partner, whatever a stranger makes up. No directory and no [peers]
+# names the partner: only its messages speak for it.
 
 SEQUENCE = TxSequenceId(3, 7)
 REMEMBERED = 64
@@ -341,7 +341,7 @@ def labels(manager: client.QueueManager, queue: str) -> list[str]:
 
 
 def test_made_up_names_make_no_sequence_forgotten(house: House) -> None:
-    """On one connection, to queues that are not there and by many names of one that is."""
+    """On one connection, to queues that do not exist, and under many names of a queue that does."""
     house.start("beta", BETA, rest=FEW)
     manager, partner = house.manager("beta"), uuid4()
     name = rf"DIRECT=TCP:{BETA}\private$\orders"

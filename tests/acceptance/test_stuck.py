@@ -1,4 +1,4 @@
-"""A stuck message always has a visible reason, in words: real processes, and the commands that people look with."""
+"""A stuck message always has a visible reason, in words: real processes, and the commands that people use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ path = 'private$\acks'
 
 
 class Scene:
-    """Alpha and beta run, late does once somebody starts it; nobody is at NOBODY. Tests have queues of their own."""
+    """Alpha and beta run, and late does once somebody starts it. Nobody is at NOBODY. Tests have queues of their
+    own."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
@@ -80,7 +81,7 @@ class Scene:
         return found
 
     def metrics(self, queue: str) -> dict[str, float]:
-        """What Prometheus reads of one outgoing queue."""
+        """What Prometheus reads about one outgoing queue."""
         with urllib.request.urlopen(f"{self.servers['alpha'].api}/metrics", timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
         label = f'{{queue="{queue}"'.replace("\\", "\\\\")

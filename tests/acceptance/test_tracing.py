@@ -1,4 +1,4 @@
-"""OpenTelemetry: one message between two managers is one trace, and messages stay as they are where it is off."""
+"""OpenTelemetry: one message between two managers is one trace. Where tracing is off, messages stay as they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stores that earlier versions wrote, opened by this one: everything is there, and work goes on where it stopped.
-
-`scripts/store_fixture.py` wrote them, and says what is in them.
-"""
+"""This version opens stores that earlier versions wrote. Everything is there, and work continues where it stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from scripts import store_fixture
 from scripts.store_fixture import CARRIED, DELIVERIES, HOLDER, LEDGER, ORDERS, Served, batch_labels, describe, in_url
 
 VERSIONS = sorted(path.stem for path in store_fixture.STORES.glob("*.json"))
-# What a manager keeps beside its messages: each has to be in a store that is worth a test.
+# What a manager keeps besides its messages. A useful store for this test has all of these.
 STATES = {
     *("manager", "counters", "sequence", "queue/", "count/", "hold/", "submission/", "sequence/DIRECT=TCP"),
     *("sequence/DIRECT=HTTP", "address/", "history/", "incoming/", "soap-history/", "soap-incoming/"),
@@ -60,7 +57,7 @@ def start(directory: Path) -> Iterator[Start]:
 
 
 def assert_holds(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """All of it, with every property; a later version may say more."""
+    """All of it, with every property. A later version may show more."""
     for name, queue in expected["queues"].items():
         assert {key: found["queues"][name][key] for key in queue} == queue
     for name, messages in [*expected["messages"].items(), ("held", expected["held"])]:
@@ -129,7 +126,7 @@ def test_a_hold_and_a_submission_go_on(start: Start, expected: dict[str, Any]) -
 
 
 def test_what_waits_to_leave_arrives_once_and_in_order(start: Start) -> None:
-    """Alpha has not heard that beta has the first half already, and sends it again."""
+    """Alpha has not learned yet that beta has the first half, and sends it again."""
     alpha, beta = start("alpha"), start("beta")
     store_fixture.send_batch(alpha, "beta", "third")
     store_fixture.wait_until(lambda: store_fixture.arrived(beta, "third"), "the newest messages have arrived")
@@ -150,7 +147,7 @@ def test_what_waits_to_leave_arrives_once_and_in_order(start: Start) -> None:
 
 
 def take_clear_bodies(alpha: Served) -> None:
-    """The store is older than encryption: its queue asks for encrypted bodies, and nobody was held to that."""
+    """The store is older than encryption: its queue demands encrypted bodies, but nobody enforced that then."""
     alpha.call("PATCH", f"queues/{in_url(ORDERS)}", {"privacy": "optional"})
 
 

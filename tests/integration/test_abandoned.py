@@ -1,7 +1,4 @@
-"""What a client leaves behind when it dies, and what it keeps while it lives: real managers, real clients.
-
-The manager's leases last a second here. Clients that die are killed, those that hang are stopped.
-"""
+"""What a client leaves behind when it dies, and what it keeps while it lives, with real managers and clients."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ transactional = true
 path = 'private$\\other'
 transactional = true
 """
-# Programs of clients: each says when it has what it wants, and waits for a line where the test has to act.
+# Programs of clients. Each says when it has what it wants, and waits for a line if the test has to act.
 PREFACE = f"""
 import asyncio, sys, time
 import postroad
@@ -109,7 +106,7 @@ PROGRAMS = {
 
 
 class Client:
-    """A program that is a client of the manager, in a process of its own."""
+    """A client program of the manager, in a process of its own."""
 
     def __init__(self, api: str, program: str) -> None:
         self.process = subprocess.Popen(
@@ -279,7 +276,7 @@ def test_many_locks_of_one_client_are_renewed_together(running: Running) -> None
 
 
 def test_a_lock_by_name_only_is_settled_as_before(running: Running) -> None:
-    """Whoever locked a message may be another client: an administrator's, by lookup id."""
+    """Whoever locked a message may be another client: an administrator can settle it by lookup id."""
     running.queue.send("1", transactional=True)
     (message,) = running.queue.lock()
     with postroad.connect(running.server.api) as somebody:

@@ -136,7 +136,7 @@ def test_changes_survive_a_restart_and_are_audited(tmp_path: Path) -> None:
 
 
 def test_a_stored_list_that_cannot_be_read_leaves_the_queue_to_administrators(api: Served) -> None:
-    """Another version may have written it. An administrator replaces it as any other."""
+    """Another version may have written it. An administrator replaces it like any other."""
     queue = api.manager.core.queues.get(r"private$\orders")
     queue.properties = replace(queue.properties, acl="D:(QA;;0xf003f;;;WD)")
     for method, path in (("POST", f"{ORDERS}/messages"), ("GET", f"{ORDERS}/messages"), ("GET", ACL)):

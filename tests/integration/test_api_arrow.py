@@ -1,4 +1,4 @@
-"""Messages as Arrow over HTTP: read back by pyarrow itself."""
+"""Messages as Arrow over HTTP, read back by pyarrow."""
 
 from __future__ import annotations
 

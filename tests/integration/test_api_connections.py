@@ -1,4 +1,4 @@
-"""Messages on their way, as the API and its clients tell of them: why they wait, sessions, and where one went."""
+"""Messages on their way, as the API and its clients show them: why they wait, sessions, and where a message went."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_the_largest_number_of_messages_may_have_every_property() -> None:
     step=st.integers(1, 9),
 )
 def test_values_are_counted_however_the_text_is_cut(value: object, step: int) -> None:
-    """Strings are not looked into, wherever a step ends."""
+    """The contents of strings do not count, wherever a step ends."""
     data = json.dumps(value).encode()
     expected = len(re.findall(rb"[,[{]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)))
     with pytest.MonkeyPatch.context() as patch:
@@ -274,7 +274,7 @@ def test_values_are_counted_however_the_text_is_cut(value: object, step: int) ->
 
 @pytest.mark.parametrize("properties", [{}, {"body": "x"}])
 def test_a_very_long_name_of_a_property_costs_nothing(api: Served, properties: dict[str, object]) -> None:
-    """It is compared with no known name, and not sent back."""
+    """It is compared with no known name, and is not sent back."""
     name = "a" * (MAX_BATCH_BYTES // 16)
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Who calls the HTTP API: the token, users with passwords, certificates, and those who try to be somebody else."""
+"""Who calls the HTTP API: the token, users with passwords, certificates, and those who pretend to be somebody else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def encoded(login: str | bytes) -> dict[str, str]:
 
 
 def raw(api: Served, *lines: str) -> int:
-    """The status of the answer to a request with these lines, as they are."""
+    """Sends a request with exactly these lines. Returns the status of the answer."""
     with socket.create_connection((api.server.host, api.server.port), 20) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1"))
         answer = b""
@@ -142,7 +142,8 @@ def test_no_spelling_of_a_path_is_open(path: str) -> None:
 
 
 def test_a_request_hidden_in_a_body_has_its_own_credentials() -> None:
-    """Both lengths are given: the second request counts as a body or is refused, and never as the first one's."""
+    """Both lengths are given. The second request counts as a body or is refused; it never gets the credentials of the
+    first."""
     with served(token=TOKEN, users=[ANN]) as api:
         api.call("POST", QUEUES, {"path": "private$/orders"}, headers=BEARER)
         hidden = f"DELETE {ORDERS} HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -180,7 +181,7 @@ def test_a_password_from_another_computer_needs_tls(client: str, scheme: str, st
 
 
 async def asked(client: str, scheme: str, password: str) -> int:
-    """The status of an answer to a caller from this address."""
+    """The status of the answer to a caller from this address."""
     manager = Manager("alpha", MemoryStore())
     manager.core.access.users = Users([ANN])
     await manager.start()

@@ -1,4 +1,4 @@
-"""The OpenAPI description tells of what is served, and whatever is asked of the server, it answers for itself."""
+"""The OpenAPI description says what is served, and the server itself answers every request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def conform(document: Any, schema: Any, value: Any) -> None:
-    """The part of JSON Schema that our answers are described by; an unknown keyword fails."""
+    """The part of JSON Schema that describes our answers. An unknown keyword fails."""
     schema = resolve(document, schema)
     known = {"type", "properties", "required", "items", "enum", "format", "contentEncoding", "pattern"}
     assert set(schema) <= known
@@ -178,7 +178,7 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None, dict[str, str]]:
 
 
 def internal(query: str, accept: str) -> tuple[str, str, None, dict[str, str]]:
-    """A request for messages that nobody may see, for whose refusal an answer must not have begun."""
+    """A request for messages that nobody may see. Its refusal must come before an answer has begun."""
     return "GET", f"{API}/queues/private$%5Corder_queue$/messages?{query}", None, {"Accept": accept}
 
 

@@ -1,4 +1,4 @@
-"""What callers of the HTTP API have begun: it is theirs, it is bounded, and it ends with their rights."""
+"""What callers of the HTTP API have begun belongs to them, is limited, and ends with their rights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def as_user(api: Served, user: User, method: str, path: str, value: object = Non
 
 
 def keep(api: Served, *users: User) -> None:
-    """As SIGHUP does with a file that has only these users."""
+    """Reloads with these users only, as after SIGHUP."""
 
     async def change() -> None:
         api.server.set_credentials(None, {each.name: PASSWORD for each in users})
@@ -101,7 +101,7 @@ def test_a_hold_is_of_no_use_to_another_user(api: Served) -> None:
 
 
 def begin(api: Served, kind: Held, number: int) -> int:
-    """One more of a kind, by ANN; the status."""
+    """ANN begins one more of a kind. Returns the status."""
     calls: dict[Held, tuple[str, str, object]] = {
         Held.TRANSACTIONS: ("POST", f"{API}/transactions", None),
         Held.LOCKED_MESSAGES: ("POST", f"{ORDERS}/lock?timeout=0", None),

@@ -1,4 +1,4 @@
-"""Ranges by order of arrival over HTTP: as Arrow, as JSON, and what cannot be asked for."""
+"""Ranges by order of arrival over HTTP: as Arrow, as JSON, and invalid requests."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_queue_that_is_not_there(api: Served) -> None:
 
 
 def test_others_are_served_while_a_range_is_read(api: Served) -> None:
-    """Between two batches the event loop is free: a reader that never takes the second keeps nobody waiting."""
+    """Between two batches the event loop is free: a reader that never takes the second batch blocks nobody."""
     send(api, *(Message(bytes(1000), recoverable=True) for _ in range(5000)))
     connection = api.connect()
     connection.request("GET", f"{ORDERS}/messages?from=0&columns=packet", headers=ACCEPT)

@@ -24,7 +24,7 @@ def post(path: str, body: bytes = b"", *headers: str) -> bytes:
 
 
 class Peer:
-    """A client that sends bytes as it likes."""
+    """A client that sends any bytes."""
 
     def __init__(self, api: Served) -> None:
         self.socket = socket.create_connection((api.server.host, api.server.port), PATIENCE_S)

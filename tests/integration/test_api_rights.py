@@ -1,4 +1,4 @@
-"""What users may do by the HTTP API: every operation is called without its right, and with its right alone."""
+"""What users may do by the HTTP API: every operation is called without its right, and with only its right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER = f"{API}/queues/private$/other"
 NO_ONE = "O:BAD:"  # an empty list
 FULL = QUEUE_RIGHT_WORDS["full"]
 WORDS = ACTION_WORDS
-# A request for each operation that would work for an administrator: its body and its query.
+# For each operation a request, body and query, that would work for an administrator.
 REQUESTS: dict[str, tuple[object, str]] = {
     "POST /queues/{queue}/messages": ({"body": "x"}, ""),
     "GET /queues/{queue}/messages": (None, ""),
@@ -243,7 +243,7 @@ def test_its_own_right_is_enough_for_an_operation(api: Served, operation: Operat
         assert status in (200, 201, 204)
 
 
-# What another user knows, and who learns it: the rights on the queue that tell it.
+# What belongs to another user, and who may learn it: the rights on the queue that show it.
 SECRETS: dict[str, tuple[Action, ...]] = {
     "secret-body": (Action.PEEK, Action.RECEIVE),
     "secret-label": (Action.PEEK, Action.RECEIVE),
@@ -253,7 +253,7 @@ SECRETS: dict[str, tuple[Action, ...]] = {
     "secret-job": (),
     "secret-queue": (),  # a queue without any right
 }
-# Calls that need no right: they answer with what is the caller's own, or may be seen.
+# Calls that need no right: they return what belongs to the caller, or what everybody may see.
 FOR_ALL = {"GET /queues", "GET /locks", "GET /whoami", "POST /leases/renew", "POST /transactions"}
 NAMED = {"POST /handles": Action.RECEIVE, "POST /resolve": Action.SEND}  # which right the requests above need
 CALLERS: dict[str, tuple[User | None, Action | None]] = {
@@ -265,7 +265,7 @@ CALLERS: dict[str, tuple[User | None, Action | None]] = {
 
 
 class Theirs(Held):
-    """The same of another user, with a hold, a submission and a queue that nobody else may see."""
+    """The same of another user, with a hold, a submission and a queue that only this user may see."""
 
     def __init__(self, api: Served) -> None:
         allow(api, FULL, BOB)
@@ -325,7 +325,7 @@ def test_every_operation_does_and_tells_no_more_than_the_right_allows(api: Serve
 
 
 def records_of(api: Served, user: User) -> dict[str, bytes]:
-    """What is on disk of a user's holds and submissions."""
+    """What the disk has of a user's holds and submissions."""
 
     async def look() -> dict[str, bytes]:
         await api.manager.write_identifier()
@@ -338,7 +338,7 @@ async def as_coroutine(change: Callable[[], object]) -> None:
     change()
 
 
-# What a monitor may see, besides what needs no right at all.
+# What a monitor may see, besides what needs no right.
 WATCHED = {
     f"GET {path}"
     for path in (

@@ -1,4 +1,4 @@
-"""The HTTP API as a server: where it listens, who may call, how it stops, and curl as the documentation has it."""
+"""The HTTP API as a server: where it listens, who may call, how it stops, and the documentation's curl commands."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ CHANGES = [
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "whatever-comes-next", ""])
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_what_a_browser_marks_as_another_sites_changes_nothing(site: str, token: str | None) -> None:
-    """A form needs no Origin to be sent by an old browser, and none of its media types asks first."""
+    """An old browser sends a form without an Origin, and no media type of a form makes it ask first."""
     with served(token=token) as api:
         headers = {"Sec-Fetch-Site": site, "Content-Type": "text/plain"}
         if token is not None:

@@ -28,7 +28,7 @@ def api() -> Iterator[Served]:
 
 
 def signature(api: Served, body: str, version: str = "2.0", hash: str = "sha512") -> str:
-    """As a program in any language makes it, from what `resolve` says."""
+    """A signature made from what `resolve` returns, as a program in any language makes it."""
     answer = api.call("POST", f"{API}/resolve", {"destination": "private$/orders"}).json
     composer = Composer(UUID(answer["manager"]), parse_format_name(answer["destinations"][0]["name"]))
     packet = composer.compose(Message(body), 1, 0)

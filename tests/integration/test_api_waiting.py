@@ -1,4 +1,4 @@
-"""Reads that wait over HTTP: they end with a message, with their client, or with the server, and nothing is lost."""
+"""Reads that wait over HTTP end with a message, with their client, or with the server, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def api() -> Iterator[Served]:
 
 
 def until(api: Served, holds: Callable[[], bool]) -> None:
-    """Returns once `holds` does, looked at where the manager lives."""
+    """Returns once `holds` returns True. It runs where the manager runs."""
 
     async def look() -> None:
         while not holds():  # noqa: ASYNC110  # the manager has no event for who waits in it
@@ -135,7 +135,7 @@ def access(api: Served, edit: str) -> None:
 
 @pytest.mark.parametrize("call", ["receive", "peek", "lock"])
 def test_a_waiting_read_ends_when_its_reader_loses_the_right(api: Served, call: str) -> None:
-    """Others wait on."""
+    """Others continue to wait."""
     access(api, "grant")
     refused = Later(api, f"{ORDERS}/{call}?timeout={PATIENCE_S}", basic("ann"))
     waiting(api, 1)

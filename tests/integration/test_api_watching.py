@@ -27,8 +27,8 @@ def api() -> Iterator[Served]:
 
 
 def scrape(api: Served) -> Samples:
-    """By name and queue, direction of sessions, access of readers, or limit. Fails on any line that Prometheus would
-    not read, and on a sample that nothing explains."""
+    """By name and queue, direction of sessions, access of readers, or limit. Fails on any line that Prometheus could
+    not read, and on a sample without an explanation."""
     answer = api.call("GET", "/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.body.decode()

@@ -53,7 +53,7 @@ api = false
 
 
 class Listener:
-    """A peer on a socket that says what the protocol wants; it notes who called, and what came."""
+    """A peer on a socket that speaks as much of the protocol as a test needs. It notes who called, and what came."""
 
     def __init__(self) -> None:
         self.callers: list[tuple[str, int]] = []
@@ -61,7 +61,7 @@ class Listener:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int = PORT) -> int:
-        """The port that it has."""
+        """Starts the listener. Returns its port."""
         self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -99,7 +99,7 @@ async def opens(host: str, port: int) -> bool:
 
 @contextmanager
 def full(host: str) -> Iterator[None]:
-    """A port whose callers wait in vain: as many are there as it keeps, and it takes none of them."""
+    """A port whose queue of callers is full. It accepts nobody."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server((host, PORT), backlog=0))
         while True:
@@ -118,7 +118,7 @@ def run(
     body: Callable[[Manager, BinaryService], Coroutine[None, None, None]],
     rest: str = "binary = 0",
 ) -> None:
-    """A server at this address, for as long as the body takes; the rest of its configuration begins in [listen]."""
+    """A server at this address, until the body ends. The rest of its configuration begins in [listen]."""
     file = tmp_path / "alpha.toml"
     file.write_text(CONFIGURATION.format(host=host, rest=rest))
 
@@ -136,7 +136,7 @@ def run(
 
 
 async def failure(manager: Manager, name: str) -> tuple[object, str]:
-    """How the first try to reach this queue ended: its status, and the error in words."""
+    """How the first attempt to reach this queue ended: its status, and the error in words."""
     await manager.send(name, [Message(label="a", recoverable=True)])
     async with asyncio.timeout(PATIENCE_S):
         while not manager.queue(name).failures:  # noqa: ASYNC110  # what is waited for is plain state
@@ -147,7 +147,7 @@ async def failure(manager: Manager, name: str) -> tuple[object, str]:
     return next(each["status"] for each in info.history if each["error"]), str(info.last_error)
 
 
-# Each test has addresses of its own: the port is the same for all.
+# Each test has addresses of its own, because the port is the same for all.
 
 
 @pytest.mark.spec("QB-2.1.1-06", "QB-2.1.1-09")
@@ -339,7 +339,8 @@ def test_a_caller_that_has_gone_again_is_no_fault_of_ours(tmp_path: Path, caplog
 
 
 async def send_all(host: str, packets: list[bytes]) -> list[object]:
-    """In one write, once the session is open; what was acknowledged until the manager has read all, or hung up."""
+    """Sends all in one write once the session is open. Returns what was acknowledged until the manager has read all, or
+    has closed the connection."""
     reader, writer = await asyncio.open_connection(host, PORT)
     session = Session.initiate(CALLER, NULL_GUID, BinarySettings(), time.time())
     acknowledged: list[object] = []
@@ -368,7 +369,7 @@ def signed_and_plain(host: str, count: int) -> list[bytes]:
 
 
 def test_signed_messages_are_checked_in_a_thread_and_keep_their_order(tmp_path: Path) -> None:
-    """More than a thread takes at once, between messages that need no check."""
+    """More than a thread takes at once, among messages that need no check."""
     here = "127.0.20.71"
 
     async def body(manager: Manager, service: BinaryService) -> None:

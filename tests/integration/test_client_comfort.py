@@ -1,4 +1,4 @@
-"""What a programmer gets wrong or expects without reading: names, JSON, ids, answers, and types that fit."""
+"""Common mistakes, and what programmers expect without reading: names, JSON, ids, answers, and types that fit."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_remote_readers_take_answers_too() -> None:
 
 
 def test_natural_code_runs_and_has_types(tmp_path: Path) -> None:
-    """`make check` has mypy read the program, strictly; that it runs is seen here."""
+    """`make check` has mypy check the program strictly. This test runs it."""
     with postroad.open(tmp_path / "blocking", name="alpha") as manager:
         assert typed_program.work(manager) == "ANSWER to 1"
 

@@ -1,4 +1,4 @@
-"""`queue.consume()`: what it acknowledges, what it gives back, and that it goes on after a restart of the manager."""
+"""`queue.consume()`: what it acknowledges, what it gives back, and that it continues after a restart of the manager."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def texts(messages: object) -> list[str]:
 
 
 def left(queue: postroad.Queue) -> list[str]:
-    """What anybody can read now: locked messages are not shown."""
+    """What anybody can read now. Locked messages are not shown."""
     return texts(queue.messages())
 
 
@@ -312,7 +312,7 @@ def test_closing_the_manager_in_the_loop_ends_it(queue: postroad.Queue) -> None:
 
 
 def run_async(kind: str, work: Callable[[aio.Queue], Coroutine[Any, Any, None]]) -> list[str]:
-    """What is left in a queue with ALL when the work and its manager have ended."""
+    """What is left in a queue with ALL after the work and its manager have ended."""
 
     async def main(opening: aio.Opening) -> list[str]:
         async with opening as manager:
@@ -449,7 +449,7 @@ def test_it_goes_on_after_a_restart_and_loses_nothing(tmp_path: Path, number: si
     finally:
         server.close()
     assert sorted(set(found)) == sorted(wanted)
-    # What was fetched comes again, and what was acknowledged a moment before a crash may.
+    # What was fetched comes again. What was acknowledged a moment before a crash may come again.
     assert len(found) <= len(wanted) + 2 * (40 if number is signal.SIGTERM else 80)
 
 

@@ -190,7 +190,7 @@ class GatedStore(MemoryStore):
 
 
 def embedded(store: MemoryStore) -> tuple[postroad.QueueManager, Manager]:
-    """A manager with its blocking face, on a store of ours."""
+    """A manager with its blocking API, on the given store."""
 
     async def begin() -> Manager:
         manager = Manager("alpha", store)
@@ -265,7 +265,7 @@ def test_a_program_that_forgets_to_close_ends_in_silence(tmp_path: Path, how: st
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
-    """Ctrl-C while the program waits for a message; a message that comes after must still be there."""
+    """Ctrl-C while the program waits for a message. A message that comes afterwards must still be there."""
     assert line(process) == "reading"
     process.send_signal(signal.SIGINT)
     assert line(process) == "interrupted"

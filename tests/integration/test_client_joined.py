@@ -1,4 +1,4 @@
-"""Concurrent sends of one client go together, keep their order, and succeed or fail each by itself."""
+"""Concurrent sends of one client travel together, keep their order, and each of them succeeds or fails by itself."""
 
 from __future__ import annotations
 
@@ -223,7 +223,8 @@ def test_a_bad_message_of_one_thread_fails_alone(api: Served) -> None:
 
 @contextmanager
 def breaking() -> Iterator[tuple[str, list[bytes]]]:
-    """A server that reads a request and closes the connection without an answer: its URL, and what it has read."""
+    """A server that reads a request and closes the connection without an answer. Gives its URL, and what it has
+    read."""
     listener = socket.create_server(("127.0.0.1", 0))
     read: list[bytes] = []
 
@@ -338,7 +339,7 @@ def test_closing_the_manager_ends_the_tasks_that_wait(api: Served, monkeypatch: 
 
 
 def test_an_interrupted_thread_passes_its_turn_on() -> None:
-    """Its turn to send for all comes, and it is gone."""
+    """Its turn to send for all comes after it is gone."""
     posted: list[list[bytes]] = []
 
     async def post(name: str, messages: object) -> list[payloads.Outcome]:

@@ -1,4 +1,4 @@
-"""A queue manager behind HTTP: connections, the ways in which it can be out of reach, and reads that are given up."""
+"""A queue manager behind HTTP: connections, ways in which it can be out of reach, and reads that are given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program can do with queues and messages, the same through every face of the Python API."""
+"""What a program can do with queues and messages. It is the same in every form of the Python API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python page of the documentation runs as it is written, block after block."""
+"""The Python page of the documentation runs as written, block after block."""
 
 from __future__ import annotations
 

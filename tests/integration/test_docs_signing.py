@@ -1,4 +1,4 @@
-"""The page about signing runs as it is written, and lists the fields that no signature covers."""
+"""The page about signing runs as written, and lists the fields that no signature covers."""
 
 from __future__ import annotations
 

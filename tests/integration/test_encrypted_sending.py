@@ -1,4 +1,5 @@
-"""Encrypted messages between servers with real sockets: keys from the directory, rotated and restarted meanwhile."""
+"""Encrypted messages between servers with real sockets. Keys come from the directory, and rotate or restart
+meanwhile."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def knows(manager: Manager, name: str, public_keys: str) -> bool:
 
 
 def with_both(directory: Path, body: Callable[[Manager, Manager], Awaitable[T]], *, publish: bool = True) -> T:
-    """alpha and beta; `publish` lets alpha know beta's keys."""
+    """alpha and beta. With `publish`, alpha knows beta's keys."""
 
     async def run() -> T:
         write_enterprise(directory, {})
@@ -126,7 +127,7 @@ def waiting(manager: Manager) -> list[bytes]:
 
 
 async def refused_sending(manager: Manager, destination: str) -> str:
-    """Why the manager does not send an encrypted message there."""
+    """Why the manager does not send an encrypted message to this destination."""
     with pytest.raises(NotEncrypted) as caught:
         await manager.send(destination, [Message("ten boxes", encrypt="")])
     return str(caught.value)
@@ -162,7 +163,7 @@ def test_public_queues_lists_and_transactions_carry_encrypted_messages(tmp_path:
 
 
 def test_only_ciphertext_waits_while_the_peer_is_down(tmp_path: Path) -> None:
-    """And it survives a restart of both."""
+    """It survives a restart of both."""
 
     async def run() -> None:
         write_enterprise(tmp_path, {})

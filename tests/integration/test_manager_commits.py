@@ -1,4 +1,4 @@
-"""Commits of a running manager with a store on disk: which thread makes them, and what a failing disk does there."""
+"""Commits of a running manager with a store on disk: which thread makes them, and the effect of a failing disk."""
 
 from __future__ import annotations
 

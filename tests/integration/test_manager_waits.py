@@ -1,4 +1,4 @@
-"""A read of a running manager that waits: what its reader gets, and what stays if the reader leaves."""
+"""A read that waits in a running manager: what its reader gets, and what stays if the reader leaves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def waiting_read(manager: Manager, deadline: float | None = None) -> WaitingRead
 
 
 def test_a_message_that_comes_after_its_reader_has_left_stays() -> None:
-    """The reader is cancelled in the same turn of the event loop, before anything else hears of it."""
+    """The reader is cancelled in the same turn of the event loop, before anything else learns of it."""
 
     async def run() -> None:
         manager = Manager("alpha", MemoryStore())

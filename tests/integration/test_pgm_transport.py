@@ -1,4 +1,4 @@
-"""PGM's sockets on loopback: over UDP, and raw where this process may."""
+"""PGM's sockets on loopback: over UDP, and raw if this process may open raw sockets."""
 
 from __future__ import annotations
 

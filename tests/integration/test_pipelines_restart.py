@@ -1,4 +1,4 @@
-"""Holds and submissions on a disk that keeps them: a manager that dies, and a store that fails."""
+"""Holds and submissions on a real disk: a manager that dies, and a store that fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*bodies: str) -> list[Message]:
 
 @asynccontextmanager
 async def running(store: Store) -> AsyncIterator[Manager]:
-    """A manager that is never stopped: it ends as by a crash, with its store as it is."""
+    """A manager that is never stopped. It ends as in a crash, and its store stays as it is."""
     manager = Manager("alpha", store)
     await manager.start()
     try:

@@ -1,4 +1,4 @@
-"""What commands write to this computer's disk is for its owner only, whatever the umask. Each command is in a table."""
+"""Files that commands write on this computer are for their owner only, whatever the umask. A table has each command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroad.store import open_store
 from tests.commands import postroad
 from tests.served import served
 
-# Every parameter with a file or a directory: what is only read, and what is written, each with its test below.
+# Every parameter with a file or a directory: those that are only read, and those that are written, each with its test.
 READ = {
     *("console --tls-certificate", "console --tls-key", "decode FILE", "definitions import FILE", "import FILE"),
     *("restore FILE", "route --enterprise", "send --file", "serve --config", "simulate FILE", "remote peek --config"),
@@ -95,7 +95,7 @@ def test_a_directory_that_is_there_keeps_its_group_alone(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("open_umask")
 def test_a_report_is_private(tmp_path: Path) -> None:
-    """The commands that write one need Spark; this is how they write."""
+    """The commands that write one need Spark. This test uses the function with which they write."""
     page = tmp_path / "report.html"
     page.write_text("longer than the new one")
     write_private(page, "<html>")

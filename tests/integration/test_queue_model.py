@@ -1,4 +1,5 @@
-r"""Any sequence of sends, reads, transactions, expiry, purges, moves, failed commits and restarts, against a model."""
+r"""Any sequence of sends, reads, transactions, expiry, purges, moves, failed commits and restarts, compared with a
+model."""
 
 from __future__ import annotations
 
@@ -238,7 +239,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(promised=st.booleans())
     def restart(self, promised: bool) -> None:
-        """A crash: what no tick had committed is gone, with every lock and every open transaction."""
+        """A crash. What no tick had committed is gone, and so is every lock and every open transaction."""
         if promised:
             self.manager.send(PLAIN, [Message(b"x", label="never committed", recoverable=True)], self.now)
         self.store.close()
@@ -258,7 +259,7 @@ class QueueMachine(RuleBasedStateMachine):
         for path, expected in self.model.queues.items():
             queue = self.manager.queues.get(path)
             available = [each.label for each in expected.available()]
-            # A message whose time is over is still there until somebody looks: both sides agree once they have.
+            # An expired message is still there until somebody looks. After a look, both sides agree.
             if all(each.expires_s is None or each.expires_s >= int(self.now) for each in expected.messages):
                 assert labels(queue.available(1000)) == available
             assert queue.count == len(expected.messages)

@@ -1,4 +1,4 @@
-"""Every surface follows the table of queue properties: a property that one of them lacks fails here."""
+"""Every interface follows the table of queue properties. A property that one of them lacks fails here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from postroad.validation.queue_properties import (
 from tests.served import API, ORDERS, Served, served
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
-# A value of each property that is not its default, and one that does not fit.
+# For each property a value other than its default, and an invalid one.
 EXAMPLES: dict[str, tuple[Any, Any]] = {
     "transactional": (True, "yes"),
     "label": ("orders", "x" * 125),

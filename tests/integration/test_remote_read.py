@@ -1,4 +1,4 @@
-"""`postroad.remote` against our own server: every verb, both syntaxes, many readers at a time, and readers that die."""
+"""`postroad.remote` and our own server: every verb, both syntaxes, many readers at a time, and readers that die."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(running: Stat
 
 @pytest.mark.parametrize("turns", range(4))
 def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back(running: Station, turns: int) -> None:
-    """The reader is cancelled so many turns of its loop after the answer has come, or in the same one."""
+    """The reader is cancelled so many turns of its loop after the answer has come, or in the same turn."""
     running.send("one")
 
     async def scene() -> None:
@@ -252,7 +252,7 @@ def test_a_walk_goes_on_where_its_last_message_is_gone(running: Station, manager
 
 
 def test_a_range_of_lookup_ids_is_read_to_its_end(running: Station, manager: postroad.QueueManager) -> None:
-    """What a reader of a part of the queue does, next to others who read the other parts."""
+    """What a reader of one part of the queue does while others read the other parts."""
     running.send(*(str(number) for number in range(20)))
     orders = manager.queue(ORDERS)
     ids = [message.lookup_id for message in orders.messages()]
@@ -447,7 +447,7 @@ def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None
 
 @pytest.mark.spec("QP-2.2-04")
 def test_a_disk_that_is_full_keeps_the_message() -> None:
-    """The failure has a code of our own, with the severity bit that makes it one."""
+    """The failure has a code of our own, with the severity bit of a failure."""
     store = FailingStore()
     with station(store) as full, postroad.remote(HOST, port=full.address[1]) as manager:
         full.send("one")
@@ -553,7 +553,7 @@ def test_a_server_that_stops_ends_reads_that_wait() -> None:
 def test_a_reader_that_vanishes_without_a_word_is_noticed_in_two_minutes(
     running: Station, manager: postroad.QueueManager
 ) -> None:
-    """A cut line cannot be had in a test; that the system looks for it can be seen."""
+    """A test cannot cut a line. It can see that the system watches for it."""
     with pytest.raises(NoMessage):
         manager.queue(ORDERS).peek(timeout=0)
     links = list(running.server.rpc.links)

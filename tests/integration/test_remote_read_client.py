@@ -1,4 +1,4 @@
-"""What our client calls, and in which order: [MS-MQQP] 3.2, seen from the server's end."""
+"""What our client calls, and in which order: [MS-MQQP] 3.2, seen from the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def trace(running: Station) -> Trace:
 
 
 def play(running: Station, scene: Callable[[RemoteReadClient], Awaitable[Any]], **identity: bool) -> None:
-    """A scene with a client, which is closed at its end."""
+    """Plays a scene with a client, which is closed at its end."""
 
     async def run() -> None:
         client = new_client(running, Identity(ME, **identity))
@@ -90,7 +90,7 @@ def test_a_first_connection_asks_for_the_port_and_a_second_does_the_rest(running
 
 @pytest.mark.spec("QP-3.2.4.1-03")
 def test_without_the_second_connection_nothing_opens(running: Station, trace: Trace) -> None:
-    """The port that is told leads nowhere: there is no falling back on the first connection."""
+    """The reported port leads nowhere, and the client does not fall back to the first connection."""
     trace.instead(qm2qm.GET_SERVER_PORT, lambda call, request: Result(1))
 
     async def scene(client: RemoteReadClient) -> None:
@@ -298,7 +298,7 @@ def test_an_old_server_is_asked_by_the_first_method(running: Station, trace: Tra
 
 
 def check(opened: Any, cursor: int, descs: list[Any]) -> None:
-    """What the descriptors of the five reads above have to hold."""
+    """What the descriptors of the five reads above must contain."""
     assert [(desc.action, desc.timeout, desc.cursor) for desc in descs] == [
         (0x80000000, 77, 0),
         (0x80000000, 78, cursor),
@@ -405,7 +405,7 @@ def test_no_two_pending_reads_have_one_request_id(running: Station, trace: Trace
 @pytest.mark.spec("QP-3.1.4-05", "QP-3.1.4.1-13")
 @pytest.mark.parametrize("status", [0xC00E0006, 0xC00E0007, 0x80004005, 0xC00E001B])
 def test_every_failure_has_the_same_consequences(running: Station, trace: Trace, status: int) -> None:
-    """Whatever the code, and whatever the handle that comes with it: nothing is pending, nothing is acknowledged."""
+    """Whatever the code and the handle that comes with it, nothing is pending, and nothing is acknowledged."""
     running.send("one")
 
     def refuse(call: Any, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Remote read as a stranger sees it: an impacket client in a process of its own against our server, [MS-MQQP] 3.1."""
+"""Remote read as other software sees it: an impacket client in a process of its own and our server, [MS-MQQP] 3.1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client() -> Iterator[Stranger]:
 
 
 class Target:
-    """A queue of a test's own, and readers of it."""
+    """A queue for one test, and readers of it."""
 
     def __init__(self, running: Station, client: Stranger) -> None:
         self.running = running
@@ -577,7 +577,7 @@ def test_both_methods_share_the_request_ids(target: Target) -> None:
 
 @pytest.mark.spec("QP-3.1.4.10-17", "QP-3.1.4.6-13")
 def test_the_second_method_reads_as_the_first_does(target: Target) -> None:
-    """A receive waits under its request id, and a peek too; the next message is the cursor's."""
+    """A receive waits under its request id, and so does a peek. The next message is the cursor's."""
     target.send("one", "two")
     walker = target.reader()
     cursor = walker.cursor()
@@ -661,7 +661,7 @@ def test_nonsense_ends_its_own_connection_at_the_most(target: Target, octets: st
 
 
 async def _waits(target: Target, wanted: int) -> None:
-    """Until so many reads of the queue wait."""
+    """Waits until so many reads of the queue wait."""
     queue = target.running.manager.core.queues.get(target.path)
     for _ in range(2000):
         if len(queue.waiting) == wanted:
@@ -671,7 +671,7 @@ async def _waits(target: Target, wanted: int) -> None:
 
 
 async def _gone(target: Target) -> None:
-    """Until nobody has the queue open."""
+    """Waits until nobody has the queue open."""
     queue = target.running.manager.core.queues.get(target.path)
     for _ in range(2000):
         if not queue.descriptors:

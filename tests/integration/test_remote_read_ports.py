@@ -1,4 +1,5 @@
-"""Where remote readers find the server: the standard ports, the next ones where those are taken, and what it tells."""
+"""Where remote readers find the server: the standard ports, the next ones if those are taken, and the ports it
+reports."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ HOST = "127.0.70.5"  # nobody else's, so that the standard ports are free
 
 @contextmanager
 def taken(*ports: int) -> Iterator[None]:
-    """Ports that somebody listens on."""
+    """Ports that are in use."""
     with ExitStack() as stack:
         for port in ports:
             listener = stack.enter_context(socket.socket())
@@ -34,7 +35,7 @@ def taken(*ports: int) -> Iterator[None]:
 
 
 def reported(running: Station, at: int) -> tuple[list[int], list[int]]:
-    """What qm2qm and qmcomm say at this port about the ports of qmcomm and qm2qm."""
+    """What qm2qm and qmcomm at this port report about the ports of qmcomm and qm2qm."""
 
     async def ask() -> tuple[list[int], list[int]]:
         connection = await connect(HOST, at, qm2qm.QM2QM, qmcomm.QMCOMM)

@@ -1,4 +1,4 @@
-"""Remote readers who log in with NTLM, and the access lists that bind them; a change counts for open queues."""
+"""Remote readers who log in with NTLM, and the access lists that apply to them. A change counts for open queues too."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_an_anonymous_reader_is_bound_by_a_list_alone() -> None:
 
 
 def keep(running: Station, *users: User) -> None:
-    """As SIGHUP does with a file that has only these users."""
+    """Reloads with these users only, as after SIGHUP."""
 
     async def change() -> None:
         assert running.server.set_passwords({each.name: PASSWORD for each in users})
@@ -130,7 +130,7 @@ def keep(running: Station, *users: User) -> None:
 
 @pytest.mark.parametrize("call", ["receive", "peek", "purge"])
 def test_a_removed_user_has_nothing_on_a_connection_that_is_open(running: Station, call: str) -> None:
-    """Neither has a queue without a list of its own anything for somebody who used to be a user."""
+    """A queue without a list of its own also gives nothing to somebody who used to be a user."""
     running.send("one", "two")
     with remote(running) as manager:
         queue = manager.queue(ORDERS)
@@ -185,12 +185,12 @@ def test_a_login_under_way_ends_when_its_user_is_removed(running: Station) -> No
         accepting.step(proof)
 
 
-# Every operation, by callers who may do nothing of it
+# Every operation, called by somebody without any right to it
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What a reader has: an open queue with a cursor, a message that is not acknowledged, and a read that waits."""
+    """What a reader has: an open queue with a cursor, an unacknowledged message, and a read that waits."""
 
     handle: int
     cursor: int
@@ -242,7 +242,7 @@ STRANGERS: dict[str, tuple[User | None, tuple[str, ...]]] = {
 
 
 async def everything(running: Station) -> Any:
-    """What a call could have changed."""
+    """Everything that a call could have changed."""
     core, service = running.manager.core, running.server.service
     queues = [(each.name, each.properties, each.count, dict(each.positions)) for each in core.queues]
     opened = [(each.handle, each.cursors, len(each.unacknowledged)) for each in service.remote_queues.values()]

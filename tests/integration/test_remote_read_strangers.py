@@ -1,4 +1,4 @@
-"""What a stranger can do with a reader's handles: nothing. impacket is the reader, and it is the stranger."""
+"""A stranger can do nothing with a reader's handles. impacket is both the reader and the stranger."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_nobody_else_uses_what_a_user_has_opened(running: Station, client: Stran
     for verb, fields in {"end": {"context": read["context"], "ack": ACK}, "close_queue": {"context": session}}.items():
         assert call("qm2qm", verb, **fields)["fault"] == CONTEXT_MISMATCH, verb
     made = call("qmcomm", "create_cursor", handle=reader.handle)["status"]
-    # A client's connection for qmcomm is of another association than the one for qm2qm.
+    # A client's connection for qmcomm belongs to another association than the one for qm2qm.
     assert made == {"anonymous": ACCESS_DENIED, "the same user in another association": 0}.get(kind, INVALID_HANDLE)
     assert running.count() == 3
     assert reader.end(ACK)["status"] == 0  # all of it still works for its owner

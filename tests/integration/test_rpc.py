@@ -1,4 +1,4 @@
-"""Our RPC client against our RPC server: calls, faults, fragments, handles, cancelling, what a lost client leaves."""
+"""Our RPC client and our RPC server: calls, faults, fragments, handles, cancelling, and what a lost client leaves."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_cancelled_call_is_answered_with_its_fault() -> None:
 
 
 def later_replies(it: Counter) -> dict[int, Later[parcels.Status]]:
-    """Wait without a task: what it has to reply is for the test to give."""
+    """Waits without a task. The test gives the reply."""
     replies: dict[int, Later[parcels.Status]] = {}
 
     def wait(call: Call, request: parcels.Wait) -> Later[parcels.Status]:
@@ -298,7 +298,7 @@ def test_the_life_of_a_context_handle() -> None:
             assert shelf
             assert [each.place for each in it.open] == ["cellar"]
             assert (await client.call(parcels.USE, parcels.Use(shelf))).status == 7
-            # A handle of one type is no handle of another, and null is one only where the interface says so.
+            # A handle of one type is not a handle of another. Null is a handle only if the interface says so.
             mismatch = FaultStatus.NCA_CONTEXT_MISMATCH
             assert await fault_of(client, parcels.COUNT, parcels.Count(shelf)) == mismatch
             assert await fault_of(client, parcels.USE, parcels.Use(NULL_HANDLE)) == FaultStatus.IN_NULL_CONTEXT

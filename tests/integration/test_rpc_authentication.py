@@ -1,4 +1,4 @@
-"""Authentication between our own client (pyspnego) and server: NTLM and SPNEGO at each level, and what is refused."""
+"""Authentication between our own client (pyspnego) and server: NTLM and SPNEGO at each level, and refusals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_without_users_nobody_can_authenticate() -> None:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("place", [5, 20, 22, 30, -1, -12, -17, -20])
 def test_one_changed_bit_ends_the_connection(kind: AuthType, level: AuthLevel, place: int) -> None:
-    """In the header, in the stub, in the trailer or in the signature: the call is not made."""
+    """In the header, the stub, the trailer or the signature. The call is not made."""
 
     async def run() -> None:
         async with counter(providers=USERS) as it:

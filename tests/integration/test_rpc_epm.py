@@ -54,7 +54,7 @@ def test_impacket_finds_a_port() -> None:
 
 
 def test_impacket_asks_the_mapper_under_a_name() -> None:
-    """A client may authenticate where it need not."""
+    """A client may authenticate although it need not."""
 
     def ask(port: int) -> Any:
         rpc = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{HOST}[{port}]").get_dce_rpc()
@@ -109,7 +109,7 @@ def test_a_second_process_registers_with_the_mapper_that_runs() -> None:
         assert second.port == first.port
         assert await epm.resolve(HOST, OTHER, port=first.port) == 4712
         await second.stop()
-        # What a process registered goes with it, closed or killed.
+        # What a process registered goes when the process closes or is killed.
         for _ in range(1000):
             try:
                 await epm.resolve(HOST, OTHER, port=first.port)

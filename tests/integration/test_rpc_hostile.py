@@ -1,4 +1,4 @@
-"""Hostile clients over real connections: garbage, answers that nobody takes, requests that never end."""
+"""Hostile clients over real connections: garbage, answers that nobody reads, requests that never end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = parcels.ECHO.request.encode(Echo(Parcel(1, 1 << 19, Colour.RED, bytes(1 
 
 
 async def bound(it: Counter) -> tuple[ClientConnection, asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client of which only the core is ours: its connection does what a test wants."""
+    """A client with our core, whose connection does what a test wants."""
     reader, writer = await asyncio.open_connection(HOST, it.port)
     core = ClientConnection()
     core.bind(PARCELS)

@@ -1,4 +1,4 @@
-"""Whose a context handle is where users share a connection or an association, and how failed logins are slowed."""
+"""Who owns a context handle if users share a connection or an association, and how failed logins are slowed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def status_of(client: RpcClient, shelf: Handle) -> int:
 
 @asynccontextmanager
 async def with_second_user(client: RpcClient, user: str) -> AsyncIterator[None]:
-    """The client calls as another user, by a second security context on the same connection."""
+    """The client calls as another user, with a second security context on the same connection."""
     core, own = client._core, client._core._security
     context = security(user)
     context.context_id = SECOND_CONTEXT
@@ -162,7 +162,7 @@ def test_a_second_connection_keeps_the_handles_when_the_first_goes_before_it_cal
 def test_a_request_without_a_verifier_speaks_for_the_user_at_connect_level_only(
     minimum: AuthLevel, taken: bool
 ) -> None:
-    """Somebody who injects octets into a connection can do no more than [MS-RPCE] lets connect level do."""
+    """Somebody who injects octets into a connection can do no more than [MS-RPCE] allows at connect level."""
 
     async def run() -> None:
         async with counter(providers=USERS, minimum_level=minimum) as it:
@@ -188,7 +188,7 @@ class Clock:
 
 
 async def guess(it: Counter, password: str = "a guess", local_host: str = GUESSER) -> list[str | None]:
-    """Who the server took us for."""
+    """Logs in with this password. Returns the user that the server sees."""
     context = security("Anna", password=password)
     before = len(it.identities)
     try:
@@ -218,7 +218,7 @@ def test_after_failed_logins_the_next_from_that_address_waits_and_nobody_else_do
             await anonymous.close()
             assert not any(each.done() for each in slow)
             assert logins.total == FREE_FAILURES + 1
-            # Tries that came together are taken one by one: each failure makes the others wait again.
+            # Simultaneous tries are checked one by one: each failure makes the others wait again.
             for failures in range(FREE_FAILURES + 2, FREE_FAILURES + 4):
                 clock.now += MAX_DELAY_S
                 await until(lambda failures=failures: logins.total == failures)  # type: ignore[misc]

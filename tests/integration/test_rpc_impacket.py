@@ -1,4 +1,4 @@
-"""impacket, an independent client, against our RPC server."""
+"""impacket, an independent client, and our RPC server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that die or vanish: a killed process leaves no handle behind, and a silent one is probed for."""
+"""Clients that die or vanish: a killed process leaves no handle behind, and a silent one is probed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`postroad serve --check` says in the same sentence whatever would keep a manager from starting, and makes nothing."""
+"""`postroad serve --check` gives the same sentence as a start for everything that would prevent it, and writes
+nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def encrypted_key() -> str:
     return key.private_bytes(kind, form, serialization.BestAvailableEncryption(b"secret")).decode()
 
 
-# What keeps a manager from starting: the key or the words of the sentence, the configuration, and other files.
+# What prevents a start: the key or words in the sentence, the configuration, and other files.
 FAULTS: dict[str, tuple[str, dict[str, str]]] = {
     # of the file alone
     "listen.api: must be between": (CONFIG.replace("api = 0", "api = 70000"), {}),

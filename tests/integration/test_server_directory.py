@@ -1,4 +1,4 @@
-"""A server and its directory's file: what the file says of this manager, at the start and when it is written anew."""
+"""A server and its directory's file: what the file says about this manager, at the start and after a change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def started(server: Server) -> Manager:
 
 
 def with_session(server: Server, look: Callable[[Session, bytes], T]) -> T:
-    """What `look` finds at a session that a peer has opened at 1000.0, and in what the manager has said on it."""
+    """What `look` finds at a session that a peer opened at time 1000.0, and in what the manager has said on it."""
 
     async def body() -> T:
         manager = await started(server)
@@ -152,7 +152,7 @@ def test_an_outgoing_queue_has_the_base_priority_that_the_directory_gives(tmp_pa
 @pytest.mark.spec("QB-3.1.3.2-20", "QB-6-25")
 def test_every_manager_has_an_id_of_its_own_and_keeps_it_unless_it_is_told_another(tmp_path: Path) -> None:
     def identifier(name: str, said: UUID | None = None) -> UUID:
-        """Of a manager that starts and stops on the data directory of this name, with what its file says."""
+        """The identifier of a manager that starts and stops on this data directory, with what its file says."""
         line = "" if said is None else f'id = "{said}"\n'
         ports = "binary = 0\nping = false\nhttp = false\nrpc = false\napi = false\n"
         file = tmp_path / f"{name}.toml"

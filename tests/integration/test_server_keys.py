@@ -1,4 +1,4 @@
-"""A server's keys, certificates, users and access lists: made or read at its start, from its files."""
+"""A server's keys, certificates, users and access lists, which it makes or reads at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reload reads certificates, keys and secrets again where the configuration itself is unchanged, with real TLS."""
+"""A reload reads certificates, keys and secrets again, even if the configuration is unchanged. Uses real TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that an application signs with its own key: what its manager composes is what was signed."""
+"""Messages that an application signs with its own key: the manager composes exactly what was signed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def sent(manager: Any, ids: list[str]) -> list[bytes]:
-    """The packets with these ids, from every queue that can have them, outgoing ones too."""
+    """The packets with these ids, from every queue that can have them, outgoing queues too."""
     names = [each.path for each in manager.queues() if "=" in each.path or each.path.endswith(("orders", "ordered"))]
     found = {str(each.id): each.packet for name in names for each in manager.queue(name).messages()}
     return [found[each] for each in ids]

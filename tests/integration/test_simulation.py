@@ -1,4 +1,4 @@
-"""Networks of managers with faults, in their short form; `make torture` runs thousands of seeds."""
+"""Networks of managers with faults, in their short form. `make torture` runs thousands of seeds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_seeds_differ() -> None:
 
 
 def test_seeds_sign_encrypt_rotate_keys_and_are_refused() -> None:
-    """Of every kind some messages arrive, and of those that must be refused none: `good` says that of each seed."""
+    """Some messages of each kind arrive, and none of those that must be refused: `good` says that for each seed."""
     arrived: Counter[tuple[bool, bool]] = Counter()
     refused: Counter[int] = Counter()
     told: Counter[int] = Counter()
@@ -118,7 +118,7 @@ def _packets(node: Node) -> list[bytes]:
     return [record.packet for queue in node.core.queues for record in queue.everything()]
 
 
-# Faults put in by hand: each is found, and found soon.
+# Faults put in by hand. Each is found, and found soon.
 
 
 def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:

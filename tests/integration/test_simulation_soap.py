@@ -1,4 +1,4 @@
-"""Networks of managers with faults whose messages go by SOAP, in their short form; `make torture` runs thousands."""
+"""Networks of managers with faults whose messages go by SOAP, in their short form. `make torture` runs thousands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_seed_replays_to_the_same_log() -> None:
 
 
 def test_what_waits_for_a_clock_that_was_set_back_is_not_stuck() -> None:
-    """The manager on the way takes for expired what its sender keeps for another hour."""
+    """The manager on the way regards a message as expired that its sender keeps for another hour."""
     ledger = queue_at("beta", r"private$\ledger")
     flow = Flow(
         source="alpha",
@@ -70,7 +70,7 @@ def test_what_waits_for_a_clock_that_was_set_back_is_not_stuck() -> None:
     assert world.settled_at > 3600 - 60
 
 
-# Faults put in by hand: each is found, and found soon.
+# Faults put in by hand. Each is found, and found soon.
 
 
 def answer_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Peers that trickle a request, take no answer, or connect and say nothing: on real sockets, with short patience."""
+"""Peers that send a request slowly, do not read an answer, or say nothing: on real sockets, with short time-outs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def trickle(connection: socket.socket, data: bytes, end: bytes = b"") -> bytes:
-    """A byte at a time until an answer comes; `end` after a while, if none does."""
+    """Sends a byte at a time until an answer comes; then, if none does, `end` after a while."""
     answer = b""
     connection.settimeout(0.02)
     for byte in data:
@@ -126,7 +126,7 @@ def test_a_client_that_takes_no_answer_is_dropped(api: Served) -> None:
 
 
 def test_connections_in_a_tls_handshake_count(tmp_path: Path) -> None:
-    """They never reach the HTTP protocol, and make room all the same."""
+    """They never reach the HTTP protocol, but they count and make room all the same."""
     authority = Authority(tmp_path)
     certificate, key = authority.issue("127.0.0.1")
 

@@ -1,5 +1,5 @@
-"""SOAP on real sockets within one process: what servers and proxies do to our requests, and what requests of others
-do to us. acceptance/test_soap.py has the same protocol between processes."""
+"""SOAP on real sockets within one process: what servers and proxies do to our requests, and what requests of others do
+to us. acceptance/test_soap.py has the same protocol between processes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ async def serving(
 
 @dataclass
 class Scripted:
-    """A server that answers each request with the next of its bytes, the last for ever; empty bytes close at once."""
+    """A server that answers each request with the next of its byte strings, and repeats the last. An empty one closes
+    at once."""
 
     answers: list[bytes]
     heads: list[str] = field(default_factory=list)
@@ -113,7 +114,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def failure(manager: Manager, name: str) -> tuple[object, str]:
-    """How a try to send to this queue ended: its status, and the error in words."""
+    """How an attempt to send to this queue ended: its status, and the error in words."""
     await manager.send(name, [Message(label="a", recoverable=True)])
     async with asyncio.timeout(PATIENCE_S):
         while not (info := manager.queue(name)).last_error:  # noqa: ASYNC110  # the next try clears it
@@ -390,7 +391,7 @@ def entity(url: str, number: int = 1, *, durable: bool = False) -> tuple[str, by
 
 
 async def ask(address: str, head: str, *pieces: bytes) -> bytes:
-    """What comes back until the connection is closed."""
+    """Returns what comes back until the connection is closed."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"{head}\r\nHost: alpha\r\n".encode() + b"".join(pieces))
@@ -400,7 +401,7 @@ async def ask(address: str, head: str, *pieces: bytes) -> bytes:
 
 
 async def post(manager: Manager, address: str, number: int = 1, target: str = "/msmq/private$/orders") -> bytes:
-    """A sound request to the queue orders, by a stranger."""
+    """A valid request to the queue orders, by a stranger."""
     kind, body = entity(f"http://{address}/msmq/private$/orders", number)
     head = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return await ask(address, f"POST {target} HTTP/1.1", head.encode(), body)

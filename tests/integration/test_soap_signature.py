@@ -47,7 +47,7 @@ SIGNATURE = Signature(DSA, references_of(PARTS, MANAGER), bytes(range(64)))
 
 
 def post(address: str, queue: str, number: int, parts: Attachments, signature: Signature | None) -> tuple[int, bytes]:
-    """The status, and what the answer says besides."""
+    """Returns the status, and the rest of the answer."""
     envelope = stranger_message(f"http://{HOST}/msmq/private$/{queue}", number, label=f"{number}", now=time.time())
     kind, pieces = join_entity(write_envelope(replace(envelope, signature=signature)), parts, MANAGER, number)
     connection = http.client.HTTPConnection(address, timeout=30)

@@ -1,7 +1,4 @@
-"""Every single bit of a stored row, flipped in the file itself: the damage is found, or does no harm.
-
-`POSTROAD_LONG=1` flips every bit of larger rows too.
-"""
+"""Every single bit of a stored row is flipped in the file itself. The damage is found, or does no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in the background of a server: broken from within, it is named where people look, and runs again."""
+"""Background work of a server fails from within. Its name shows up where people look, and it runs again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""kill -9 on a real server under load, again and again, with a ledger on each side: lost, duplicated, reordered.
-
-`python -m tests.torture.kill --kills 50` prints the counts and exits 1 unless all three are 0.
-"""
+"""kill -9 on a real server under load, again and again, with a ledger on each side: lost, duplicated, reordered."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ transactional = true
 
 
 class Server:
-    """One `postroad serve` process; the same port and data from start to start."""
+    """One `postroad serve` process. Port and data stay the same from start to start."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "postroad.toml"
@@ -75,7 +72,7 @@ class Server:
 
 @dataclass
 class Ledger:
-    """What each side was told. A number is doubtful if its answer never came: it may be there once, or not at all."""
+    """What each side was told. A number without an answer is doubtful: it may be there once, or not at all."""
 
     sent: list[int] = field(default_factory=list)
     doubtful_sends: set[int] = field(default_factory=set)
@@ -83,7 +80,7 @@ class Ledger:
     doubtful_receives: set[int] = field(default_factory=set)
 
     def judge(self, remaining: list[int]) -> tuple[int, int, int]:
-        """Lost, duplicated and reordered."""
+        """Counts what was lost, duplicated and reordered."""
         seen = set(self.received) | set(remaining)
         lost = [each for each in self.sent if each not in seen and each not in self.doubtful_receives]
         duplicated = (len(self.received) - len(set(self.received))) + len(set(self.received) & set(remaining))
@@ -93,7 +90,7 @@ class Ledger:
 
 
 class Load:
-    """One sender and one receiver on one queue, until told to stop; a broken connection is only a reason to go on."""
+    """One sender and one receiver on one queue, until told to stop. After a broken connection they go on."""
 
     def __init__(self, url: str, path: str) -> None:
         self.url = url

@@ -1,8 +1,4 @@
-"""Multicast between real processes in network namespaces of their own, on a segment that loses packets.
-
-`python -m tests.torture.multicast` runs three scenarios and exits 1 unless every receiver has what it must have: one
-sender and three receivers at each loss; receivers and a source that come and go; forged packets. It needs root.
-"""
+"""Multicast between real processes in network namespaces of their own, on a segment that loses packets."""
 
 from __future__ import annotations
 
@@ -96,7 +92,7 @@ class Member:
         return self.namespace.run(count)
 
     def messages(self) -> list[str]:
-        """The labels of everything in its queue. A message whose body is another one's has none."""
+        """The labels of everything in its queue. A message with another one's body has none."""
 
         def read() -> list[str]:
             with postroad.connect(self.server.api) as manager:
@@ -134,13 +130,13 @@ def staged(directory: Path | None, rate_kb_s: int) -> Iterator[Stage]:
 
 @dataclass
 class Result:
-    """What a scenario has found. It is good if there are no `contradictions`."""
+    """The findings of a scenario. It is good if there are no `contradictions`."""
 
     lines: list[str] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
 
     def judge(self, member: Member, found: Sequence[str], wanted: Sequence[str]) -> None:
-        """All of these, in this order, none twice."""
+        """Every message is there, in this order, and none twice."""
         twice = len(found) - len(set(found))
         missing = len(set(wanted) - set(found))
         strange = len(set(found) - set(wanted))
@@ -163,7 +159,7 @@ def made(source: str, count: int, size: int, first: int = 0, *, recoverable: boo
 
 
 def wait_for(members: Sequence[Member], wanted: int) -> None:
-    """Until every queue holds so many messages, or nothing has come for long."""
+    """Waits until every queue has so many messages, or nothing has come for long."""
     before, at = -1, time.monotonic()
     while True:
         counts = [member.received() for member in members]
@@ -188,7 +184,7 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 def flow(small: int, large: int, loss: float, rate_kb_s: int, directory: Path | None = None) -> Result:
-    """One sender, three receivers: all received, in order, none twice."""
+    """One sender, three receivers: everything is received, in order, nothing twice."""
     result = Result()
     with staged(directory, rate_kb_s) as stage:
         sender, *receivers = stage.members("alpha", "beta", "gamma", "delta")
@@ -222,8 +218,8 @@ def flow(small: int, large: int, loss: float, rate_kb_s: int, directory: Path | 
 
 
 def coming_and_going(count: int, loss: float, rate_kb_s: int, directory: Path | None = None) -> Result:
-    """Two sources on one group. Of three receivers one stays, one is killed and comes back, one joins late; then a
-    source is killed."""
+    """Two sources send to one group. Of three receivers one stays, one is killed and comes back, and one joins late.
+    Then a source is killed."""
     result = Result()
     with staged(directory, rate_kb_s) as stage:
         first, second, *receivers = stage.members("alpha", "beta", "gamma", "delta", "epsilon")
@@ -270,7 +266,7 @@ def coming_and_going(count: int, loss: float, rate_kb_s: int, directory: Path | 
                 if source is first and member is stays:
                     result.judge(member, labels, wanted)
                     continue
-                # Nothing comes twice or out of order; what is missing is one piece, at the place of the event.
+                # Nothing comes twice or out of order. What is missing is one piece, at the place of the event.
                 known = set(labels)
                 result.judge(member, labels, [label for label in wanted if label in known])
                 pieces = sum((label in known) != (before in known) for before, label in pairwise(wanted))
@@ -282,7 +278,7 @@ def coming_and_going(count: int, loss: float, rate_kb_s: int, directory: Path | 
 
 
 def forged(count: int, packets: int, loss: float, rate_kb_s: int, directory: Path | None = None) -> Result:
-    """A forger beside the sender: everything arrives, no packet counts as lost, memory stays bounded."""
+    """A forger sends beside the sender: everything arrives, no packet counts as lost, memory stays bounded."""
     result = Result()
     with staged(directory, rate_kb_s) as stage:
         sender, *receivers = stage.members("alpha", "beta", "gamma", "delta")

@@ -1,8 +1,4 @@
-"""Somebody on the segment who sends packets that no source has sent: garbage, windows without data, false NAKs.
-
-`python -m tests.torture.multicast_forger GROUP PORT` sends as many packets as each line of standard input says, then
-prints "sent". It needs raw sockets. Nothing protects a receiver whose buffers overflow, so its caller has to wait.
-"""
+"""Somebody on the segment who sends packets that no source has sent: garbage, windows without data, false NAKs."""
 
 from __future__ import annotations
 
@@ -108,7 +104,7 @@ class Forger:
         return self._data(self._source(), 1, bytes(1300), Fragment(1, 0, 65_000))
 
     def _false_nak(self) -> bytes:
-        """The real source repairs what no receiver has missed."""
+        """Makes the real source repair what no receiver has missed."""
         if self._real is None:
             return self._garbage()
         spm, address = self._real

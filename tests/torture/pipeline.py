@@ -1,9 +1,4 @@
-"""Spark jobs against a ledger, while their drivers and the manager are killed: lost, doubled, altered.
-
-`python -m tests.torture.pipeline --messages 50000 --driver-kills 20 --manager-kills 5` prints the counts of every stage
-and exits 1 unless all of them are 0. `--workers 3` runs on a standalone cluster whose workers do not see the driver's
-disk; without it, Spark runs in each driver.
-"""
+"""Spark jobs and a ledger, while drivers and the manager are killed: lost, doubled, altered."""
 
 from __future__ import annotations
 
@@ -148,7 +143,7 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def finish(self) -> str | None:
-        """Waits for its own end; the sentence if it was refused."""
+        """Waits until it ends by itself. Returns the sentence if it was refused."""
         patience = threading.Timer(PATIENCE_S, self._signal)
         patience.start()
         out = self._out.read()
@@ -175,7 +170,8 @@ class Torture:
     # The ledger
 
     def fill(self) -> None:
-        """Recoverable ones of every priority, transactional ones and a few express ones; others for the remote read."""
+        """Recoverable messages of every priority, transactional ones and a few express ones; others for the remote
+        read."""
         with postroad.connect(self._victim.api) as manager:
             for first in range(0, self._messages, PAGE):
                 numbers = range(first, min(first + PAGE, self._messages))
@@ -222,7 +218,8 @@ class Torture:
         self._finish(stage, "--queue", f"{ORDERS},{MOVES},{QUICK}")
 
     def _write(self, stage: str, counts: Counts) -> None:
-        """Killed while it writes; run again with other partitions, which must be refused; then as it was."""
+        """Kills a job while it writes. Runs it again with other partitions, which must be refused, and then as it
+        was."""
         options = ("--rows", str(self._messages), "--partitions", str(PARTITIONS))
         for _ in range(self._driver_kills[stage]):
             counts.driver_kills += self._kill_driver(stage, options, self._messages)
@@ -270,7 +267,7 @@ class Torture:
             driver.kill()
 
     def _kill_manager(self, stage: str, options: tuple[str, ...], messages: int) -> bool:
-        """The driver waits for the manager, and then goes on until it is killed in its turn."""
+        """The driver waits for the manager, and then goes on until it is killed too."""
         driver = self._start(stage, *options)
         try:
             alive = self._reach_a_moment(stage, driver, messages)
@@ -281,7 +278,8 @@ class Torture:
             driver.kill()
 
     def _reach_a_moment(self, stage: str, driver: Driver, messages: int) -> bool:
-        """A random moment: soon after the start, or when there are more copies. False if the driver ended first."""
+        """Waits for a random moment: soon after the start, or when there are more copies. False if the driver ended
+        first."""
         if stage != "write" and self._chance.random() < 0.3:
             self._wait(5 * self._chance.random(), lambda: driver.ended)
         else:

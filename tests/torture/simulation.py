@@ -1,9 +1,4 @@
-"""Networks of queue managers under seeds, by the thousand: lost, duplicated, reordered, and stuck for ever.
-
-`python -m tests.torture.simulation --seeds 10000` prints the totals and exits 1 unless all of them are 0; with --soap,
-of networks where most messages go by HTTP; with --multicast, of managers on a multicast link. A seed that fails is
-printed, and `python -m postroad.simulation --seed N --log`, with --soap or --multicast again, shows what happened.
-"""
+"""Networks of queue managers under seeds, by the thousand: lost, duplicated, reordered, and stuck for ever."""
 
 from __future__ import annotations
 
@@ -27,7 +22,7 @@ SHOWN = 3  # sentences of a seed that fails
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One seed. `broken` counts what is stuck too."""
+    """The result of one seed. `broken` includes what is stuck."""
 
     seed: int
     messages: int
@@ -68,7 +63,7 @@ def run(seeds: range, workers: int, *, soap: bool = False) -> Iterator[Outcome]:
 
 
 def run_multicast(seeds: range, workers: int) -> int:
-    """The same for multicast: packets can be lost there, and then receivers have to say so."""
+    """The same for multicast. Packets can be lost there, and then receivers have to report it."""
     sent = received = repaired = lost = contradictions = 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:

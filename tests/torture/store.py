@@ -1,7 +1,5 @@
-"""The store's crash sweep: fail or cut the power at every operation, open again twice, compare with what was promised.
-
-`python -m tests.torture.store` is the long form; it prints what was lost, duplicated or reordered.
-"""
+"""The store's crash sweep: each operation fails or loses power, and the store is opened twice and compared with what
+was promised."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Commits, and the content after each: `contents[n]` after the first n steps."""
+    """Commits, and the content after each: `contents[n]` follows the first n steps."""
 
     steps: list[list[Batch]]
     contents: list[Content]
@@ -76,7 +74,7 @@ class Tally:
 
 
 def make_workload(steps: int, seed: int) -> Workload:
-    """Messages of all sizes arrive in three queues, are received, put back, expire; state moves along."""
+    """Messages of all sizes arrive in three queues, are received, put back, and expire. State changes with them."""
     chance = random.Random(seed)
     arrival = 0
     records: dict[Key, Record] = {}
@@ -119,7 +117,8 @@ def _apply(batch: Batch, records: dict[Key, Record], state: dict[str, bytes]) ->
 
 
 def compare(store: Store, workload: Workload, allowed: Iterable[int], tally: Tally) -> int:
-    """Counts the store's differences from the content after one of the `allowed` numbers of steps; says which it is."""
+    """Counts the store's differences from the content after one of the `allowed` numbers of steps. Says which number it
+    is."""
     allowed = list(allowed)
     state = dict(store.state())
     step = int(state.get(STEP, b"0"))
@@ -150,8 +149,8 @@ def compare(store: Store, workload: Workload, allowed: Iterable[int], tally: Tal
 def check_image(
     files: dict[str, bytes], directory: Path, workload: Workload, allowed: list[int], tally: Tally, cuts: int = 1
 ) -> None:
-    """Opens what a power cut left, twice, and then once more for another commit. `cuts` times the power also goes in
-    the first of these, at some operation of the recovery, and all is done again with what that leaves."""
+    """Opens what a power cut left, twice, and then once more for another commit. `cuts` times, the power also fails in
+    the first of these, at some operation of the recovery, and everything is repeated with what that leaves."""
     tally.points += 1
     write_files(directory, files)
     with torture_vfs("image") as vfs:
@@ -201,7 +200,7 @@ def open_tortured(directory: Path, vfs: TortureVFS) -> LayeredStore:
 
 
 def record_run(directory: Path, workload: Workload) -> list[Operation]:
-    """Every operation of one whole run from the first start to the stop, with a mark where a promise was given."""
+    """Every operation of one whole run from the first start to the stop, with a mark at each promise."""
     with torture_vfs() as vfs:
         with opened(directory, vfs) as store:
             for number, group in enumerate(workload.steps, 1):
@@ -212,7 +211,7 @@ def record_run(directory: Path, workload: Workload) -> list[Operation]:
 
 
 def power_cuts(work: Path, workload: Workload, seeds: int) -> Tally:
-    """The power goes before every single operation; unsynced writes are dropped, kept, and reordered or torn."""
+    """The power fails before each single operation. Unsynced writes are dropped, kept, and reordered or torn."""
     tally = Tally()
     log = record_run(work / "run", workload)
     disk = Disk()
@@ -235,7 +234,7 @@ def power_cuts(work: Path, workload: Workload, seeds: int) -> Tally:
 
 
 def failures(work: Path, workload: Workload, error: type[apsw.Error], *, lasting: bool) -> Tally:
-    """Every single operation fails once, and the store must go on; or fails for good, and then the power goes."""
+    """Each single operation fails once, and the store must go on. Or it fails for good, and then the power fails."""
     tally = Tally()
     at = 0
     while _fail_at(at, work, workload, Fault(at, error, lasting), tally):
@@ -244,7 +243,7 @@ def failures(work: Path, workload: Workload, error: type[apsw.Error], *, lasting
 
 
 def _fail_at(at: int, work: Path, workload: Workload, fault: Fault, tally: Tally) -> bool:
-    """One run with a fault; False if the run ended before it struck."""
+    """One run with a fault. False if the run ended before the fault."""
     directory = work / "run"
     images: Callable[[list[int]], None]
     with torture_vfs() as vfs:

@@ -1,8 +1,4 @@
-"""A disk that fails or loses power: it reports every change of a file to a model of what is durable.
-
-`Disk` is the model, `TortureVFS` the hook into SQLite, `TortureFiles` the one into the journal. None knows what is
-stored.
-"""
+"""A disk that fails or loses power. It reports every change of a file to a model of what is durable."""
 
 from __future__ import annotations
 
@@ -148,7 +144,7 @@ def _change(content: bytearray, change: Operation) -> None:
 
 @dataclass(slots=True)
 class Fault:
-    """The `at`-th counted operation (from 0) raises `error`, and with `lasting` every one after it too."""
+    """The `at`-th counted operation (from 0) raises `error`. With `lasting`, so does every later one."""
 
     at: int
     error: type[apsw.Error] = apsw.IOError
@@ -156,7 +152,7 @@ class Fault:
 
 
 class TortureVFS(apsw.VFS):
-    """SQLite's own VFS with a Disk that watches and a Fault that strikes. Files really are written."""
+    """SQLite's own VFS, with a Disk that watches and a Fault. The files really are written."""
 
     def __init__(self, name: str = "torture") -> None:
         super().__init__(name, "")
@@ -167,7 +163,7 @@ class TortureVFS(apsw.VFS):
         self.read_bytes = 0
 
     def strike(self, kind: Kind) -> bool:
-        """Counts an operation, and says whether it fails."""
+        """Counts an operation. Returns whether it fails."""
         assert kind in COUNTED
         number = self.count
         self.count += 1
@@ -302,14 +298,14 @@ def torture_vfs(name: str = "torture") -> Iterator[TortureVFS]:
 
 @contextmanager
 def fast_directory() -> Iterator[Path]:
-    """In memory where the system has such a place: a sweep writes thousands of stores, and its disk is only a model."""
+    """In memory if the system has such a place: a sweep writes thousands of stores, and its disk is only a model."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
 
 
 def write_files(directory: Path, files: dict[str, bytes]) -> None:
-    """A directory as a power cut left it."""
+    """The directory as a power cut left it."""
     directory.mkdir(parents=True)
     for name, content in files.items():
         (directory / name).write_bytes(content)

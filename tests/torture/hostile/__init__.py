@@ -1,1 +1,1 @@
-"""Two managers among strangers: seeded attacks on all their listeners at once, beside an honest workload."""
+"""Two managers among strangers: seeded attacks on all their listeners at once, during an honest workload."""

@@ -1,4 +1,4 @@
-"""`python -m tests.torture.hostile --seconds 1800` prints the verdict, and exits 1 unless nothing is wrong."""
+"""`python -m tests.torture.hostile --seconds 1800` prints the verdict, and exits 1 if anything is wrong."""
 
 from __future__ import annotations
 

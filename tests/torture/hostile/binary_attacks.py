@@ -30,7 +30,7 @@ _NUMBERS_AT = 12  # of TxSequenceNumber and its previous one, in a TransactionHe
 
 @asynccontextmanager
 async def session(stranger: Stranger, target: Target, claim: UUID | None = None) -> AsyncIterator[Line]:
-    """A connection with the handshake done, as whoever the stranger says he is."""
+    """A connection after the handshake, under the name that the stranger claims."""
     async with stranger.line(target.host, BINARY) as line:
         await line.send(EstablishConnection(claim or uuid4(), NULL_GUID, 1).encode())
         if not await line.read():
@@ -51,7 +51,7 @@ def packet(
     manager: UUID = NULL_GUID,
     **properties: object,
 ) -> bytes:
-    """A message as a real manager would write it, of whatever source."""
+    """A message as a real manager would write it, from any source."""
     chance = stranger.chance
     name = parse_format_name(destination) if isinstance(destination, str) else destination
     message = Message(
@@ -90,7 +90,7 @@ async def idle_connections(stranger: Stranger) -> None:
 
 
 async def unfinished_packets(stranger: Stranger) -> None:
-    """A packet of 4 MiB that never comes whole, before or after the handshake."""
+    """A packet of 4 MiB of which the rest never comes, before or after the handshake."""
     target = stranger.target()
     opening = stranger.line(target.host, BINARY) if stranger.chance.random() < 0.5 else session(stranger, target)
     async with opening as line:
@@ -109,7 +109,7 @@ async def garbage(stranger: Stranger) -> None:
 
 
 async def broken_messages(stranger: Stranger) -> None:
-    """Messages that are right but for a few octets."""
+    """Messages that are right except for a few octets."""
     target, chance = stranger.target(), stranger.chance
     async with session(stranger, target) as line:
         for _ in range(chance.randint(1, 20)):
@@ -155,7 +155,7 @@ async def impossible_sequences(stranger: Stranger) -> None:
 
 
 async def forged_acknowledgments(stranger: Stranger) -> None:
-    """Ordering acknowledgments of messages that an honest manager has just sent."""
+    """Ordering acknowledgments for messages that an honest manager has just sent."""
     target, chance = stranger.target(), stranger.chance
     other = stranger.other(target)
     async with session(stranger, target, claim=chance.choice((None, other.id))) as line:
@@ -185,7 +185,7 @@ async def forged_acknowledgments(stranger: Stranger) -> None:
 
 
 async def claimed_identity(stranger: Stranger) -> None:
-    """A session that says it is the other honest manager's, to get what is meant for it."""
+    """A session that claims to be the other honest manager's, to get messages that are meant for it."""
     target = stranger.target()
     async with session(stranger, target, claim=stranger.other(target).id) as line:
         for _ in range(stranger.chance.randint(1, 5)):
@@ -193,7 +193,7 @@ async def claimed_identity(stranger: Stranger) -> None:
 
 
 async def stolen_numbers(stranger: Stranger) -> None:
-    """Messages under the other honest manager's name, with the ids and sequences that its own will have."""
+    """Messages in the other honest manager's name, with the ids and sequences that its own will have."""
     target, chance = stranger.target(), stranger.chance
     other = stranger.other(target)
     newest = stranger.newest_id(other)
@@ -214,7 +214,7 @@ async def stolen_numbers(stranger: Stranger) -> None:
 
 
 async def reflections(stranger: Stranger) -> None:
-    """Messages whose acknowledgments, reports and next hops are somebody else's problem."""
+    """Messages whose acknowledgments, reports and next hops would trouble somebody else."""
     target, chance = stranger.target(), stranger.chance
     async with session(stranger, target) as line:
         for _ in range(chance.randint(1, 20)):
@@ -245,7 +245,7 @@ async def unknown_managers(stranger: Stranger) -> None:
 
 
 async def many_managers(stranger: Stranger) -> None:
-    """Each message from a manager of its own, so that whatever is remembered of managers grows."""
+    """Each message comes from a different manager, so that everything remembered of managers grows."""
     target = stranger.target()
     async with session(stranger, target) as line:
         for _ in range(stranger.chance.randint(1, 60)):
@@ -255,7 +255,7 @@ async def many_managers(stranger: Stranger) -> None:
 
 
 async def made_up_queues(stranger: Stranger) -> None:
-    """Transactional messages to very many queues that are not there, from one manager or from many."""
+    """Transactional messages to very many queues that do not exist, from one manager or from many."""
     target, chance = stranger.target(), stranger.chance
     source = uuid4() if chance.random() < 0.5 else None
     async with session(stranger, target, claim=source) as line:
@@ -266,7 +266,7 @@ async def made_up_queues(stranger: Stranger) -> None:
 
 
 async def short_sessions(stranger: Stranger) -> None:
-    """Very many sessions, each of a manager that nobody knew before and that then leaves a message."""
+    """Very many sessions, each of a new manager that leaves one message."""
     target = stranger.target()
     for _ in range(stranger.chance.randint(20, 150)):
         with suppress(Refused):
@@ -276,7 +276,7 @@ async def short_sessions(stranger: Stranger) -> None:
 
 
 async def many_ids(stranger: Stranger) -> None:
-    """Very many ids of messages, so that those of others are forgotten and a repeated one would be taken again."""
+    """Very many message ids, so that others' are forgotten and a repeated message would be accepted again."""
     target, guid = stranger.target(), uuid4()
     async with session(stranger, target, claim=guid) as line:
         for number in range(stranger.chance.randint(100, 1500)):
@@ -285,7 +285,8 @@ async def many_ids(stranger: Stranger) -> None:
 
 
 async def writing_by_proxy(stranger: Stranger) -> None:
-    """Messages that would make the manager write where their sender may not: a closed queue, its dead letters."""
+    """Messages that would make the manager write where their sender may not: into a closed queue, or its dead
+    letters."""
     target, chance = stranger.target(), stranger.chance
     closed = at(target, CLOSED)
     async with session(stranger, target) as line:
@@ -308,14 +309,14 @@ async def writing_by_proxy(stranger: Stranger) -> None:
 
 
 def as_a_manager(data: bytes) -> bytes:
-    """The same message, unsigned, that says that a queue manager has sent it for itself."""
+    """The same message, unsigned, with the claim that a queue manager has sent it for itself."""
     message = UserMessage.decode(data)
     source = message.user.source_queue_manager.bytes_le
     return replace(message, security=SecurityHeader(SenderIdType.QUEUE_MANAGER, source)).encode()
 
 
 async def deaf_session(stranger: Stranger) -> None:
-    """Sends and asks for acknowledgments, and never reads one."""
+    """Sends messages, asks for acknowledgments, and never reads one."""
     target = stranger.target()
     async with session(stranger, target) as line:
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]

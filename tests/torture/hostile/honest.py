@@ -1,4 +1,4 @@
-"""The honest workload: numbered messages over every way there is, and a ledger of what became of each."""
+"""The honest workload: numbered messages over all routes, and a ledger of what became of each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From a manager's API to a queue, and how it is read there."""
+    """From a manager's API to a queue, and how the queue is read."""
 
     name: str
     source: Target
@@ -141,7 +141,7 @@ ROUTES = (
 
 
 class Flow:
-    """One way in use: a thread that sends and one that reads, until `stop_sending` and then `stop`."""
+    """One route in use: a thread that sends and one that reads, until `stop_sending` and then `stop`."""
 
     def __init__(self, route: Route, seed: int, known: Path) -> None:
         self.route = route
@@ -206,7 +206,7 @@ class Flow:
 
 
 class Visitor:
-    """Somebody who has logged in at the console, and looks at a page now and then, until `stop`."""
+    """Somebody who has logged in at the console and looks at a page now and then, until `stop`."""
 
     def __init__(self, target: Target) -> None:
         self.pages = 0
@@ -223,13 +223,13 @@ class Visitor:
         self._thread.join()
 
     def _open(self, url: str, form: dict[str, str] | None = None) -> tuple[str, str]:
-        """Where it led, and the page."""
+        """Returns the address that it led to, and the page."""
         data = None if form is None else urllib.parse.urlencode(form).encode()
         with self._browser.open(url, data, timeout=ANSWER_S) as answer:
             return answer.url, answer.read().decode()
 
     def _log_in(self) -> str:
-        """The address of the page of queues."""
+        """Logs in. Returns the address of the page of queues."""
         _, page = self._open(f"{self._console}/login")
         token = page.partition('name="csrf" value="')[2].partition('"')[0]
         where, _ = self._open(f"{self._console}/login", {"csrf": token, "user": USER, "password": PASSWORD})

@@ -43,7 +43,8 @@ def post(target: Target, body: bytes, *, path: str = "/msmq/private$/http", leng
 
 
 def envelope(stranger: Stranger, target: Target) -> bytes:
-    """One of the specification's samples, for the target's queues, its answers for a host that has no part in it."""
+    """One of the specification's samples, addressed to the target's queues. Its answers go to a host that has no part
+    in it."""
     text = stranger.chance.choice(_ENVELOPES)
     text = text.replace("machine1", CANARY).replace("machine2", f"{target.host}:{HTTP}")
     text = re.sub("private[$]/t?simple[qQ]", stranger.chance.choice(("private$/open", "private$/http")), text)
@@ -66,7 +67,7 @@ async def soap_messages(stranger: Stranger) -> None:
 
 
 async def slow_requests(stranger: Stranger) -> None:
-    """Requests that never come whole: a head or a body, an octet now and then."""
+    """Requests that never become complete: a head or a body, an octet now and then."""
     target, port = stranger.target(), stranger.chance.choice((HTTP, API))
     async with AsyncExitStack() as stack:
         lines = [
@@ -83,7 +84,7 @@ async def slow_requests(stranger: Stranger) -> None:
 
 
 async def large_requests(stranger: Stranger) -> None:
-    """Bodies as large as they may be and larger, that are never finished."""
+    """Bodies of the largest size and larger, which never end."""
     target, port = stranger.target(), stranger.chance.choice((HTTP, API))
     async with stranger.line(target.host, port) as line:
         await line.send(post(target, b"", path="/api/v1/queues", length=stranger.chance.choice((1 << 22, 1 << 33))))
@@ -102,7 +103,7 @@ async def endless_heads(stranger: Stranger) -> None:
 
 
 async def without_a_token(stranger: Stranger) -> None:
-    """Every call that an operator can make, by somebody who is none."""
+    """Every call of an operator, by somebody who is not one."""
     target, chance = stranger.target(), stranger.chance
     tokens = ("", "Authorization: Bearer wrong\r\n", "Authorization: Basic cmVhZGVyOng=\r\n", "Origin: http://evil\r\n")
     async with stranger.line(target.host, API) as line:

@@ -1,4 +1,4 @@
-"""Attacks on remote read: DCE/RPC, with and without somebody's name."""
+"""Attacks on remote read: DCE/RPC, with and without a user name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.torture.hostile.stranger import Line, Stranger
 
 
 async def _bound(stranger: Stranger, line: Line) -> ClientConnection:
-    """Bound to one of the two interfaces, as nobody in particular."""
+    """A connection bound to one of the two interfaces, without a user."""
     core = ClientConnection()
     core.bind(stranger.chance.choice((QMCOMM, QM2QM)))
     await line.send(core.data_to_send())
@@ -34,7 +34,7 @@ async def rpc_garbage(stranger: Stranger) -> None:
 
 
 async def guessed_handles(stranger: Stranger) -> None:
-    """Calls with stubs of random octets: handles that are somebody else's among them, with luck."""
+    """Calls with stubs of random octets. With luck, some contain other readers' handles."""
     async with stranger.line(stranger.target().host, RPC) as line:
         await _bound(stranger, line)
         for number in range(stranger.chance.randint(1, 20)):
@@ -75,7 +75,7 @@ async def idle_binds(stranger: Stranger) -> None:
 
 
 async def without_a_user(stranger: Stranger) -> None:
-    """Reads and purges, as nobody or with a wrong password."""
+    """Reads and purges, without a user or with a wrong password."""
     user = stranger.chance.choice((None, USER, "nobody"))
     async with postroad.aio.remote(
         stranger.target().host, port=RPC, user=user, password=None if user is None else "wrong"

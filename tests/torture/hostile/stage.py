@@ -1,4 +1,4 @@
-"""The two managers that are attacked, as real processes, and what can be read off them from outside."""
+"""The two attacked managers, as real processes, and what can be seen of them from outside."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _QUEUES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A manager as an attacker knows it: its address and its identifier."""
+    """What an attacker knows of a manager: its address and its identifier."""
 
     name: str
     host: str
@@ -100,7 +100,7 @@ MANAGERS = (ALPHA, BETA)
 
 
 class Process:
-    """One `postroad serve`; `peak_mb` and `log` are what the operator would see."""
+    """One `postroad serve`. `peak_mb` and `log` are what the operator would see."""
 
     def __init__(self, directory: Path, target: Target, *, with_directory: bool) -> None:
         self.target = target
@@ -126,7 +126,7 @@ class Process:
 
     @property
     def peak_mb(self) -> dict[str, float]:
-        """Of the manager, and of its console, which is its only child."""
+        """For the manager and its console, which is its only child."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         names = (self.target.name, f"{self.target.name}'s console")
         return {name: _peak_mb(pid) for name, pid in zip(names, (str(self.process.pid), *children), strict=True)}
@@ -136,7 +136,7 @@ class Process:
         return self.process.poll() is None
 
     def stop(self) -> int:
-        """The exit code; 0 is a clean stop."""
+        """Returns the exit code. 0 is a clean stop."""
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""What every attack has at hand: chance, an address of its own, what a stranger can know, and eyes for what leaks."""
+"""What every attack uses: chance, an address of its own, what a stranger can know, and a check for what leaks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SECRETS = (SECRET.encode(), SECRET.encode("utf-16-le"))
 
 
 class Refused(Exception):
-    """The manager has closed the connection, or does not take one: what a stranger has to expect."""
+    """The manager has closed the connection, or accepts none. A stranger has to expect that."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What strangers got that is not theirs."""
+    """What strangers got that does not belong to them."""
 
     attacks: dict[str, int] = field(default_factory=dict)
     leaks: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Line:
             raise Refused(str(fault)) from None
 
     async def read(self, most: int = 65536, timeout: float = ANSWER_TIMEOUT_S) -> bytes:
-        """What has come; nothing after a while without any. Whatever it is, it must not be anybody else's."""
+        """Returns what has come; nothing if nothing comes for a while. It must never belong to anybody else."""
         try:
             data = await asyncio.wait_for(self.reader.read(most), timeout)
         except TimeoutError:
@@ -68,7 +68,7 @@ class Line:
 
 @dataclass(slots=True)
 class Stranger:
-    """One attacker; `doing` is the attack in progress, for reports."""
+    """One attacker. `doing` is the attack in progress, for reports."""
 
     chance: random.Random
     findings: Findings
@@ -82,7 +82,7 @@ class Stranger:
         return BETA if target is ALPHA else ALPHA
 
     def newest_id(self, manager: Target) -> int:
-        """An id of a message that an honest manager has just sent, as if somebody had seen it."""
+        """The id of a message that an honest manager has just sent, as if somebody had seen it."""
         try:
             found = json.loads((self.known / f"{manager.name}.json").read_text())["ids"]
             return int(found[-1].rpartition("\\")[2])

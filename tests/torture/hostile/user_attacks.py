@@ -58,7 +58,7 @@ def _arrow(columns: dict[str, pa.Array], compression: str | None = None) -> byte
 
 
 async def arrow_submissions(stranger: Stranger) -> None:
-    """Arrow streams that are broken in a few octets: lengths and offsets that point elsewhere among them."""
+    """Arrow streams with a few broken octets, among them lengths and offsets that point elsewhere."""
     target, chance = stranger.target(), stranger.chance
     honest = _arrow(
         {
@@ -77,7 +77,7 @@ async def arrow_submissions(stranger: Stranger) -> None:
 
 
 async def arrow_bombs(stranger: Stranger) -> None:
-    """A few kilobytes of compressed columns that would be hundreds of megabytes."""
+    """A few kilobytes of compressed columns that would become hundreds of megabytes."""
     target, codec = stranger.target(), stranger.chance.choice(("zstd", "lz4"))
     bomb = _arrow({"body": pa.array([bytes(4_000_000)] * 60)}, codec)
     async with stranger.line(target.host, API) as line:
@@ -102,7 +102,7 @@ async def large_sends(stranger: Stranger) -> None:
 
 
 async def many_transactions(stranger: Stranger) -> None:
-    """Begun, and never ended."""
+    """Transactions that begin and never end."""
     target = stranger.target()
     async with stranger.line(target.host, API) as line:
         for _ in range(stranger.chance.randint(10, 300)):
@@ -111,7 +111,7 @@ async def many_transactions(stranger: Stranger) -> None:
 
 
 async def things_of_others(stranger: Stranger) -> None:
-    """Everything that could take, change or delete what is not the guest's."""
+    """Every call that could take, change or delete what does not belong to the guest."""
     target, chance = stranger.target(), stranger.chance
     queue = in_path(chance.choice((RECOVERABLE, TRANSACTIONAL, LOCAL, CLOSED)))
     calls = [
@@ -138,7 +138,7 @@ async def things_of_others(stranger: Stranger) -> None:
 
 
 async def dead_ends(stranger: Stranger) -> None:
-    """Messages of the guest that make the manager write: into a closed queue, or into somebody's dead letters."""
+    """Messages of the guest that make the manager write into a closed queue, or into somebody's dead letters."""
     target, chance = stranger.target(), stranger.chance
     async with stranger.line(target.host, API) as line:
         for _ in range(chance.randint(1, 30)):
@@ -171,7 +171,7 @@ async def console_visits(stranger: Stranger) -> None:
 
 
 async def console_logins(stranger: Stranger) -> None:
-    """Wrong passwords at the console's door, for names that exist."""
+    """Wrong passwords at the console's login page, for existing names."""
     target = stranger.target()
     async with stranger.line(target.host, CONSOLE) as line:
         for _ in range(stranger.chance.randint(1, 20)):
@@ -185,7 +185,7 @@ async def console_logins(stranger: Stranger) -> None:
 
 
 async def unfinished_forms(stranger: Stranger) -> None:
-    """Forms at the console that never come whole, and connections that say nothing."""
+    """Forms at the console that never become complete, and connections that say nothing."""
     target, chance = stranger.target(), stranger.chance
     async with AsyncExitStack() as stack:
         for _ in range(chance.randint(1, 60)):

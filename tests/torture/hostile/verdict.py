@@ -1,4 +1,4 @@
-"""One run: two managers, an honest workload, strangers, and what is to be said of it at the end."""
+"""One run: two managers, an honest workload, strangers, and the result at the end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Verdict:
 
 
 def run(directory: Path, seed: int, seconds: float) -> Verdict:
-    """Seeds that are odd have a directory that knows both managers, the others have none."""
+    """With an odd seed, a directory knows both managers; with an even seed, there is none."""
     verdict = Verdict(seed, seconds)
     known = directory / "known"
     known.mkdir()
@@ -163,7 +163,7 @@ def _judge_process(verdict: Verdict, process: Process) -> None:
 
 
 def _check_untouched(verdict: Verdict, target: Target) -> None:
-    """Nobody has written where nobody may, by whatever way."""
+    """Nobody has written where nobody may, in any way."""
     with postroad.connect(target.url, token=TOKEN) as manager:
         found = manager.queue(CLOSED).info().messages
         if found:
@@ -171,7 +171,7 @@ def _check_untouched(verdict: Verdict, target: Target) -> None:
 
 
 def _check_ready(verdict: Verdict, target: Target) -> None:
-    """The manager serves as on the first day: its queue takes a message and gives it back."""
+    """The manager works as on the first day: its queue accepts a message and gives it back."""
     with postroad.connect(target.url, token=TOKEN) as manager:
         queue = manager.create_queue(r"private$\after", exist_ok=True)
         queue.send(b"still here")
