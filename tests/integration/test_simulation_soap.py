@@ -80,7 +80,7 @@ def answer_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
         outcome = web.service.received(incoming, web._owner.now)  # type: ignore[arg-type]
         original(web, end, outcome.status)  # type: ignore[arg-type]
 
-    patch.setattr(Web, "_asked_by", received)
+    patch.setattr(Web, "_handle", received)
 
 
 def release_on_200(patch: pytest.MonkeyPatch) -> None:

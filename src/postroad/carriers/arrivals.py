@@ -153,7 +153,7 @@ class MessageIdHistory:
         self._ages = False  # until `clean` finds nothing
         self._asked: dict[str, tuple[str, bool, float]] = {}  # by address: whose it is, whether it is known, as of when
         self._blocks: OrderedDict[str, bytes] = OrderedDict()
-        self._kept = 0  # ids in all blocks
+        self._in_blocks = 0  # ids in all blocks
         self._gathering: list[bytes] = []  # the entries of the gathering tick, one or several in each
         self._tick: Tick | None = None
         self._next_block = 0
@@ -161,7 +161,7 @@ class MessageIdHistory:
             for identifier, seen_s in _ENTRY.iter_unpack(block):
                 self._seen.put(identifier, seen_s, f"earlier {len(self._seen) // size}", Standing.KNOWN)
             self._blocks[name] = block
-            self._kept += len(block) // _ENTRY.size
+            self._in_blocks += len(block) // _ENTRY.size
             self._next_block = int(name.removeprefix(prefix)) + 1
 
     def start(self, now: float) -> None:
@@ -245,12 +245,12 @@ class MessageIdHistory:
         block = b"".join(entries)
         dropped: list[tuple[str, bytes]] = []
         moved: list[bytes] = []
-        self._kept += len(block) // _ENTRY.size
-        while self._blocks and self._kept > self.size + len(self._seen):
+        self._in_blocks += len(block) // _ENTRY.size
+        while self._blocks and self._in_blocks > self.size + len(self._seen):
             dropped.append(self._blocks.popitem(last=False))
             alive = [entry for entry in _ENTRY.iter_unpack(dropped[-1][1]) if entry[0] in self._seen]
             moved += [_ENTRY.pack(*entry) for entry in alive]
-            self._kept -= len(dropped[-1][1]) // _ENTRY.size - len(alive)
+            self._in_blocks -= len(dropped[-1][1]) // _ENTRY.size - len(alive)
             tick.set_state(dropped[-1][0], None)
         self._blocks[name] = b"".join((*moved, block))
         tick.set_state(name, self._blocks[name])
@@ -264,7 +264,7 @@ class MessageIdHistory:
         for old, content in reversed(dropped):
             self._blocks[old] = content
             self._blocks.move_to_end(old, last=False)
-        self._kept = sum(map(len, self._blocks.values())) // _ENTRY.size
+        self._in_blocks = sum(map(len, self._blocks.values())) // _ENTRY.size
 
     @property
     def deadline(self) -> float | None:

@@ -137,9 +137,9 @@ class Asked:
         batch.waiting[number] = left
         if not any(batch.waiting.values()):
             self._drop(batch)
-        self._tick().on_failure.append(lambda error: self._come_again(batch, number, before))
+        self._tick().on_failure.append(lambda error: self._restore(batch, number, before))
 
-    def _come_again(self, batch: _Batch, number: int, before: int) -> None:
+    def _restore(self, batch: _Batch, number: int, before: int) -> None:
         """The acknowledgment was lost with its tick. Its sender will send it again."""
         batch.waiting[number] = before
         self._batches[batch.first] = batch

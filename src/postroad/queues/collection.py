@@ -168,7 +168,7 @@ class QueueCollection:
             case QueueType.SYSTEM:
                 return parse_format_name(f"MACHINE={self.identifier};{properties.path.partition(';')[2]}")
 
-    def _shown(self, properties: QueueProperties) -> str:
+    def _display_name(self, properties: QueueProperties) -> str:
         """The path in a form that `find` reads. For a public queue, its journal or subqueue, it includes the
         computer."""
         path = properties.path
@@ -416,7 +416,7 @@ class QueueCollection:
         raise InvalidArgument(f"a queue manager has at most {MAX_QUEUE} queues, journals and outgoing queues included")
 
     def _link(self, number: int, properties: QueueProperties) -> Queue:
-        queue = Queue(number, self._shown(properties), properties, self._durable, self._express, self.usage)
+        queue = Queue(number, self._display_name(properties), properties, self._durable, self._express, self.usage)
         self._next_number = max(self._next_number, number % MAX_QUEUE + 1)
         self._index(queue)
         return queue

@@ -86,7 +86,7 @@ class Holding:
             if other.name != name and other.start < end and start < other.end:
                 raise SharingViolation(
                     f"messages from {max(start, other.start)} to {min(end, other.end)} of {queue.properties.path} "
-                    f"are held by {_shown(other.name, name)}"
+                    f"are held by {_display_name(other.name, name)}"
                 )
         before = queue.holds.get(name)
         if before is None:
@@ -194,9 +194,9 @@ class Holding:
         queue.opened_before(hold.start)  # the lowest id: nothing that was held comes before it
 
 
-def _shown(name: str, asked_as: str) -> str:
+def _display_name(name: str, own_name: str) -> str:
     """The name for a user: users do not learn the names of others."""
-    own = owner_in(asked_as)
+    own = owner_in(own_name)
     return name_in(name) if own is None or own == owner_in(name) else SOMEBODY_ELSE
 
 

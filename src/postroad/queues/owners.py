@@ -47,7 +47,7 @@ DEFAULTS = {
     Held.SUBMISSIONS: 100_000,
 }
 _DURABLE = frozenset({Held.HOLDS, Held.SUBMISSIONS})
-_WHAT = {
+_WORDS = {
     Held.TRANSACTIONS: ("open transactions", "commit or abort some"),
     Held.LOCKED_MESSAGES: ("locked messages", "settle some"),
     Held.LOCKED_MB: ("bytes of locked messages", "settle some"),
@@ -83,7 +83,7 @@ class Owners:
         self.refused[kind] += 1
         self.reached(kind, owner)
         error = LimitReached if kind in _DURABLE else TooManyHeld
-        what, remedy = _WHAT[kind]
+        what, remedy = _WORDS[kind]
         setting = f"limits.{kind.setting}"
         raise error(
             f"{owner} has all {self.maximum[kind]} {what} that one owner may have: {remedy}, or raise {setting}",

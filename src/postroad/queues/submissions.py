@@ -95,7 +95,7 @@ class Submissions:
         if self.is_complete(part.sender, part.epoch):
             rows = 0 if before is None else before.next_row
             if run and row + count > rows and self.progress(part.sender, part.epoch):
-                raise TransactionSequence(f"{_shown(part)} is complete with {rows} rows, but more came; {_REMEDY}")
+                raise TransactionSequence(f"{_label(part)} is complete with {rows} rows, but more came; {_REMEDY}")
             return count
         following = 0 if before is None else before.next_row
         if row > following:
@@ -106,9 +106,9 @@ class Submissions:
         if run and before is not None:
             end = row + count
             if before.run and before.run != run:
-                raise TransactionSequence(f"{_shown(part)} is being sent by another run of the job; {_REMEDY}")
+                raise TransactionSequence(f"{_label(part)} is being sent by another run of the job; {_REMEDY}")
             if row < following < end:
-                raise TransactionSequence(f"{_shown(part)} is being sent by another attempt, up to row {following}")
+                raise TransactionSequence(f"{_label(part)} is being sent by another attempt, up to row {following}")
             if end == following and before.digest and before.digest != digest:
                 raise self._mismatch(part, before)
         return min(following - row, count)
@@ -126,7 +126,7 @@ class Submissions:
     @staticmethod
     def _mismatch(part: Part, before: Progress | None) -> TransactionSequence:
         rows = 0 if before is None else before.next_row
-        return TransactionSequence(f"{_shown(part)} was sent before with {rows} rows that differ from these; {_REMEDY}")
+        return TransactionSequence(f"{_label(part)} was sent before with {rows} rows that differ from these; {_REMEDY}")
 
     def _of(self, part: Part) -> Progress | None:
         return self._progress.get(part.sender, {}).get((part.epoch, part.partition))
@@ -169,7 +169,7 @@ class Submissions:
             if run and each.run not in ("", run):
                 part = Part(sender, epoch, partition)
                 raise TransactionSequence(
-                    f"{_shown(part)} was sent before with {each.next_row} rows, and this run of the job has no such "
+                    f"{_label(part)} was sent before with {each.next_row} rows, and this run of the job has no such "
                     f"partition; {_REMEDY}"
                 )
         if keep and not sent:
@@ -227,7 +227,7 @@ _REMEDY = (
 )
 
 
-def _shown(part: Part) -> str:
+def _label(part: Part) -> str:
     return f"name: partition {part.partition} of {name_in(part.sender.name)}, epoch {part.epoch},"
 
 

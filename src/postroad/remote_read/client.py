@@ -310,7 +310,7 @@ class RemoteReadClient:
         self.pending[entry.request_id] = entry
         return entry
 
-    def _taken(
+    def _message_in(
         self,
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
@@ -345,28 +345,28 @@ class RemoteReadClient:
         late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it comes
         kept = False
 
-        def taken(answer: Out) -> Received:
-            return self._taken(opened, entry, receive, *parts(answer))
+        def message_in(answer: Out) -> Received:
+            return self._message_in(opened, entry, receive, *parts(answer))
 
-        def came(answer: Out | None) -> None:
+        def answered_late(answer: Out | None) -> None:
             nonlocal late
             late = late or asyncio.get_running_loop().create_future()
             if not late.done():
                 late.set_result(answer)
             elif answer is not None:  # the caller has left
-                task = asyncio.ensure_future(self._give_back(entry, answer, taken))
+                task = asyncio.ensure_future(self._give_back(entry, answer, message_in))
                 self._giving_back.add(task)
                 task.add_done_callback(self._giving_back.discard)
 
         try:
-            answer = await self._call(operation, request, None, came if cancels else None)
-            received = taken(answer)
+            answer = await self._call(operation, request, None, answered_late if cancels else None)
+            received = message_in(answer)
             kept = receive
             return received
         except asyncio.CancelledError:
             if cancels:
                 late = late or asyncio.get_running_loop().create_future()
-                await self._withdraw(opened, entry, late, taken, receive)
+                await self._withdraw(opened, entry, late, message_in, receive)
             raise
         except RemoteProtocolError:
             if entry.remote_read_handle:
@@ -381,7 +381,7 @@ class RemoteReadClient:
         opened: RemoteOpenQueueEntry,
         entry: PendingRemoteReadEntry,
         late: asyncio.Future[Out | None],
-        taken: Callable[[Out], Received],
+        message_in: Callable[[Out], Received],
         receive: bool,
     ) -> None:
         """Canceling a Pending Peek or Receive, 3.2.4.7. If a message was received in that moment, it goes back."""
@@ -391,11 +391,13 @@ class RemoteReadClient:
                     return  # the server cancels no peeks, 3.1.4.1: this one ends with its queue
                 answer = await late  # a read that is no longer pending has been answered
                 if answer is not None:
-                    await self._give_back(entry, answer, taken)
+                    await self._give_back(entry, answer, message_in)
 
-    async def _give_back(self, entry: PendingRemoteReadEntry, answer: Out, taken: Callable[[Out], Received]) -> None:
+    async def _give_back(
+        self, entry: PendingRemoteReadEntry, answer: Out, message_in: Callable[[Out], Received]
+    ) -> None:
         with suppress(PostroadError):
-            if taken(answer).entry is not None:
+            if message_in(answer).entry is not None:
                 self.pending[entry.request_id] = entry
                 await self.end(entry, Ack.RR_NACK)
 

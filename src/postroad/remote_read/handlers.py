@@ -186,7 +186,7 @@ class Handlers:
     ) -> structures.StartReceive2Out:
         desc = request.remote_read_desc2.remote_read_desc
         answer = self.service.start_receive_by_lookup_id(
-            request.lookup_id, _asked(desc), self.host.clock(), call.caller
+            request.lookup_id, _read_request(desc), self.host.clock(), call.caller
         )
         self.host.commit_soon()
         return self._answer2(call, desc, answer)
@@ -199,7 +199,7 @@ class Handlers:
         )
 
     def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
-        found = self.service.start_receive(_asked(desc), self.host.clock(), call.caller)
+        found = self.service.start_receive(_read_request(desc), self.host.clock(), call.caller)
         self.host.commit_soon()  # the read may have removed expired messages
         if isinstance(found, Answer):
             return reply(found)
@@ -252,7 +252,7 @@ class Handlers:
         return later
 
 
-def _asked(desc: RemoteReadDesc | None) -> ReadRequest | None:
+def _read_request(desc: RemoteReadDesc | None) -> ReadRequest | None:
     if desc is None:
         return None
     return ReadRequest(desc.remote_queue, desc.queue, desc.action, desc.request_id, desc.timeout, desc.cursor)

@@ -63,8 +63,8 @@ class RemoteReadServer(RemoteReaders):
             logins=logins,
         )
         Handlers(manager, self.service, audit).register(self.rpc)
-        self._wanted = port
-        self._wanted_read = read_port
+        self._configured_port = port
+        self._configured_read_port = read_port
         self._offer: Offer | None = None
 
     def set_passwords(self, passwords: Mapping[str, str]) -> bool:
@@ -96,10 +96,14 @@ class RemoteReadServer(RemoteReaders):
     async def start(self) -> None:
         """Starts to listen. OSError if a port is not available; then nothing stays open."""
         try:
-            handshake = await self.rpc.listen(self.host, self._wanted, probe=self._wanted == ports.RPC_HANDSHAKE)
+            handshake = await self.rpc.listen(
+                self.host, self._configured_port, probe=self._configured_port == ports.RPC_HANDSHAKE
+            )
             read = handshake
-            if self._wanted_read is not None:
-                read = await self.rpc.listen(self.host, self._wanted_read, probe=self._wanted_read == ports.RPC_READ)
+            if self._configured_read_port is not None:
+                read = await self.rpc.listen(
+                    self.host, self._configured_read_port, probe=self._configured_read_port == ports.RPC_READ
+                )
         except OSError:
             await self.rpc.stop()
             raise

@@ -41,7 +41,9 @@ class RpcClient:
         self._link = _Link(self)
         self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
         self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls whose caller has left
-        self._missed: dict[int, tuple[bytes, str] | None] = {}  # replies that came while the caller was being cancelled
+        self._unclaimed: dict[
+            int, tuple[bytes, str] | None
+        ] = {}  # replies that came while the caller was being cancelled
         self._binding: asyncio.Future[None] | None = None
         self._bind_lock = asyncio.Lock()
         self._error: PostroadError | None = None
@@ -117,8 +119,8 @@ class RpcClient:
             raise
         finally:
             del self._calls[call_id]
-            if self._missed:
-                self._missed.pop(call_id, None)
+            if self._unclaimed:
+                self._unclaimed.pop(call_id, None)
         return self._decoded(operation, request, layout, octets, order)
 
     def _decoded(self, operation: Operation[In, Out], request: In, layout: Format, octets: bytes, order: str) -> Out:
@@ -145,8 +147,8 @@ class RpcClient:
 
         if answer.done() and not answer.cancelled():
             settled(None if answer.exception() is not None else answer.result())
-        elif call_id in self._missed:
-            settled(self._missed.pop(call_id))
+        elif call_id in self._unclaimed:
+            settled(self._unclaimed.pop(call_id))
         elif self.closed:
             late(None)
         else:
@@ -222,7 +224,7 @@ class RpcClient:
         if future is None:
             return
         if future.done():
-            self._missed[call_id] = answer
+            self._unclaimed[call_id] = answer
         elif error is not None:
             future.set_exception(error)
         elif answer is not None:

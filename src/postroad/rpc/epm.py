@@ -125,7 +125,7 @@ class EndpointMapper:
 
     def _lookup(self, call: Call, request: ept.Lookup) -> ept.LookupReply:
         def find() -> list[Registration]:
-            return [each for each in self.registrations if _asked_for(each, request)]
+            return [each for each in self.registrations if _is_wanted(each, request)]
 
         handle, found = self._page(call, request.entry_handle, request.max_ents, find)
         entries = tuple([each.entry(call.local_address) for each in found])
@@ -168,7 +168,7 @@ def serves(offered: SyntaxId, wanted: SyntaxId) -> bool:
     return (offered.uuid, offered.major) == (wanted.uuid, wanted.major) and offered.minor >= wanted.minor
 
 
-def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
+def _is_wanted(registration: Registration, request: ept.Lookup) -> bool:
     if request.inquiry_type in (Inquiry.BY_OBJECT, Inquiry.BY_BOTH) and registration.object != request.object:
         return False
     wanted = request.if_id
@@ -177,18 +177,18 @@ def _asked_for(registration: Registration, request: ept.Lookup) -> bool:
     offered = registration.interface
     if offered.uuid != wanted.uuid:
         return False
-    mine, theirs = (offered.major, offered.minor), (wanted.vers_major, wanted.vers_minor)
+    have, want = (offered.major, offered.minor), (wanted.vers_major, wanted.vers_minor)
     match request.vers_option:
         case Versions.ALL:
             return True
         case Versions.COMPATIBLE:
-            return mine[0] == theirs[0] and mine[1] >= theirs[1]
+            return have[0] == want[0] and have[1] >= want[1]
         case Versions.EXACT:
-            return mine == theirs
+            return have == want
         case Versions.MAJOR_ONLY:
-            return mine[0] == theirs[0]
+            return have[0] == want[0]
         case Versions.UP_TO:
-            return mine <= theirs
+            return have <= want
         case _:
             return False
 
@@ -270,10 +270,10 @@ async def offer(
             raise
         await server.stop()
         _log.info("registering with another endpoint mapper", extra={"port": port})
-    there = "127.0.0.1" if host in _ANY else host
-    client = await connect(there, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
+    mapper_host = "127.0.0.1" if host in _ANY else host
+    client = await connect(mapper_host, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
     entries = tuple([each.entry("0.0.0.0") for each in registrations])
-    refusal = f"the endpoint mapper at {endpoint(there, port)} refuses the registration"
+    refusal = f"the endpoint mapper at {endpoint(mapper_host, port)} refuses the registration"
     try:
         reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
     except (RpcFault, TimeoutError) as fault:

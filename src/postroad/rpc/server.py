@@ -296,7 +296,7 @@ class _Link(Connection):
             return
         if isinstance(result, Later):
             self._later.add(call)
-            result.then(partial(self._came, call))
+            result.then(partial(self._later_replied, call))
         elif hasattr(result, "__await__"):
             task = asyncio.ensure_future(result)
             self.tasks[call] = task
@@ -320,7 +320,7 @@ class _Link(Connection):
             self._reply(call, task.result())
         self._flush()
 
-    def _came(self, call: Call, reply: object) -> None:
+    def _later_replied(self, call: Call, reply: object) -> None:
         if call not in self._later:  # the client left, or wants no reply
             return
         self._later.discard(call)

@@ -45,9 +45,9 @@ class Supervisor:
         del self._tasks[name]
         error = asyncio.CancelledError("it was cancelled") if task.cancelled() else task.exception()
         self.fails(name, error or RuntimeError("it ended, although it must run until the server stops"))
-        task.get_loop().call_later(RETRY_S, self._again, name, work)
+        task.get_loop().call_later(RETRY_S, self._restart, name, work)
 
-    def _again(self, name: str, work: Work) -> None:
+    def _restart(self, name: str, work: Work) -> None:
         if name in self.down and name not in self._tasks:
             self.keep(name, work)
 

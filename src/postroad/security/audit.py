@@ -55,13 +55,13 @@ class AuditLog:
         self._refusals: deque[tuple[int, Line]] = deque(maxlen=MAX_RECENT)
         self.lost = 0  # lines that could not be written
         self._clock = clock
-        self._told = float("-inf")
+        self._reported_at = float("-inf")
         self._torn = False
         self._numbers = count()
         self._minute = 0
         self._listed: Counter[str] = Counter()  # lines of this minute, by event
         self._of_callers: Counter[Refused] = Counter()  # lines of this minute, by event and caller
-        self._more: Counter[Refused] = Counter()  # refusals of this minute that got no line
+        self._unlisted: Counter[Refused] = Counter()  # refusals of this minute that got no line
 
     def check(self) -> None:
         """Creates the file if it does not exist. Raises OSError if it cannot be written."""
@@ -98,7 +98,7 @@ class AuditLog:
         if minute == self._minute:
             return
         self._minute = minute
-        more, self._more = self._more, Counter()
+        more, self._unlisted = self._unlisted, Counter()
         self._listed.clear()
         self._of_callers.clear()
         for (event, who, address), times in more.items():
@@ -111,8 +111,8 @@ class AuditLog:
             self._listed[event] += 1
             self._of_callers[refused] += 1
             return True
-        known = refused in self._more or len(self._more) < MAX_COUNTED
-        self._more[refused if known else (event, None, None)] += 1
+        known = refused in self._unlisted or len(self._unlisted) < MAX_COUNTED
+        self._unlisted[refused if known else (event, None, None)] += 1
         return False
 
     def _write(
@@ -146,8 +146,8 @@ class AuditLog:
             self._torn = False
         except OSError as error:
             self.lost += 1
-            if not 0 <= now - self._told < _ERROR_EVERY_S:
-                self._told = now
+            if not 0 <= now - self._reported_at < _ERROR_EVERY_S:
+                self._reported_at = now
                 facts = {"file": self.file, "reason": error.strerror, "lost": self.lost}
                 log.error("audit log not written", extra=facts)
 

@@ -230,21 +230,21 @@ class Network:
         else:
             self._refusing.discard(address)
 
-    def cut(self, end: End, *, tell: bool = True, tell_other: bool = True) -> None:
+    def cut(self, end: End, *, notify: bool = True, notify_other: bool = True) -> None:
         """Breaks one connection, possibly in the middle of data. A side that is not notified finds out when it
         writes."""
-        for each, notified in ((end, tell), (end.other, tell_other)):
+        for each, notified in ((end, notify), (end.other, notify_other)):
             each.drop()
             each.silent = True
             if notified:
                 self.loop.after(0.0, each.lost)
         self._log(end.host.name, f"connection with {end.other.host.name} cut")
 
-    def cut_all(self, one: str, other: str, *, tell: bool = True, tell_other: bool = True) -> None:
+    def cut_all(self, one: str, other: str, *, notify: bool = True, notify_other: bool = True) -> None:
         for end, _ in [pair for pair in self._ends if pair[0].open or pair[1].open]:
             if {end.host.address, end.other.host.address} == {one, other}:
                 end = end if end.host.address == one else end.other
-                self.cut(end, tell=tell, tell_other=tell_other)
+                self.cut(end, notify=notify, notify_other=notify_other)
 
     def ends_of(self, address: str) -> list[End]:
         self._forget_closed()

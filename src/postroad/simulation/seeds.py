@@ -228,7 +228,7 @@ def with_security(scenario: Scenario) -> Scenario:
     flows = [_secured(chance, flow) for flow in scenario.flows]
     if chance.random() < 0.3:  # together with the honest messages to the same queue
         impostor = replace(chance.choice(scenario.flows), refusal=MessageClass.NACK_BAD_SIGNATURE)
-        flows.append(replace(_few(chance, impostor), signed=True, impostor=True))
+        flows.append(replace(_refused_flow(chance, impostor), signed=True, impostor=True))
     guard = chance.choice(GUARDS)
     target, *sources = chance.sample(names, len(names))
     kind = chance.choice(tuple(Kind))
@@ -241,7 +241,7 @@ def with_security(scenario: Scenario) -> Scenario:
     )
     model = replace(chance.choice(scenario.flows), to=plan.path, kind=kind, naming=Naming.PRIVATE)
     welcome = replace(model, source=chance.choice(sources), signed=guard.signed, encrypted=guard.encrypted)
-    unwelcome = _few(chance, replace(model, source=chance.choice(sources), refusal=guard.refusal))
+    unwelcome = _refused_flow(chance, replace(model, source=chance.choice(sources), refusal=guard.refusal))
     return replace(
         scenario,
         queues=(*scenario.queues, plan),
@@ -263,7 +263,7 @@ def _secured(chance: Random, flow: Flow) -> Flow:
     return replace(flow, signed=signed, encrypted=encrypted, naming=Naming.PRIVATE if encrypted else flow.naming)
 
 
-def _few(chance: Random, flow: Flow) -> Flow:
+def _refused_flow(chance: Random, flow: Flow) -> Flow:
     return replace(
         flow,
         count=chance.randint(3, REFUSED),

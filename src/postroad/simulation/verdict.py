@@ -132,7 +132,7 @@ def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
         if queue.reserved_bytes:
             yield f"{node.name}: {path} has {queue.reserved_bytes} reserved bytes without an owner"
         if queue.is_outgoing and queue.count:
-            yield f"{node.name}: {queue.count} messages are still in {path}: {_why(node, queue)}"
+            yield f"{node.name}: {queue.count} messages are still in {path}: {_reason_to_wait(node, queue)}"
         if path.lower() == AWAITING_FINAL_ACK and queue.count and all_read:
             yield f"{node.name}: {queue.count} messages still wait for a final acknowledgment"
     for session in node.service.sessions:
@@ -140,7 +140,7 @@ def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
             yield f"{node.name}: {len(owed)} messages of a session are not acknowledged"
 
 
-def _why(node: Node, queue: Queue) -> str:
+def _reason_to_wait(node: Node, queue: Queue) -> str:
     info = node.core.queues.outgoing_info[queue]
     return f"{info.state.value.lower()}, {info.last_error or 'no error'}"
 
@@ -208,12 +208,12 @@ def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Itera
         return
     by_soap = letter.flow.naming is Naming.HTTP  # SOAP knows no such acknowledgment
     wanted = int(letter.flow.ack and world.scenario.insecure_nacks and not by_soap)
-    told = letter.acknowledged.count(refusal)
-    if told < wanted and droppable:
+    received = letter.acknowledged.count(refusal)
+    if received < wanted and droppable:
         return
     # Before a sequence has begun, nothing is remembered of refused messages: what is sent again is refused again.
-    if told != wanted and not (told > wanted > 0 and letter.flow.kind is Kind.TRANSACTIONAL):
-        yield f"{letter} has {told} acknowledgments {class_name(refusal)}, not {wanted}"
+    if received != wanted and not (received > wanted > 0 and letter.flow.kind is Kind.TRANSACTIONAL):
+        yield f"{letter} has {received} acknowledgments {class_name(refusal)}, not {wanted}"
 
 
 def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:

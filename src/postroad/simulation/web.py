@@ -29,7 +29,7 @@ class Web:
         self._owner = owner
         self._log = owner.stage.log
         self._idle: dict[Peer, list[End]] = {}
-        self._asked: dict[End, Post] = {}  # our connections that wait for an answer
+        self._waiting: dict[End, Post] = {}  # our connections that wait for an answer
         self._timeouts: dict[Post, Timer] = {}
         self._received: dict[End, bytearray] = {}
 
@@ -67,26 +67,26 @@ class Web:
         self._owner.network.connect(self._owner, post.peer.address.host, done, http=True)
 
     def _ask(self, end: End, post: Post) -> None:
-        self._asked[end] = post
+        self._waiting[end] = post
         request = post.request
         kind = request.headers["Content-Type"]
         head = f"POST {request.target} HTTP/1.1\r\nContent-Type: {kind}\r\nContent-Length: {len(request.body)}\r\n\r\n"
-        self._note(f"posts to {end.other.host.name}{request.target}: {_told(request.body)}")
+        self._note(f"posts to {end.other.host.name}{request.target}: {_summary(request.body)}")
         end.write(head.encode() + request.body)
 
     def close(self, peer: Peer) -> None:
         for end in self._idle.pop(peer, []):
             end.close()
-        for end, post in list(self._asked.items()):
+        for end, post in list(self._waiting.items()):
             if post.peer is peer:
                 self._forget(post)
-                del self._asked[end]
+                del self._waiting[end]
                 end.close()
 
     def _give_up(self, post: Post) -> None:
-        for end, asked in list(self._asked.items()):
-            if asked is post:
-                del self._asked[end]
+        for end, waiting in list(self._waiting.items()):
+            if waiting is post:
+                del self._waiting[end]
                 end.close()
         self._fail(post, ConnectionStatus.SEND_FAILURE, f"{post.peer.address.host} did not answer in time")
 
@@ -110,7 +110,7 @@ class Web:
 
     def connection_lost(self, end: End) -> None:
         self._received.pop(end, None)
-        post = self._asked.pop(end, None)
+        post = self._waiting.pop(end, None)
         for idle in self._idle.values():
             if end in idle:
                 idle.remove(end)
@@ -134,16 +134,16 @@ class Web:
         if lines[0].startswith("HTTP/"):
             self._answered(end, int(lines[0].split()[1]))
         else:
-            self._asked_by(end, Incoming(headers["Content-Type"], rest[:length], end.other.host.address))
+            self._handle(end, Incoming(headers["Content-Type"], rest[:length], end.other.host.address))
 
     def _answered(self, end: End, status: int) -> None:
-        post = self._asked.pop(end, None)
+        post = self._waiting.pop(end, None)
         if post is None or not self._forget(post):
             return
         self._idle.setdefault(post.peer, []).append(end)
         self.service.answered(post, status, self._owner.now)
 
-    def _asked_by(self, end: End, incoming: Incoming) -> None:
+    def _handle(self, end: End, incoming: Incoming) -> None:
         outcome, changed = self._owner.durability.run(lambda: self.service.received(incoming, self._owner.now))
 
         def durable(error: BaseException | None) -> None:
@@ -163,7 +163,7 @@ class Web:
             self._log.note(self._owner.name, line)
 
 
-def _told(body: bytes) -> str:
+def _summary(body: bytes) -> str:
     """What a log says about a request: the message's id, and its place in a stream."""
     text = body.decode("utf-8", "replace")
     words = []

@@ -214,7 +214,7 @@ class World:
             case FaultKind.CUT:
                 self.network.cut_all(*addresses)
             case FaultKind.HALF_OPEN:
-                self.network.cut_all(*addresses, tell_other=False)
+                self.network.cut_all(*addresses, notify_other=False)
             case FaultKind.STALL:
                 self.network.stall(*addresses, seconds=fault.for_s)
             case FaultKind.NO_ROOM:

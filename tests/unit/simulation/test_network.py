@@ -107,7 +107,7 @@ def test_whoever_is_not_told_finds_out_by_writing() -> None:
     net = Net()
     net.connect()
     (far,) = net.far.ends
-    net.network.cut_all(*net.addresses, tell_other=False)
+    net.network.cut_all(*net.addresses, notify_other=False)
     net.wait()
     assert (net.near.lost, net.far.lost) == (1, 0)
     far.write(b"anybody?")
