@@ -411,12 +411,17 @@ async def post(manager: Manager, address: str, number: int = 1, target: str = "/
     ("head", "rest", "status", "reason"),
     [
         ("GET /msmq/private$/orders HTTP/1.1", b"\r\n", b"405 Method Not Allowed", None),
-        ("POST /other/private$/orders HTTP/1.1", b"Content-Length: 0\r\n\r\n", b"400 ", "does not start with /msmq/"),
+        (
+            "POST /other/private$/orders HTTP/1.1",
+            b"Content-Length: 0\r\n\r\n",
+            b"400 ",
+            "the path must start with /msmq/",
+        ),
         (
             "POST /msmq/private$/orders HTTP/1.1",
             f"Content-Length: {MAX_ENTITY_SIZE + 1}\r\n\r\n".encode(),
             b"400 ",
-            f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes",
+            f"its Content-Length must be at most {MAX_ENTITY_SIZE} bytes",
         ),
         (
             "POST /msmq/private$/orders HTTP/1.1",

@@ -1,6 +1,6 @@
 """Messages that come in by HTTP, [MC-MQSRM] 3.1.5.1: into a local queue, on to another manager, or refused.
 
-Everything a request changes is in the gathering tick; its answer leaves when that is durable.
+Everything that a request changes is in the gathering tick. Its answer leaves when that is durable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
 _EVERYONE = Credentials(Token.everyone())
-# 3.1.5.2.1.1 and 3.1.7.3.2: of a message that is not of a stream, nobody else would leave a dead letter.
+# 3.1.5.2.1.1 and 3.1.7.3.2: the reasons for which a message that belongs to no stream leaves its dead letter here,
+# because nobody else would.
 _DEAD_HERE = frozenset(
     {
         MessageClass.NACK_REACH_QUEUE_TIMEOUT,
@@ -64,7 +65,7 @@ _DEAD_HERE = frozenset(
 
 @dataclass(slots=True)
 class Incoming:
-    """One request: what its header says of the body, the address that it came from, and the one that it came to."""
+    """One request: what its header says about the body, the address that it came from, and the one that it came to."""
 
     content_type: str
     body: bytes
@@ -74,8 +75,8 @@ class Incoming:
 
 @dataclass(slots=True)
 class Outcome:
-    """The status to answer with. `repeated`: the message came again, or on top of others of its stream, and the answer
-    relies on the commit that is under way. `fault` says why the request was refused."""
+    """The status to answer with. `repeated` means that the message came again, or after others of its stream: the
+    answer then depends on the commit under way, too. `fault` says why the request was refused."""
 
     status: int
     repeated: bool = False
@@ -86,11 +87,11 @@ _TAKEN = Outcome(OK)
 
 
 class _NotForUs(Exception):
-    """3.1.5.1.3: the message is not for anybody here."""
+    """3.1.5.1.3: the message is not for this manager."""
 
 
 class Receiver:
-    """One for a queue manager. Receipts of streams go to its `sender`."""
+    """Receives for one queue manager. Receipts of streams go to its `sender`."""
 
     def __init__(
         self, core: LocalQueueManager, settings: SoapSettings, sender: Sender, watcher: TransferWatcher
@@ -113,8 +114,8 @@ class Receiver:
             is_known=self._is_known,
             dropped=self._forget_stream,
         )
-        self.receipts_ignored = 0  # receipts for streams of ours, from others than those whom they went to
-        self.receipts_dropped = 0  # receipts that strangers wanted at hosts that they may not make us call
+        self.receipts_ignored = 0  # for streams of ours, from others than their receivers
+        self.receipts_dropped = 0  # wanted by strangers at hosts that these may not make us call
         self._watcher = watcher
         self._own = core.identifier.bytes_le
         self._destinations = Destinations(core.queues)
@@ -133,7 +134,7 @@ class Receiver:
         self.core.tick.set_state(state, None)
 
     def take(self, incoming: Incoming, now: float) -> Outcome:
-        """What is not answered with 200 has changed nothing."""
+        """Takes a request. If the answer is not 200, nothing has changed."""
         try:
             text, attachments = split_entity(incoming.content_type, incoming.body)
             found = None if attachments.extension else self._forms.find(text, incoming.address)
@@ -148,8 +149,8 @@ class Receiver:
             return Outcome(SERVER_ERROR, fault=str(fault))
 
     def _take_formed(self, form: Form, digits: bytes, body: bytes, incoming: Incoming, now: float) -> bool:
-        """A message of a known form goes into its queue, by the rules of `_take`. False, and nothing has changed, where
-        something is in its way: then `_take` says what."""
+        """Puts a message of a known form into its queue, by the rules of `_take`. Returns False, with nothing changed,
+        if something prevents it; `_take` then finds out what."""
         name, queues = form.name, self.core.queues
         if name.host.lower() not in queues.local_hosts and name.host != incoming.local:
             return False
@@ -164,19 +165,20 @@ class Receiver:
             return False
         delivery = self.core.delivery
         with delivery.atomic:
-            delivery.add(queue, packet, form.priority, NEVER, now)  # no message by HTTP says when it has to be read
+            delivery.add(queue, packet, form.priority, NEVER, now)  # no message by HTTP has a time to be received
             if key:
                 self.history.add_all((key,), now, delivery.tick if form.durable else None, form.caller)
         return True
 
     def _take(self, envelope: Envelope, attachments: Attachments, incoming: Incoming, now: float) -> bool:
-        """3.1.5.1: each step in its turn; whether it was a duplicate, of a message that may not be durable yet."""
+        """3.1.5.1: goes through the steps in their order. Returns whether the message was a duplicate of one that may
+        not be durable yet."""
         name = destination_of(envelope.path.to)
         if not isinstance(name, DirectName):
             raise _NotForUs(f"no queue here is subscribed to {name}")
         if name.host.lower() not in self.core.queues.local_hosts and name.host != incoming.local:
             if not self.settings.redirections.store_and_forward:
-                raise _NotForUs(f"{name.host} is not here, and nothing is passed on")
+                raise _NotForUs(f"{name.host} is not a name of this manager, which passes nothing on")
             return self._forward(envelope, attachments, name, incoming.address, now)
         redirections = self.settings.redirections
         if redirections.inbound and (target := redirections.inbound_target(envelope.path.to)) is not None:
@@ -199,9 +201,9 @@ class Receiver:
                 outcome, reason = envelope.commitment_receipt, envelope.msmq.message_class
                 taken = self.sender.take_final_receipt(envelope.stream_receipt, outcome, reason, incoming.address, now)
                 self._note_receipt(taken, incoming.address)
-                return True  # nobody sends another: what an earlier copy of it has changed has to be durable
+                return True  # nobody sends another: what an earlier copy changed must be durable
             case None:
-                pass  # 3.1.5.1.5: of no type, and ignored
+                pass  # 3.1.5.1.5: without a type, and ignored
             case _:
                 checked = NOT_SIGNED
                 if envelope.signature is not None:
@@ -215,14 +217,14 @@ class Receiver:
         return False
 
     def _note_receipt(self, taken: Taken, address: str) -> None:
-        """Whatever became of it, the answer is the same: nobody learns by it which streams there are."""
+        """The answer is the same whatever happened to the receipt, so nobody learns from it which streams exist."""
         if taken is Taken.NOT_FROM_THERE:
             self.receipts_ignored += 1
             advice = "if it is the destination's, add its address to [relay] allow"
             self._watcher.suspicious("stream receipt ignored", {"peer": address, "advice": advice})
 
     def _destination(self, name: DirectName, kind: MessageType | None) -> Queue:
-        """The queue here that others may send to by this name; receipts of streams go to the manager itself."""
+        """The queue here to which others may send by this name. Receipts of streams go to the manager itself."""
         key = (name, kind in _STREAM_RECEIPTS)
         queue = self._destinations.known(key)
         if queue is None:
@@ -240,7 +242,7 @@ class Receiver:
     def _take_message(
         self, queue: Queue, name: DirectName, envelope: Envelope, packet: bytes, address: str, forged: bool, now: float
     ) -> bool:
-        """3.1.5.1.6, and 3.1.5.1.7 and 3.1.5.1.10, which are less of the same."""
+        """3.1.5.1.6, with 3.1.5.1.7 and 3.1.5.1.10, which are parts of it."""
         view = MessageView(packet)
         if envelope.stream is not None:
             return self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
@@ -268,9 +270,9 @@ class Receiver:
     def _take_stream_message(
         self, queue: Queue, name: DirectName, element: Stream, view: MessageView, address: str, forged: bool, now: float
     ) -> bool:
-        """3.1.5.1.6.3: in order or not at all."""
+        """3.1.5.1.6.3: accepts the message in order, or not at all."""
         state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
-        key = _history_key(view.identifier, self.incoming.address(state))  # the same wherever the stream goes on from
+        key = _history_key(view.identifier, self.incoming.address(state))  # the same, wherever the stream goes on from
         duplicate = self._is_repeated(key, now)
         delay_s = self.settings.receipt_ms / 1000
         verdict = stream.judge(element, duplicate=duplicate)
@@ -281,7 +283,7 @@ class Receiver:
                 self._due.touch(state)
             return True
         if element.send_receipts_to is not None:
-            DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: or it is malformed
+            DirectName.from_wire(element.send_receipts_to)  # 2.2.5.3.4: otherwise it is malformed
         refused = self._refusal(queue, view, len(view.data), now, forged=forged)
         tick = self.core.tick
         before = len(tick.batch.puts)
@@ -295,7 +297,8 @@ class Receiver:
         return True  # a tick that is lost takes what came on top of its messages with it
 
     def _deliver(self, queue: Queue, view: MessageView, key: bytes, refused: Refused | None, now: float) -> None:
-        """3.1.5.1.12. Last is its id, so that a message that found no room here is no duplicate when it comes again."""
+        """3.1.5.1.12. The id comes last, so that a message for which there was no room is no duplicate when it comes
+        again."""
         if refused is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
@@ -309,35 +312,36 @@ class Receiver:
     def _refusal(
         self, queue: Queue, view: MessageView, size: int, now: float, *, forged: bool = False
     ) -> Refused | None:
-        """The first check of the queue that fails names the reason; ManagerFull where the manager is at its limit."""
-        # A receipt says how long it may take as a matter of form, 4.3: what it tells is as true later.
+        """The queue's first check that fails gives the reason. Raises ManagerFull if the manager is at its limit."""
+        # A receipt has a time limit only as a matter of form, 4.3: it is as true later.
         timeless = view.message_class != MessageClass.NORMAL
         if forged and queue.properties.transactional == view.transactional:
             return WRONG_DIGEST
-        # No certificate comes by HTTP: nobody is authenticated, and access is asked for Everyone, 3.1.5.1.12.
+        # No certificate comes by HTTP, so nobody is authenticated, and the rights are those of Everyone, 3.1.5.1.12.
         due = now - self.settings.clock_tolerance_s
         refused = refusal(queue, view, _EVERYONE, self.core.access, due, timeless=timeless)
         return refused or overflow(self.core.delivery, queue, size)
 
     def _refuse(self, view: MessageView, refused: Refused, now: float) -> None:
-        """The message was understood and is not taken: its sender hears of it if it asked to. The sender of one that is
-        not of a stream has given it away: its dead letter is left here, if that sender is known. What was forged on its
-        way leaves none.
+        """Refuses a valid message. Its sender gets an acknowledgment if it asked for one. If the message belongs to no
+        stream, its sender has given it away: the dead letter stays here, if the sender is known. A message that was
+        forged on its way leaves none.
 
-        Nobody asks again for the receipt of a message of a stream: ManagerFull if there is no room."""
+        Nobody asks again for the receipt of a message in a stream. Raises ManagerFull if there is no room for it.
+        """
         delivery = self.core.delivery
         reason = refused.acknowledgment
-        told = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
+        reported = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         if view.transactional:
             try:
-                self._send_final_receipt(view, told, now)
+                self._send_final_receipt(view, reported, now)
             except QuotaExceeded as fault:
                 raise ManagerFull(str(fault)) from fault
             except Exception as error:
                 delivery.note_failure(view.data, error)
         delivery.tally.refused[refused.reason] += 1
         delivery.try_after(view.data, self._watcher.refused, view, refused)
-        delivery.try_after(view.data, delivery.acknowledge, view, told, now)
+        delivery.try_after(view.data, delivery.acknowledge, view, reported, now)
         known = delivery.knows(brought_by(view.data) or None)
         if view.negative_journaling and not view.transactional and known and refused is not WRONG_DIGEST:
             delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
@@ -354,12 +358,12 @@ class Receiver:
         *,
         configured: bool = False,
     ) -> bool:
-        """3.1.5.1.3: a store-and-forward server passes messages on as they are, receipts among them.
+        """3.1.5.1.3: a store-and-forward server passes messages on as they are, and receipts too.
 
-        A message of a stream that comes again may have been lost behind us: it is passed on again.
+        A message of a stream that comes again may have been lost after us, so it is passed on again.
         """
         if not (configured or self.core.delivery.relay.allows(name.host) or self._is_redirected(name)):
-            raise _NotForUs(f"{name.host} is not here, and [relay] allow does not let messages be passed on to it")
+            raise _NotForUs(f"{name.host} is not a name of this manager, and [relay] allow does not list it")
         packet = packet_of(envelope, attachments, int(now), name, address=address)
         view = MessageView(packet)
         key = b"" if view.transactional else _history_key(view.identifier, address)
@@ -386,10 +390,11 @@ class Receiver:
     # Receipts of streams
 
     def _way_back(self, name: DirectName, address: str) -> DirectName | None:
-        """The outgoing queue for receipts that somebody from this address wants at a name; None where there is none.
+        """The name for the outgoing queue of receipts that somebody at this address wants at a name. None if there is
+        none.
 
-        A name that nobody answers for says nothing of where it is: its receipts go to the address that the message
-        came from, whatever the name service thinks, and no other mail for that name goes there.
+        Nobody vouches for where an unknown name leads. Its receipts go to the address that the message came from,
+        whatever the name service says, and no other message for that name goes there.
         """
         relay, host = self.core.delivery.relay, name.host
         if host == address or relay.trusts(host) or self._is_redirected(name):
@@ -398,7 +403,7 @@ class Receiver:
             if address and not is_address(host):
                 return at_address(name, address)
         except IllegalName:
-            pass  # the name is as long as it may be
+            pass  # the name would be too long
         if relay.allows(host):
             return name
         self.receipts_dropped += 1
@@ -410,7 +415,7 @@ class Receiver:
         return self.settings.redirections.outbound_target(url_of(name)) is not None
 
     def way_of_acknowledgment(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """Delivery and commitment receipts, and acknowledgments to names that are no URLs."""
+        """Of delivery and commitment receipts, and of acknowledgments to names that are not URLs."""
         address = brought_by(view.data)
         if not isinstance(name, DirectName) or self.core.queues.is_local(name):
             return name if self.core.delivery.may_call(name, address or None) else None
@@ -439,18 +444,19 @@ class Receiver:
             self._due.touch(state)
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
-        """It says all that the one before it said: where that has not left yet, this one takes its place."""
+        """Sends a receipt, which says all that the one before it said. If that one has not left yet, this one replaces
+        it."""
         withdraw(self.core, self._receipts.pop(state, None))
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
         try:
             sent = self._send(stream.send_receipts_to, self.incoming.address(state), receipt, now, follows=True)
         except QuotaExceeded:
-            return  # the messages come again, and with them another
+            return  # the messages will come again, and cause another receipt
         if sent is not None:
             self._receipts[state] = sent
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """3.1.7.3: a message that came by HTTP has left its queue, and its sender wants to know how."""
+        """3.1.7.3: a message that came by HTTP has left its queue, and its sender may want to know how."""
         if not arrived_by_http(record.packet) or queue.properties.queue_type not in REMOVALS:
             return
         view = MessageView(record.packet)
@@ -468,8 +474,8 @@ class Receiver:
             self.core.delivery.dead_letter(record.packet, view, reason, now, queue.name)
 
     def _send_final_receipt(self, view: MessageView, reason: int, now: float, *, follows: bool = False) -> None:
-        """3.1.7.3.3: what became of one message, to where its stream's receipts go. QuotaExceeded where there is no
-        room; what `follows` from a message that leaves has more."""
+        """3.1.7.3.3: tells the address for its stream's receipts how one message ended. Raises QuotaExceeded if there
+        is no room; there is more room for what `follows` from a message that leaves."""
         header = view.transaction_header
         if header is None or not view.negative_journaling:
             return
@@ -479,7 +485,7 @@ class Receiver:
             return
         stream_id = stream_id_of(view)
         if not isinstance(name, DirectName) or stream_id is None:
-            return  # an import brought it: it says that it came by HTTP, and holds no stream that could be told
+            return  # an import: it claims that it came by HTTP, and names no stream
         address = brought_by(view.data)
         state, stream = self.incoming.of(stream_id, name, address)
         receipt = stream_receipt(stream_id, header.sequence_number, name, final_class=reason, original=view.identifier)
@@ -488,7 +494,7 @@ class Receiver:
     def _send(
         self, url: str, address: str, receipt: Message, now: float, *, follows: bool = False
     ) -> tuple[Queue, Record] | None:
-        """A receipt to a name that nobody can send to is dropped."""
+        """Sends a receipt. Drops it if nobody can send to the name."""
         try:
             name = DirectName.from_wire(url)
             if self.core.queues.is_local(name):
@@ -507,16 +513,16 @@ class Receiver:
 
 
 def late_facts(view: MessageView, tolerance_s: float, now: float) -> dict[str, object]:
-    """What people ought to know of a message that is dropped because of its time, 2.2.6.17."""
+    """Facts for people about a message that is dropped because of its time, 2.2.6.17."""
     late_s = int(now) - view.sent_time - view.time_to_reach_queue
     advice = f"compare the clocks of both computers; srmp.clock_tolerance_s is {tolerance_s:g}"
     return {"peer": brought_by(view.data), "queue": str(destination_name(view)), "late_s": late_s, "advice": advice}
 
 
 def _history_key(identifier: bytes, address: str) -> bytes:
-    """What tells a message that comes again: its id, and who brings it, so that nobody can use up the ids of others.
+    """What identifies a message that comes again: its id, and who brings it, so that nobody can use up others' ids.
 
-    Empty for a message that has no id.
+    Empty for a message without an id.
     """
     if identifier == NOT_IDENTIFIED:
         return b""

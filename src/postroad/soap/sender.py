@@ -1,7 +1,7 @@
 """Messages of outgoing queues on their way by HTTP, [MC-MQSRM] 3.1.7.2: sent, answered, acknowledged, sent again.
 
-A message on its way is a locked position of its queue: a restart makes it available again by itself. Which requests
-are made, and when, is the service's; what they look like is outgoing.py's.
+A message on its way is a locked position of its queue, so a restart makes it available again. service.py decides which
+requests are made and when; requests.py builds them.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from postroad.wire.patch import arrived_by_http, is_transactional, wants_positiv
 from postroad.wire.view import MessageView
 
 OUTGOING_STATE = "soap-outgoing/"
-REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 says: nobody there takes it, whatever the fault
-STEP_ASIDE = 3  # answers that put a message off, before it lets those behind it go first
-# A record of an outgoing queue with this reason has its stream receipt and waits for the final one.
+REFUSED = MessageClass.NACK_BAD_DST_Q  # what a 400 means: nobody there accepts the message, whatever the fault
+STEP_ASIDE = 3  # answers that put a message off, before it lets later ones go first
+# A record of an outgoing queue with this reason has its stream receipt, and waits for the final one.
 ORDERED = MessageClass.ACK_REACH_QUEUE
 
 
 class Taken(Enum):
-    """What became of a receipt."""
+    """What happened with a receipt."""
 
     DONE = auto()
-    OF_NOTHING = auto()  # that is on its way: it comes late or again, or is somebody's invention
-    NOT_FROM_THERE = auto()  # the messages did not go to whoever sends it
+    OF_NOTHING = auto()  # nothing matches: the receipt came late or again, or was made up
+    NOT_FROM_THERE = auto()  # it came from somebody to whom the messages did not go
 
 
 class Standing(Enum):
-    """Who an address is to the messages of a queue."""
+    """What an address is to the messages of a queue."""
 
-    RECEIVER = auto()  # they go there, or it is trusted
+    RECEIVER = auto()  # they go there, or the address is trusted
     UNKNOWN = auto()  # nobody here knows where they end
     STRANGER = auto()
 
@@ -55,41 +55,43 @@ class Standing(Enum):
 class Flight(flights.Flight):
     """An SRMPMessage, 3.1.1.1.4.
 
-    It awaits a stream receipt until it is `ordered`, and after that a final one, if it asked for dead letters.
+    It waits for a stream receipt until it is `ordered`. After that it waits for a final one, if it asked for dead
+    letters.
     """
 
     answered: bool = False  # with 200
     ordered: bool = False
-    stream: Stream | None = None  # the element that it is sent with
+    stream: Stream | None = None  # the element in its envelope
 
 
 @dataclass(slots=True)
 class Transfer(flights.OutgoingTransfer[Flight]):
-    """OutgoingTransferInfo of one queue, and its Stream if it has one. `unacked` are AwaitingStreamReceipt, in order;
+    """OutgoingTransferInfo of one queue, and its Stream if it has one. `unacked` is AwaitingStreamReceipt, in order.
     `resend_at` is the Stream Receipt Wait Timer."""
 
     stream: OutgoingStream | None = None
-    waits_until: float | None = None  # an answer that is neither 2xx nor 400 holds the queue up, 3.1.2.1
-    put_off: int = 0  # how often in a row
-    put_off_at: float = 0.0  # the last time
-    fault: str = ""  # that answer
-    tries: dict[int, int] = field(default_factory=dict)  # by lookup id: how often this was the answer to a message
-    aside: dict[int, tuple[float, float]] = field(default_factory=dict)  # let others go first: until when, and at most
-    on_the_way: Flight | None = None  # transactional messages go one at a time, or their order would be chance
+    waits_until: float | None = None  # 3.1.2.1: an answer other than 2xx and 400 stops the queue until then
+    put_off: int = 0  # how many times in a row it was stopped
+    put_off_at: float = 0.0  # when it was last stopped
+    fault: str = ""  # the answer that stopped it
+    tries: dict[int, int] = field(default_factory=dict)  # by lookup id: how many such answers a message has got
+    aside: dict[int, tuple[float, float]] = field(default_factory=dict)  # stepped aside: until when, time of expiry
+    on_the_way: Flight | None = None  # transactional messages go one at a time, to keep their order
     awaiting_final: dict[int, Flight] = field(default_factory=dict)  # AwaitingFinalStreamReceipt, by number
     settling: bool = False  # a new name for the stream is on its way to the disk
-    kept: bool = False  # that the stream has started is durable, or about to be
+    kept: bool = False  # that the stream has started is durable, or will be with this tick
     last_number: int = 0
 
     def previous(self, number: int) -> int:
-        """3.1.7.2.3: bridges the messages that have expired, and never goes beyond what has arrived."""
+        """3.1.7.2.3: the number before this one. It skips messages that have expired, but none that has yet to
+        arrive."""
         before = max((each.number for each in self.unacked if each.number < number), default=0)
         acknowledged = 0 if self.stream is None else self.stream.acknowledged
         return min(max(before, acknowledged), number - 1)
 
 
 class Sender:
-    """One for a queue manager."""
+    """Sends for one queue manager."""
 
     def __init__(
         self,
@@ -98,7 +100,8 @@ class Sender:
         receipts_url: Callable[[Queue], str],
         standing: Callable[[Queue, str], Standing],
     ) -> None:
-        """`receipts_url` is where receipts of a queue's stream go to; `standing` is who an address is to it."""
+        """`receipts_url` gives the URL for the receipts of a queue's stream. `standing` says what an address is to a
+        queue."""
         self.core = core
         self._receipts_url = receipts_url
         self._standing = standing
@@ -113,7 +116,7 @@ class Sender:
         }
 
     def start(self, queues: Iterable[Queue]) -> None:
-        """3.1.3.2: the streams that were open. A receipt may come before anything is sent, and nobody repeats it."""
+        """3.1.3.2: restores open streams. A receipt may come before anything is sent, and nobody repeats it."""
         for queue in queues:
             for record in queue.available(flights.HEAD):
                 place = self._place(record)
@@ -122,13 +125,13 @@ class Sender:
                     break
 
     def _place(self, record: Record) -> tuple[TxSequenceId, int] | None:
-        """The sequence and the number of a message of our own streams; None for any other, whatever it claims."""
+        """The sequence and number of a message in our own streams. None for any other message, whatever it claims."""
         if not is_transactional(record.packet) or arrived_by_http(record.packet):
             return None
         return flights.own_place(MessageView(record.packet), self._own)
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone, and what was known of its stream."""
+        """The queue is gone. Drops everything about its stream."""
         transfer = self.transfers.pop(queue, None)
         if transfer is not None and transfer.stream is not None:
             self._unname(transfer.stream)
@@ -147,7 +150,7 @@ class Sender:
     # Out
 
     def take(self, queue: Queue, limit: int, now: float) -> list[Flight]:
-        """Up to `limit` messages to send now, in their order; each is locked from here on."""
+        """Up to `limit` messages to send now, in their order. Each of them is locked from here on."""
         transfer = self.transfers.setdefault(queue, Transfer())
         if transfer.unacked and transfer.resend_at is None:
             self._arm(queue, transfer, now)
@@ -192,7 +195,7 @@ class Sender:
             return False
         gap = flight.number - transfer.previous(flight.number) > 1
         if gap and flights.is_losing(flight.queue, flight.record.lookup_id):
-            return False  # the receiver never takes what it was told to do without: a gap is told when it is durable
+            return False  # a gap must be durable first: the receiver never accepts what it was told to skip
         if not stream.may_follow(flight.number):
             if not transfer.unacked:
                 self._begin_anew(transfer, stream, flight, now)
@@ -201,7 +204,7 @@ class Sender:
         return True
 
     def _stream(self, transfer: Transfer, flight: Flight) -> OutgoingStream | None:
-        """The stream of a message; None while the one before it still has messages to be acknowledged."""
+        """The stream of a message. None while messages of the stream before it wait for receipts."""
         stream = transfer.stream
         if stream is not None and stream.sequence == flight.sequence:
             return stream
@@ -219,7 +222,7 @@ class Sender:
         return stream
 
     def _number(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
-        """3.1.7.2.3: its place in the stream, the same each time it is sent."""
+        """3.1.7.2.3: gives the message its place in the stream, the same each time it is sent."""
         previous = transfer.previous(flight.number)
         url = self._receipts_url(flight.queue)
         flight.stream = stream.element(self.core.identifier, flight.number, previous, url)
@@ -241,8 +244,8 @@ class Sender:
         return earliest((transfer.resend_at, transfer.waits_until, *aside))
 
     def _begin_anew(self, transfer: Transfer, stream: OutgoingStream, flight: Flight, now: float) -> None:
-        """The messages before this one are gone and none of them has arrived: it starts a stream of its own, once the
-        name of that is durable."""
+        """The messages before this one are gone, and none of them has arrived. This one starts a stream of its own,
+        once the stream's name is durable."""
         tick, queue = self.core.tick, flight.queue
         transfer.stream = anew = stream.anew(self.core.transacting.new_sequence(), flight.number)
         transfer.settling = True
@@ -266,7 +269,7 @@ class Sender:
     # The answers of HTTP, 3.1.7.2.5
 
     def delivered(self, flight: Flight, now: float) -> None:
-        """200: whoever answered is responsible for it. A message of our streams stays until its receipt."""
+        """200: whoever answered is responsible for the message. A message of our streams stays until its receipt."""
         self._land(flight)
         self.transfers[flight.queue].tries.pop(flight.record.lookup_id, None)
         flight.answered = True
@@ -278,15 +281,15 @@ class Sender:
             flights.leave(self.core, flight, copy=wants_positive_copy(flight.record.packet), now=now)
 
     def refused(self, flight: Flight, now: float) -> None:
-        """400: it will never be taken. Streams go on without it."""
+        """400: the message will never be accepted. Streams go on without it."""
         self._land(flight)
         if flight.ordered or not flight.held:
-            return  # an earlier copy of it has arrived
+            return  # an earlier copy has arrived
         self._no_longer_unacked(flight)
         self.core.delivery.take(flight.queue, flight.record, REFUSED, now)
 
     def failed(self, flight: Flight, now: float) -> None:
-        """5xx, or no answer: it has not arrived, as far as we know, and is sent again later."""
+        """5xx, or no answer: as far as we know the message has not arrived. It is sent again later."""
         self._land(flight)
         if flight.ordered:
             return
@@ -295,9 +298,9 @@ class Sender:
         self.transfers[flight.queue].resend_at = None
 
     def put_off(self, flight: Flight, fault: str, now: float) -> None:
-        """Neither 2xx, 400 nor 5xx: no queue manager answers so, but a proxy or a web server before it. It may be about
-        the message, its URL or everything: the queue waits, longer each time, and after some tries a message that is
-        not of a stream lets those behind it go first."""
+        """The answer is not 2xx, 400 or 5xx, so a proxy or web server gave it, not a queue manager. It may concern the
+        message, its URL or everything. The queue waits, longer each time. After some tries a message that belongs to no
+        stream lets later ones go first."""
         self.failed(flight, now)
         queue, lookup_id = flight.queue, flight.record.lookup_id
         transfer = self.transfers[queue]
@@ -314,23 +317,23 @@ class Sender:
         self._resending.touch(queue)
 
     def _wait_s(self, tries: int) -> float:
-        """The Retransmission Timer, twice as long each time, and never longer than the resend table says."""
+        """The Retransmission Timer, doubled with each try, but never longer than the resend table says."""
         table = self.settings.resend_s
         doubled = self.settings.retransmission_ms / 1000 * 2.0 ** min(tries - 1, 40)
         return min(doubled, table[min(tries, len(table)) - 1])
 
     def goes_on(self, queue: Queue, now: float) -> bool:
-        """A queue manager has answered; whether the queue was held up before."""
+        """A queue manager has answered. Returns whether the queue was stopped before."""
         transfer = self.transfers[queue]
         if not transfer.put_off:
             return False
-        if transfer.put_off > STEP_ASIDE:  # it was not about these messages
+        if transfer.put_off > STEP_ASIDE:  # the answers were not about these messages
             self._bring_back(queue, transfer, inf, now)
         transfer.put_off, transfer.waits_until = 0, None
         return True
 
     def hurry(self, queue: Queue, now: float) -> None:
-        """Whatever was put off may be tried at once."""
+        """Everything that was put off may be tried at once."""
         transfer = self.transfers.get(queue)
         if transfer is not None:
             self._bring_back(queue, transfer, inf, now)
@@ -338,25 +341,27 @@ class Sender:
             transfer.tries.clear()
 
     def _wake(self, queue: Queue, transfer: Transfer, now: float) -> None:
-        """While nothing is taken, messages that were not tried yet come before those that have stepped aside."""
+        """While the receiver accepts nothing, messages that were not tried yet come before those that have stepped
+        aside."""
         if transfer.waits_until is not None and transfer.waits_until <= now:
             transfer.waits_until = None
         if transfer.aside:
             self._bring_back(queue, transfer, -inf if transfer.put_off else now, now)
 
     def _bring_back(self, queue: Queue, transfer: Transfer, due: float, now: float) -> bool:
-        """What stepped aside until then, or has expired or was purged, is where it was again; whether there was any."""
-        back = [
+        """Messages that stepped aside until `due`, have expired or were purged return to their places. Returns whether
+        there were any."""
+        returning = [
             lookup_id
             for lookup_id, (again_at, expires_s) in transfer.aside.items()
             if again_at <= due or expires_s < int(now) or queue.positions.get(lookup_id) is not PositionState.LOCKED
         ]
-        for lookup_id in back:
+        for lookup_id in returning:
             del transfer.aside[lookup_id]
             record = queue.get(lookup_id)
             if record is not None:
                 Flight(queue, record).release(self.core, now)
-        return bool(back)
+        return bool(returning)
 
     def _land(self, flight: Flight) -> None:
         transfer = self.transfers[flight.queue]
@@ -371,14 +376,14 @@ class Sender:
     # Receipts
 
     def take_stream_receipt(self, receipt: StreamReceipt, address: str, now: float) -> Taken:
-        """3.1.5.1.8: everything up to a number has arrived in order, says whom it went to."""
+        """3.1.5.1.8: the receiver says that everything up to a number has arrived in order."""
         found = self._find(receipt)
         if found is None or found[2].name != receipt.stream_id.sequence:
-            return Taken.OF_NOTHING  # under a name that it had before, it is all sent again
+            return Taken.OF_NOTHING  # after a change of name, all of it is sent again
         queue, transfer, stream, number = found
         sequence, following = self.core.transacting.next_place(queue.properties.path)
         if sequence == stream.sequence and number >= following:
-            return Taken.OF_NOTHING  # there is no such message. What was sent before a restart is not known one by one
+            return Taken.OF_NOTHING  # no such message; those sent before a restart are not known one by one
         if self._standing(queue, address) is Standing.STRANGER:
             return Taken.NOT_FROM_THERE
         covered = [each for each in transfer.unacked if each.number <= number]
@@ -400,7 +405,7 @@ class Sender:
         return Taken.DONE
 
     def _ordered(self, transfer: Transfer, flight: Flight, now: float) -> None:
-        """3.1.5.1.8.3: it leaves the queue, unless it waits for what its reader does."""
+        """3.1.5.1.8.3: the message leaves the queue, unless it waits for its final receipt."""
         if not flight.held:
             return
         record = flight.record
@@ -414,7 +419,7 @@ class Sender:
     def take_final_receipt(
         self, receipt: StreamReceipt, outcome: CommitmentReceipt, reason: int, address: str, now: float
     ) -> Taken:
-        """3.1.5.1.9: one message has left its destination queue, says whom it went to."""
+        """3.1.5.1.9: the receiver says that one message has left its destination queue."""
         found = self._find(receipt)
         if found is None:
             return Taken.OF_NOTHING
@@ -445,7 +450,7 @@ class Sender:
         reason: int = 0,
         state: TraceState = TraceState.RECEIVED,
     ) -> None:
-        """What became of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
+        """The end of the message is known: 3.1.5.2.1.2 and 3.1.5.2.2."""
         if flight.queue.positions.get(flight.record.lookup_id) is PositionState.DELETED:
             return
         packet = flight.record.packet
@@ -457,7 +462,7 @@ class Sender:
         self._end_stream(flight)
 
     def _find(self, receipt: StreamReceipt) -> tuple[Queue, Transfer, OutgoingStream, int] | None:
-        """The stream that a receipt is about, by any of its names, and the number that it tells, as packets have it."""
+        """The stream of a receipt, by any of its names, and the receipt's number as the packets have it."""
         if receipt.stream_id.guid != self.core.identifier:
             return None
         name = receipt.stream_id.sequence
@@ -469,7 +474,7 @@ class Sender:
         return queue, transfer, stream, stream.bases[name] + receipt.last_ordinal
 
     def _sent_before(self, queue: Queue, stream: OutgoingStream, number: int) -> Flight | None:
-        """A message that was sent, and is to be sent again, stands at the head of its queue."""
+        """Finds a message that was sent and is to be sent again. It is near the head of its queue."""
         for record in queue.available(flights.HEAD):
             place = self._place(record)
             if place == (stream.sequence, number):
@@ -481,7 +486,7 @@ class Sender:
     # The end of messages and streams
 
     def _keep(self, transfer: Transfer, queue: Queue) -> None:
-        """That the stream has started outlives a restart, before its first message has left."""
+        """Stores that the stream has started, before its first message leaves: a restart must not forget it."""
         if not transfer.kept and transfer.stream is not None:
             transfer.kept = True
             self.core.tick.set_state(f"{OUTGOING_STATE}{queue.properties.path}", transfer.stream.encode())
@@ -491,9 +496,9 @@ class Sender:
         transfer.kept = False
 
     def _end_stream(self, flight: Flight) -> None:
-        """3.1.1.2 and 3.1.7.6: when all of it has left, the next message begins a new stream."""
+        """3.1.1.2 and 3.1.7.6: when all of the stream has left, the next message begins a new one."""
         queue, sequence = flight.queue, flight.sequence
-        number = max(flight.number, self.transfers[queue].last_number)  # what asked for dead letters leaves late
+        number = max(flight.number, self.transfers[queue].last_number)  # those that asked for dead letters leave late
 
         def ended() -> None:
             if queue in self.transfers:
@@ -503,7 +508,7 @@ class Sender:
         flights.end_sequence(self.core, queue, sequence, number, ended)
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """A message has expired in its outgoing queue, was refused, or somebody has taken it out."""
+        """A message in an outgoing queue has expired, was refused, or was removed by somebody."""
         transfer = self.transfers.get(queue)
         if transfer is None:
             return
@@ -516,9 +521,9 @@ class Sender:
             transfer.unacked.remove(flight)
         transfer.awaiting_final.pop(gone.number, None)
         if transfer.stream is not None and _is_start(transfer.stream, gone) and not transfer.kept:
-            transfer.stream.started = False  # 200 may have come from a manager on the way, where it has ended as here
+            transfer.stream.started = False  # the 200 may have come from a manager on the way, where it ended too
         self._end_stream(gone)
-        # Those behind it may have waited for this to be durable.
+        # Later messages may have waited for this to be durable.
         self.core.tick.on_commit.append(lambda: queue.ready(now))
 
     # Time
@@ -536,7 +541,7 @@ class Sender:
             transfer.resend_at = None
             self._resending.touch(queue)
             answered = [each for each in transfer.unacked if each.answered]
-            if not answered:  # nothing that could have a receipt: HTTP has a timer of its own
+            if not answered:  # nothing here can have a receipt: HTTP has a timer of its own
                 continue
             transfer.resend_index = min(transfer.resend_index + 1, len(self.settings.resend_s) - 1)
             transfer.unacked = [each for each in transfer.unacked if not each.answered]
@@ -548,12 +553,13 @@ class Sender:
 
 
 def _is_start(stream: OutgoingStream, flight: Flight) -> bool:
-    """Whether a message is the one that the far end has to have before all others of a stream."""
+    """Whether the receiver needs this message before all others of the stream."""
     return stream.sequence == flight.sequence and stream.current(flight.number) == 1
 
 
 def _is_of(outcome: CommitmentReceipt, flight: Flight) -> bool:
-    """Whether a final receipt names the message, 2.2.5.5: by its id, which nobody knows but who has it."""
+    """Whether a final receipt names the message, 2.2.5.5. It does so by the id, which only somebody who has the message
+    knows."""
     try:
         ordinal = parse_ordinal(outcome.id, "commitmentReceipt/id")
     except RemoteProtocolError:

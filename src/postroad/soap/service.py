@@ -1,6 +1,6 @@
-"""The SOAP protocol of one queue manager: whom it posts to, what it is asked, and when it tries again.
+"""The SOAP protocol of one queue manager: whom it posts to, what others post to it, and when it tries again.
 
-Without I/O or clock: whoever drives it makes the requests, gives it their answers, and waits for durability.
+No I/O and no clock. The driver makes the requests, passes on their answers, and waits for durability.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from postroad.store.interface import Record
 from postroad.wire.patch import brought_by
 from postroad.wire.view import MessageView
 
-# What people are told of outgoing queues that lead to a URL: plain values, and one sentence on what a queue waits for.
-#
-# Only reads. What a state means and when it changes is in service.py and sender.py.
+# What people see of outgoing queues that lead to a URL: plain values, and one sentence about what a queue waits for.
+# This part only reads.
 
 
 STUCK_S = 15.0  # a step that takes longer is worth a look
-# What an answer that no queue manager gives means, and what to do; the rest speak for themselves.
-_LOGIN = "it wants a login or forbids this manager: let it in there, or set srmp.proxy with its user and password"
-_ELSEWHERE = "it sends us elsewhere, and messages follow nobody: send to the right URL, or set [[srmp.outbound]]"
+# What an answer means that no queue manager gives, and what to do. Other statuses explain themselves.
+_LOGIN = "it wants a login or refuses this manager: allow it there, or set srmp.proxy with its user and password"
+_ELSEWHERE = "it redirects us, and messages follow no redirection: send to the right URL, or set [[srmp.outbound]]"
 _STATUSES = frozenset(HTTPStatus)
 _ADVICE = {
     **dict.fromkeys((301, 302, 303, 307, 308), _ELSEWHERE),
@@ -97,7 +96,7 @@ def _why(
     retry_s: float | None,
     resend_s: float | None,
 ) -> tuple[str, bool]:
-    """What the messages wait for, and whether somebody ought to look."""
+    """What the messages wait for, and whether somebody should look."""
     if peer is None:
         return "not tried yet", False
     host = peer.address.host
@@ -118,7 +117,7 @@ def _why(
 
 
 def _again_at(transfer: Transfer, posts: list[Flight], unsent: int) -> float | None:
-    """When a queue goes on that an answer holds up, or the first of the messages that stepped aside, if all did."""
+    """When a stopped queue goes on; or, if all its messages have stepped aside, when the first of them does."""
     if transfer.waits_until is None and transfer.aside and not posts and unsent == len(transfer.aside):
         return min(again_at for again_at, _ in transfer.aside.values())
     return transfer.waits_until
@@ -150,10 +149,10 @@ class Address:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Peer(PeerQueues):
-    """The way to one address: the requests that it has to answer, and the queues that use it."""
+    """One address, with the requests that it has to answer, and the queues that use it."""
 
     address: Address
-    ready: dict[Queue, None] = field(default_factory=dict)  # those of them that may have something to send
+    ready: dict[Queue, None] = field(default_factory=dict)  # queues that may have something to send
     posts: set[Post] = field(default_factory=set)
     connected: bool = False
     idle_at: float | None = None  # Session Cleanup Timer
@@ -174,20 +173,21 @@ def _due_at(peer: Peer) -> float | None:
 
 
 class Driver(Protocol):
-    """What the service needs from the world."""
+    """What the service needs from its driver."""
 
     def post(self, post: Post) -> None:
-        """Makes the request; `answered` or `failed` follows."""
+        """Makes the request. Calls `answered` or `failed` afterwards."""
 
     def close(self, peer: Peer) -> None:
-        """Closes the connections to a peer; its requests are given up."""
+        """Closes the connections to a peer. Its requests are given up."""
 
 
 class SoapService:
-    """One for a queue manager, and the Carrier of its queues that lead to URLs.
+    """The SOAP protocol of one queue manager, and the Carrier of its queues that lead to URLs.
 
-    `port_of` says where a host listens, if not where its URL says; `addresses_of` which
-    addresses a host was found at, as far as it was looked for."""
+    `port_of` gives the port of a host if it is not the one in its URL. `addresses_of` gives the addresses at which a
+    host was found, if anybody looked.
+    """
 
     hardened = True
 
@@ -256,7 +256,7 @@ class SoapService:
         return Progress("on its way") if queue.positions.get(lookup_id) is PositionState.LOCKED else None
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
-        return None  # the ids of messages are known together with who brought them
+        return None  # an id is known only together with the address that brought it
 
     def session_infos(self) -> list[SessionInfo]:
         return []
@@ -266,7 +266,7 @@ class SoapService:
     # Outgoing queues
 
     def start(self, now: float) -> None:
-        """3.1.3.1 and 3.1.4.1: the Retransmission Timer, and a try for every queue with messages."""
+        """3.1.3.1 and 3.1.4.1: starts the Retransmission Timer, and tries every queue that has messages."""
         self.receiver.history.start(now)
         waiting = waiting_for(self.core.queues, self)
         self.sender.start(waiting)
@@ -282,14 +282,14 @@ class SoapService:
             self._pump(peer, now)
 
     def peer_of(self, queue: Queue) -> Peer | None:
-        """The way that the messages of a queue take, if any of them did."""
+        """The peer that the messages of a queue use. None if none was sent yet."""
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
         peer = self.peers.get(self._address(queue, name))
         return peer if peer is not None and queue in peer.queues else None
 
     def forget(self, queue: Queue) -> None:
-        """The outgoing queue is removed: nothing of it is kept here."""
+        """The outgoing queue is removed. Drops everything about it."""
         name = parse_format_name(queue.properties.path)
         assert isinstance(name, DirectName)
         self.sender.forget(queue)
@@ -317,10 +317,10 @@ class SoapService:
         return peer
 
     def _address(self, queue: Queue, name: DirectName) -> Address:
-        """3.1.7.9: the host of the name, or of whom the configuration puts in its place."""
+        """3.1.7.9: the host of the name, or the one that the configuration puts in its place."""
         address = self._addresses.get(queue)
         if address is None:
-            if len(self._addresses) >= KNOWN_ADDRESSES:  # of queues that are gone too
+            if len(self._addresses) >= KNOWN_ADDRESSES:  # includes queues that are gone
                 self._addresses.clear()
             address = self._addresses[queue] = self._find_address(name)
         return address
@@ -336,7 +336,7 @@ class SoapService:
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 
     def _pump(self, peer: Peer, now: float) -> None:
-        """Queues take turns, so that none waits for another's backlog; and so do the ports of one host."""
+        """Queues take turns, so that none waits for another's backlog, and so do the ports of one host."""
         if peer.retry_at is not None:
             return
         waiting = sendable(self.core.queues, peer.ready)
@@ -365,7 +365,7 @@ class SoapService:
             peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.address.host)
         try:
             request = self.outgoing.request(flight)
-        except Exception as error:  # it cannot be written as SOAP, today or ever: those behind it go on
+        except Exception as error:  # it can never be written as SOAP: the messages after it go on
             self.core.delivery.note_failure(flight.record.packet, error)
             self.sender.refused(flight, now)
             return
@@ -376,7 +376,7 @@ class SoapService:
         self.driver.post(post)
 
     def _posted(self, post: Post) -> None:
-        """The request has come to its end, whatever that was."""
+        """The request has ended, in whatever way."""
         if post not in post.peer.posts:
             return
         post.peer.posts.discard(post)
@@ -386,7 +386,7 @@ class SoapService:
             del self._posts_to[host]
 
     def _feed(self, host: str, now: float) -> None:
-        """There is room for a request to the host: the ways that wait for it take turns."""
+        """A request to the host has ended: the peers that wait for this take turns."""
         starving = self._starving.get(host, {})
         while starving and self._posts_to.get(host, 0) < self.settings.posts_per_host:
             peer = next(iter(starving))
@@ -398,7 +398,7 @@ class SoapService:
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
-        """Any 2xx is a 200, and 400 means never; everything else means later, 3.1.2.1."""
+        """Any 2xx counts as 200, and 400 means never. Everything else means later, 3.1.2.1."""
         peer = self._over(post)
         if peer is None:
             self._feed(post.peer.address.host, now)
@@ -433,7 +433,7 @@ class SoapService:
         self.sender.refused(post.flight, now)
 
     def _put_off(self, post: Post, status: int, now: float) -> None:
-        """What answered is no queue manager: its answer counts for this queue, and others have their own way."""
+        """The answer does not come from a queue manager. It counts for this queue only."""
         queue, host = post.flight.queue, post.peer.address.host
         fault = answer_in_words(host, status)
         self.sender.put_off(post.flight, fault, now)
@@ -452,7 +452,7 @@ class SoapService:
             info.on(OutgoingEvent.CONNECTED)
 
     def failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
-        """No answer."""
+        """There was no answer."""
         if self._over(post) is not None:
             self._failed(post, status, error, now)
         else:
@@ -463,7 +463,7 @@ class SoapService:
         return None if post.given_up else post.peer
 
     def _failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
-        """The whole way is given up for a while: what else was under way comes again too."""
+        """Gives up the whole peer for a while. Other requests under way are sent again, too."""
         peer = post.peer
         others = list(peer.posts)
         peer.connected = False
@@ -480,11 +480,11 @@ class SoapService:
     # Requests of others
 
     def _standing(self, queue: Queue, address: str) -> Standing:
-        """Receipts for the messages of a queue come from where these went: from the destination itself, or from the
-        manager that they are handed to on the way; or from an address that the configuration trusts.
+        """Receipts for the messages of a queue must come from where these went: the destination itself, the manager
+        that takes them on the way, or an address that the configuration trusts.
 
-        The address of a destination that only somebody else can find, behind a redirection or a proxy, is not known:
-        then it has to do that whoever sends a receipt knows the ids of stream and message, which nobody can guess.
+        Behind a redirection or a proxy, the address of the destination may be unknown. Then it is enough that the
+        sender of a receipt knows the ids of stream and message, because nobody can guess them.
         """
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
@@ -500,7 +500,7 @@ class SoapService:
         return (host,) if is_address(host) else self._addresses_of(host)
 
     def received(self, incoming: Incoming, now: float) -> Outcome:
-        """What to answer; a 200 waits until everything that was changed so far is durable."""
+        """Returns the answer. A 200 must wait until everything that was changed so far is durable."""
         outcome = self.receiver.take(incoming, now)
         if outcome.status == OK:
             self.taken += 1
@@ -540,7 +540,7 @@ class SoapService:
     # People
 
     def pause(self, queue: Queue) -> None:
-        """3.1.7.4: what is under way for other queues comes to its end; nothing new is sent."""
+        """3.1.7.4: requests of other queues go on; nothing new is sent."""
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None

@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 ROOT = "/msmq/"
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
-KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request goes into one that is closing
-MAX_FOUND = 10_000  # hosts whose addresses are remembered; the one that was looked for longest ago is forgotten
+KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request meets a closing one
+MAX_FOUND = 10_000  # hosts whose addresses are remembered; the least recently found is forgotten
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 # The address of a host that the directory knows, or None.
@@ -53,7 +53,7 @@ Failed = Callable[[Post, ConnectionStatus, str], None]
 
 
 class Host(Protocol):
-    """What the transport needs of the queue manager that it belongs to."""
+    """What the transport needs from its queue manager."""
 
     clock: Callable[[], float]
     audit: AuditLog
@@ -61,14 +61,14 @@ class Host(Protocol):
 
 
 def leads_here(path: str) -> bool:
-    """Whether a path, which may have escapes, is ours."""
+    """Whether a path, which may have escapes, belongs to SOAP."""
     return unquote(path, "latin-1")[: len(ROOT)].lower() == ROOT
 
 
 class SoapTransport:
-    """The Driver of a SoapService on an event loop. `known` finds hosts before the name service is asked.
+    """The Driver of a SoapService on an event loop. `known` is asked for hosts before the name service.
 
-    `service` is set before a listener uses this as its app, and `start` is called when all of them accept.
+    Set `service` before a listener uses this as its app. Call `start` once all listeners accept.
     """
 
     def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
@@ -93,7 +93,7 @@ class SoapTransport:
             await self._client.stop()
 
     def use_tls(self, context: ssl.SSLContext) -> None:
-        """New connections trust what the context does."""
+        """New connections use this context."""
         if self._client is not None:
             self._client.tls = context
 
@@ -124,24 +124,24 @@ class SoapTransport:
         if request.method != "POST":
             return METHOD_NOT_ALLOWED
         if request.path[: len(ROOT)].lower() != ROOT and not leads_here(request.path):
-            self._tell(request, f"the path {request.path[:80]!r} does not start with {ROOT}")
+            self._tell(request, f"the path must start with {ROOT}, got {request.path[:80]!r}")
             return BAD_REQUEST
         if request.length is not None and request.length > MAX_ENTITY_SIZE:
-            self._tell(request, f"its Content-Length is more than {MAX_ENTITY_SIZE} bytes")
+            self._tell(request, f"its Content-Length must be at most {MAX_ENTITY_SIZE} bytes")
             return BAD_REQUEST
         return None
 
     def incomplete(self, request: Request) -> None:
-        self._tell(request, f"it did not come whole, within {MAX_ENTITY_SIZE} bytes and in time")
+        self._tell(request, f"it must be complete in time, with at most {MAX_ENTITY_SIZE} bytes")
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
-        """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it has to be."""
+        """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it must be."""
         manager = self.manager
 
         def done(outcome: Outcome, error: StorageError | None) -> None:
             if outcome.status == BAD_REQUEST:
                 self._refused(incoming.address, outcome.fault)
-            answer(outcome.status if error is None else SERVER_ERROR)  # then the sender keeps its message
+            answer(outcome.status if error is None else SERVER_ERROR)  # else its sender keeps the message
 
         try:
             manager.durability.change_then(
@@ -149,7 +149,7 @@ class SoapTransport:
             )
         except StorageError:
             answer(SERVER_ERROR)
-        except Exception:  # a bug: the sender keeps its message, and somebody reads the log
+        except Exception:  # a bug: the sender keeps its message, and the log has the error
             log.exception("request not taken")
             answer(SERVER_ERROR)
         finally:
@@ -159,7 +159,7 @@ class SoapTransport:
         self._refused(plain_address(request.connection.peer), reason)
 
     def _refused(self, address: str, reason: str | None) -> None:
-        """What was wrong with a request: its answer has no room for it."""
+        """Logs what was wrong with a request, because the answer has no room for it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
     def _note_refusal(self, view: MessageView, refused: Refused) -> None:
@@ -169,7 +169,7 @@ class SoapTransport:
             self.manager.audit(MESSAGE_REFUSED, address=address, queue=queue, id=identifier, why=refused.reason)
 
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
-        """What somebody ought to look at, and may happen as often as strangers like."""
+        """Logs what somebody should look at, although strangers may cause it as often as they like."""
         self._notices.warn(event, self.manager.clock(), facts)
 
 
@@ -178,8 +178,8 @@ class SoapTransport:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """`host` is the address that requests come from, and `tls` says whom they trust. Hosts in `no_proxy` are called
-    without the proxy."""
+    """`host` is the address that requests come from. `tls` says whom they trust. Hosts in `no_proxy` are called without
+    the proxy."""
 
     host: str = ""
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -189,11 +189,11 @@ class ClientOptions:
 
 
 class _Resolver(AbstractResolver):
-    """The computer's own name service, and the directory before it."""
+    """Asks the directory, then the computer's own name service."""
 
     def __init__(self, known: Lookup) -> None:
         self._known = known
-        self.found: dict[str, frozenset[str]] = {}  # by host: the addresses that it was last found at
+        self.found: dict[str, frozenset[str]] = {}  # by host: the addresses at which it was last found
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -219,7 +219,7 @@ class _Resolver(AbstractResolver):
 
 
 class SoapClient:
-    """`post` makes a request and tells how it went, by `done` or by `failed`; made on a running loop."""
+    """`post` makes a request and reports the result by `done` or `failed`. Make it on a running loop."""
 
     def __init__(self, options: ClientOptions, known: Lookup, done: Done, failed: Failed) -> None:
         self._options = options
@@ -236,7 +236,7 @@ class SoapClient:
         task.add_done_callback(self._tasks.discard)
 
     def addresses_of(self, host: str) -> Collection[str]:
-        """Where the host was found when it was last called by its name."""
+        """The addresses at which the host was found when it was last called by name."""
         return self._resolver.found.get(host.lower(), ())
 
     def close(self, peer: Peer) -> None:
@@ -261,7 +261,7 @@ class SoapClient:
                 resolver=self._resolver,
                 limit=self._options.posts_per_host,
                 keepalive_timeout=KEEP_ALIVE_S,
-                # From our own address, so that the peer knows the caller by the address it would call.
+                # From our own address, so that the peer knows us by the address that it would call.
                 local_addr=None if host in _WILDCARDS else (host, 0),
                 ttl_dns_cache=10,
             )
@@ -276,7 +276,7 @@ class SoapClient:
         try:
             try:
                 status = await self._exchange(post)
-            except aiohttp.ServerDisconnectedError:  # while it was idle, most likely: a repeated message is known
+            except aiohttp.ServerDisconnectedError:  # most likely idle: a repeated message is recognized
                 status = await self._exchange(post)
         except aiohttp.ClientConnectorCertificateError as error:
             fault = f"the certificate of {host} is not to be trusted: {_certificate_words(error)}"
@@ -293,7 +293,7 @@ class SoapClient:
         except TimeoutError:
             self._failed(post, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
         except Exception as error:
-            if not isinstance(error, aiohttp.ClientError | OSError | ValueError):  # a bug: the message is sent again
+            if not isinstance(error, aiohttp.ClientError | OSError | ValueError):  # a bug; the message is sent again
                 log.exception("request not made", extra={"peer": host})
             self._failed(post, ConnectionStatus.SEND_FAILURE, f"no answer from {host}: {error}")
         else:
