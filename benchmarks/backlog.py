@@ -1,7 +1,8 @@
 """A million messages in one queue: does it become slower, how much memory does it need, and how fast is it after a
 restart?
 
-`make bench-backlog` runs it. The manager is a separate process, so its memory is measured alone."""
+`make bench-backlog` runs it. The manager is a separate process, so its memory is measured alone.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Recoverable messages of 1 KiB. With `--peers DIR`, it measures pika with RabbitMQ on the same machine in the same
 minutes, and gives the ratios; DIR has the scripts for that (`brokers.py`, `bench_rabbitmq.py`). The manager's CPU times
-need Linux's /proc."""
+need Linux's /proc.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ ROUND_S = 0.02
 def best_of(function: Callable[[], object], rounds: int = ROUNDS, round_s: float = ROUND_S) -> float:
     """Seconds per call in the best round: noise on a shared machine only ever adds time.
 
-    A round takes about `round_s`. The garbage collector is off meanwhile, as in `timeit`."""
+    A round takes about `round_s`. The garbage collector is off meanwhile, as in `timeit`.
+    """
     calls = 1
     while (elapsed := _time(function, calls)) < round_s / 4:
         calls *= 2

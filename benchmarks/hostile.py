@@ -1,6 +1,7 @@
 """What strangers cost a running queue manager: its memory, log and answers under attack. `make bench-hostile`.
 
-Each measurement is one function, which starts a new manager. A table at the end has all results."""
+Each measurement is one function, which starts a new manager. A table at the end has all results.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def unfinished(listener: str, connections: int, sent: bytes, handshake: bool = F
         good = answered(server)
         return [
             ("MB before", f"{before:.0f}"),
-            ("MB at the most", f"{server.most_memory_mb:.0f}"),
+            ("MB at most", f"{server.most_memory_mb:.0f}"),
             ("answered calls", f"{good} of {HONEST_CALLS}"),
         ]
 

@@ -1,7 +1,8 @@
 """What it costs to read a queue as Arrow over HTTP: rows per second, for whole packets and for decoded columns.
 
 `python -m benchmarks.listing [MESSAGES]`. A queue on disk has messages of 1 KiB; the server is a separate process.
-Besides the wall clock it reports the server's processor time, which varies less on a shared machine."""
+Besides the wall clock it reports the server's processor time, which varies less on a shared machine.
+"""
 
 from __future__ import annotations
 

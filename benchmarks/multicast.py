@@ -2,7 +2,8 @@
 
 `python -m benchmarks.multicast` needs root for the namespaces. It measures libpgm if the development files of libpgm
 are installed. Every message is one packet of 1 KiB, because libpgm cannot send larger ones. No figure makes the run
-fail."""
+fail.
+"""
 
 from __future__ import annotations
 

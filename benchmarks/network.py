@@ -2,7 +2,8 @@
 
 With `--peers DIR`, it measures RabbitMQ and NATS with native clients on the same machine in the same minutes, and gives
 the ratios; DIR has the scripts for that (`brokers.py`, `native_bench.py`). `--security` measures only signed and
-encrypted messages. `--kind` and `--window` measure only plain messages of this kind and with this window."""
+encrypted messages. `--kind` and `--window` measure only plain messages of this kind and with this window.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ consumer process that acknowledges. `make bench-peers`.
 
 Contenders take turns in every round, so that other load on the machine affects all of them. All figures are printed and
 written as JSON lines; the tables show the best round of each. On a busy machine, CPU per message varies less than
-rates."""
+rates.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Loads that the peers' own scripts lack: several publishers into one queue, and a steady pace with latencies.
 
 `peers_load.py DIRECTORY several|rabbitmq|nats JSON` runs with the peers' Python and modules, so it imports nothing of
-Postroad."""
+Postroad.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The rate of an embedded queue manager in one process, compared with the same work on plain SQLite.
 
 Bodies of 1 KiB. SQLite's rates are the limit: a table, executemany, the same number of rows and syncs, and nothing
-else."""
+else.
+"""
 
 from __future__ import annotations
 

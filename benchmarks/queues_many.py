@@ -2,7 +2,8 @@
 
 `python -m benchmarks.queues_many [QUEUES]`. Each queue has one recoverable message for a host that does not answer. The
 server is a separate process. Its binary listener is off, so that the figures are those of the queues alone. With
-`--binary` it is on, and tries to reach all these hosts."""
+`--binary` it is on, and tries to reach all these hosts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from postroad.store import open_store
 
 QUEUES = 10_000
 BATCH = 500
-HERE = "private$/here"
+LOCAL_QUEUE = "private$/here"
 
 
 async def fill(directory: Path, count: int) -> float:
@@ -95,8 +96,8 @@ def main() -> None:
                     return bytes(answer.read())
 
             def send_and_receive() -> None:
-                call(f"/api/v1/queues/{HERE}/messages", {"messages": [{"body": "x", "recoverable": True}]})
-                assert call(f"/api/v1/queues/{HERE}/receive", {"timeout": 5})
+                call(f"/api/v1/queues/{LOCAL_QUEUE}/messages", {"messages": [{"body": "x", "recoverable": True}]})
+                assert call(f"/api/v1/queues/{LOCAL_QUEUE}/receive", {"timeout": 5})
 
             rows.append(("one send and receive by the API", *timed(server.pid, send_and_receive, 20)))
             rows.append(("GET /api/v1/queues", *timed(server.pid, lambda: call("/api/v1/queues"))))

@@ -1,6 +1,7 @@
 """RPC calls per second: our client and our server in another process, with one and with eight connections.
 
-`python -m benchmarks.rpc`. The other process runs `--serve`."""
+`python -m benchmarks.rpc`. The other process runs `--serve`.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +62,8 @@ EMPTY = Operation(0, "Empty", Nothing, Nothing)
 READ = Operation(1, "Read", Read, ReadReply)
 POST = Interface("post", "9d0d2a52-5f0e-4a42-9f0e-1d1f6d1f0001", (1, 0), EMPTY, READ)
 
-ASKED = ReadDesc(1, 0, 0, 0, 0, 1, 1, 0, 0, 0, None)
-GIVEN = ReadReply(ndr.NULL_HANDLE, ReadDesc(1, 0, 0, 0, len(BODY), 1, 1, 1, 1700000000, 0, BODY), 0)
+REQUESTED = ReadDesc(1, 0, 0, 0, 0, 1, 1, 0, 0, 0, None)
+REPLIED = ReadReply(ndr.NULL_HANDLE, ReadDesc(1, 0, 0, 0, len(BODY), 1, 1, 1, 1700000000, 0, BODY), 0)
 
 
 async def serve() -> None:
@@ -79,7 +80,7 @@ def _empty(call: Call, request: Nothing) -> Nothing:
 
 
 def _read(call: Call, request: Read) -> ReadReply:
-    return GIVEN
+    return REPLIED
 
 
 async def rate(port: int, clients: int, flight: int, seconds: float, level: AuthLevel, read: bool) -> float:
@@ -91,7 +92,7 @@ async def rate(port: int, clients: int, flight: int, seconds: float, level: Auth
         done = 0
         while time.perf_counter() < until:
             if read:
-                await client.call(READ, Read(ASKED))
+                await client.call(READ, Read(REQUESTED))
             else:
                 await client.call(EMPTY, Nothing())
             done += 1
@@ -158,14 +159,14 @@ def main() -> None:
 def marshalling() -> None:
     rows = []
     for layout in Format:
-        request = READ.request.encode(Read(ASKED), layout)
-        reply = READ.reply.encode(GIVEN, layout)
+        request = READ.request.encode(Read(REQUESTED), layout)
+        reply = READ.reply.encode(REPLIED, layout)
         rows.append(
             (
                 layout.name,
-                microseconds(best_of(lambda layout=layout: READ.request.encode(Read(ASKED), layout))),  # type: ignore[misc]
+                microseconds(best_of(lambda layout=layout: READ.request.encode(Read(REQUESTED), layout))),  # type: ignore[misc]
                 microseconds(best_of(lambda layout=layout, octets=request: READ.request.decode(octets, layout))),  # type: ignore[misc]
-                microseconds(best_of(lambda layout=layout: READ.reply.encode(GIVEN, layout))),  # type: ignore[misc]
+                microseconds(best_of(lambda layout=layout: READ.reply.encode(REPLIED, layout))),  # type: ignore[misc]
                 microseconds(best_of(lambda layout=layout, octets=reply: READ.reply.decode(octets, layout))),  # type: ignore[misc]
             )
         )

@@ -2,7 +2,8 @@
 
 A manager in a separate process has the messages in its store. Spark reads them from a queue, from Parquet, and from a
 Python source that yields tuples, into a sink that drops them and into Parquet. Then it measures the sizes of
-partitions, messages by remote read, and next hops."""
+partitions, messages by remote read, and next hops.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 
 The messages are of ten days, with real packets. Each step is a process of its own with the settings of `postroad
 pipeline`. Its memory is the sum of the driver, Spark's Java process and the Python workers. The packets do not come
-from a manager: `make bench-spark` measures that."""
+from a manager: `make bench-spark` measures that.
+"""
 
 from __future__ import annotations
 
@@ -271,7 +272,7 @@ class Watch:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._peak = 0
-        self._used_s = self._told_s = 0.0
+        self._used_s = self._reported_s = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -290,7 +291,7 @@ class Watch:
 
     def cpu_s(self) -> float:
         """The processor time since the last call."""
-        used, self._told_s = self._used_s - self._told_s, self._used_s
+        used, self._reported_s = self._used_s - self._reported_s, self._used_s
         return used
 
     def _watch(self) -> None:

@@ -1,7 +1,8 @@
 """Every next hop of a whole enterprise on Spark, compared with one process that does the same. Part of `make
 bench-spark`.
 
-It also measures, for a few site gates, the tables that each gate makes for itself."""
+It also measures, for a few site gates, the tables that each gate makes for itself.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What the store costs: processor time of a message that arrives and leaves, and records per second.
 
 `python -m benchmarks.store`. It is compared with the database alone, without the journal, and with plain apsw on the
-same disk with the same pragmas. The plain variant has no checksums, no damage checks and no lock."""
+same disk with the same pragmas. The plain variant has no checksums, no damage checks and no lock.
+"""
 
 from __future__ import annotations
 

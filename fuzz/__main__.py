@@ -1,6 +1,7 @@
 """`python -m fuzz --seconds N [--target NAME ...]` searches for bytes that break a decoder, or replays saved ones.
 
-Exits 1 if an input broke something. The input is kept under fuzz/crashes."""
+Exits 1 if an input broke something. The input is kept under fuzz/crashes.
+"""
 
 from __future__ import annotations
 

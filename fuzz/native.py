@@ -1,6 +1,7 @@
 """Targets for every place where bytes from outside reach a library of native code, and the table of these places.
 
-A test searches the source. It fails if a module imports one of LIBRARIES and has no line in FED or NOT_FED."""
+A test searches the source. It fails if a module imports one of LIBRARIES and has no line in FED or NOT_FED.
+"""
 
 from __future__ import annotations
 

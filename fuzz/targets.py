@@ -1,6 +1,7 @@
 """What is fuzzed, and with which seeds. A target accepts any bytes; an exception that leaves it is a bug.
 
-Nothing here needs atheris, so a saved input can be replayed without it."""
+Nothing here needs atheris, so a saved input can be replayed without it.
+"""
 
 from __future__ import annotations
 

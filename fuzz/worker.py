@@ -1,6 +1,7 @@
 """One target in one process, under atheris: `python -m fuzz.worker TARGET SECONDS CORPUS ARTIFACTS`.
 
-The parent reads the statistics from stderr. libFuzzer ends the process itself."""
+The parent reads the statistics from stderr. libFuzzer ends the process itself.
+"""
 
 from __future__ import annotations
 

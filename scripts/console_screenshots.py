@@ -1,6 +1,7 @@
 """Makes the screenshots of the console in docs/images, from a real manager in a real browser.
 
-python -m scripts.console_screenshots [DIRECTORY]"""
+python -m scripts.console_screenshots [DIRECTORY]
+"""
 
 from __future__ import annotations
 

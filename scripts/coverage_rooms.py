@@ -1,7 +1,8 @@
 """Checks the coverage of each room separately: coverage.py has only one threshold for all files together.
 
 `python -m scripts.coverage_rooms coverage.json` reads what `coverage json` wrote, and fails if the coverage of a room
-is too low."""
+is too low.
+"""
 
 from __future__ import annotations
 

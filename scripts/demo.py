@@ -1,7 +1,8 @@
 """The whole story on one machine: three queue managers in three sites, and messages that travel between them.
 
 London (127.0.0.2) and Rome (127.0.0.4) know each other only through Paris (127.0.0.3). The script uses only programs
-and interfaces that users have. It exits with 0 if everything that was promised happened."""
+and interfaces that users have. It exits with 0 if everything that was promised happened.
+"""
 
 from __future__ import annotations
 

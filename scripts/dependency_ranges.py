@@ -1,7 +1,8 @@
 """Installs the wheel with the newest and with the oldest dependencies that pyproject.toml allows, and uses both.
 
 This verifies the lower bounds: the wheel is installed with exactly these versions. Spark and its table formats are left
-out, because they are large; `constraints.txt` has the versions that their tests run with."""
+out, because they are large; `constraints.txt` has the versions that their tests run with.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ assert urlopen(f"http://{console}/login", timeout=60).status == 200
 def lower_bounds(project: Mapping[str, Any]) -> list[str]:
     """Pins each dependency of `project`, and each one that EXTRAS add, to the oldest allowed version.
 
-    Raises ValueError for a dependency without a lower bound, because nobody knows with what it was tried."""
+    Raises ValueError for a dependency without a lower bound, because nobody knows with what it was tried.
+    """
     extras = (each for name in EXTRAS for each in project["optional-dependencies"][name])
     pins: dict[str, str] = {}
     for text in (*project["dependencies"], *extras):

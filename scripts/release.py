@@ -2,7 +2,8 @@
 
 The tree must be clean, `.ci/run` must succeed, and the tree must be the same afterwards. Then it changes the version
 and the changelog, commits them, builds the wheel and the source archive into `dist`, and tags the commit `v0.2.0`. It
-publishes nothing: push the commit and the tag to do that."""
+publishes nothing: push the commit and the tag to do that.
+"""
 
 from __future__ import annotations
 

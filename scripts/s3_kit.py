@@ -1,7 +1,8 @@
 """Fetches what the tests of a lake on S3 need into a directory: a server that speaks S3, and Hadoop's connector.
 
 Both come from the Python package index. The server is moto; sagemaker-pyspark contains hadoop-aws with its SDK. The
-connector is older than Spark's own Hadoop; users add the one of the same version. `make test-s3` runs this."""
+connector is older than Spark's own Hadoop; users add the one of the same version. `make test-s3` runs this.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Writes the archive of classes with which Spark starts fast, if there is none yet.
 
-Without this script, the first session writes it when it ends, and sessions that start before that have none."""
+Without this script, the first session writes it when it ends, and sessions that start before that have none.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ released version, with that version installed, and keep the files of older versi
 the script uses only their HTTP API, so it works with every version.
 
 Beta has already received the first half of what waits at alpha. A newer beta must recognize these messages and drop
-them."""
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Builds the wheel, installs it into an empty environment, and serves, sends and receives with it.
 
 It installs only what the wheel asks for, at the versions of constraints.txt, and the source tree cannot be reached. So
-it finds a file that is missing from the wheel, and a dependency that pyproject.toml does not name."""
+it finds a file that is missing from the wheel, and a dependency that pyproject.toml does not name.
+"""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ class _OrderAckDue:
 class Receiver:
     """One for a queue manager. Ordering acknowledgments are for its `sender`.
 
-    `claimed` hears of messages in the name of managers that are elsewhere."""
+    `claimed` hears of messages in the name of managers that are elsewhere.
+    """
 
     def __init__(
         self,

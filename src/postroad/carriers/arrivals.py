@@ -1,7 +1,8 @@
 """Messages from other managers: which queues they may enter, why a queue refuses them, and which have arrived already.
 
 MessageIDHistoryTable, [MS-MQQB] 3.1.1.3 and [MC-MQSRM] 3.1.1.1.5: each carrier has its own. The carrier decides what
-happens to a duplicate or a refused message."""
+happens to a duplicate or a refused message.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def refusal(
 ) -> Refused | None:
     """[MS-MQQB] 3.1.5.8.3 and [MC-MQSRM] 3.1.5.1.12: the queue's first check that fails gives the reason.
 
-    A `timeless` message does not expire: it is as true later."""
+    A `timeless` message does not expire: it is as true later.
+    """
     if view.transactional != queue.properties.transactional:
         return NOT_TRANSACTIONAL_QUEUE if view.transactional else NOT_TRANSACTIONAL_MESSAGE
     refused = access.refusal(queue, credentials)
@@ -132,7 +134,8 @@ class MessageIdHistory:
 
     `size` ids are kept for one address, and `ADDRESSES` times as many in all. When that is full, the address with the
     most ids gives up its oldest first. An address that `is_known` never gives up an id for one that is not, so a flood
-    does not push out another's ids."""
+    does not push out another's ids.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Places in sequences that move with the ticks that store their messages: durable together with them, or lost.
 
-The carrier decides which place a message has, and whether it is the next one."""
+The carrier decides which place a message has, and whether it is the next one.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """PGM packets, [RFC 3208] 8 and 9, from bytes to values and back.
 
 SPM, ODATA, RDATA, NAK and NCF, with the options FRAGMENT, NAK_LIST, JOIN, SYN, FIN and RST. Parity, redirection and the
-options of network elements are not supported, as [MC-MQSRM] 2.1.3 says; they are skipped."""
+options of network elements are not supported, as [MC-MQSRM] 2.1.3 says; they are skipped.
+"""
 
 from __future__ import annotations
 

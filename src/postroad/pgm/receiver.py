@@ -1,6 +1,7 @@
 """A PGM receiver of one group, [RFC 3208] 6: a session for each source, and the NAKs that the sessions send.
 
-No I/O and no clock; the caller provides chance. The driver passes each packet with the address that it came from."""
+No I/O and no clock; the caller provides chance. The driver passes each packet with the address that it came from.
+"""
 
 from __future__ import annotations
 

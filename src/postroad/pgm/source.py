@@ -1,6 +1,7 @@
 """A PGM source, [RFC 3208] 5 and 16 with [MC-MQSRM] 2.1.3.1: APDUs in packets, and repairs of what receivers miss.
 
-No I/O, no clock, no chance. The driver passes the time, sends what `poll` returns, and calls again at `deadline`."""
+No I/O, no clock, no chance. The driver passes the time, sends what `poll` returns, and calls again at `deadline`.
+"""
 
 from __future__ import annotations
 

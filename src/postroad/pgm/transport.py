@@ -1,6 +1,7 @@
 """Sockets for PGM, over IP protocol 113 or over UDP: one socket to send and to receive NAKs, and one for each group.
 
-The cores know what packets mean. A packet that cannot be sent counts as lost: receivers ask for it again."""
+The cores know what packets mean. A packet that cannot be sent counts as lost: receivers ask for it again.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Limits on the messages that the manager writes because of others, and the acknowledgments that applications here wait
 for.
 
-permissions.py decides whether somebody may cause a message. delivery.py writes it."""
+permissions.py decides whether somebody may cause a message. delivery.py writes it.
+"""
 
 from __future__ import annotations
 

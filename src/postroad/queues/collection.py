@@ -1,6 +1,7 @@
 """The queues of a manager and their names: which name means which queue here, and which means another manager.
 
-The store keeps definitions as state. This module does not touch messages."""
+The store keeps definitions as state. This module does not touch messages.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +187,8 @@ class QueueCollection:
     def create(self, tick: Tick, path: PathName | str, now_s: int, **attributes: object) -> Queue:
         """Create Queue, [MS-MQDMPR] 3.1.7.1.3: creates a queue and its journal. Nothing goes into the directory.
 
-        The manager's own queues have no journal, because its name would be the same as theirs."""
+        The manager's own queues have no journal, because its name would be the same as theirs.
+        """
         if isinstance(path, str):
             path = PathName.parse(path)
         if not self.is_local(path):
@@ -295,7 +297,8 @@ class QueueCollection:
     def outgoing_queue(self, tick: Tick, name: FormatName, now_s: int, *, own: bool = False) -> Queue:
         """The outgoing queue for `name`, [MS-MQDMPR] 3.1.7.1.5. Creates it if it does not exist.
 
-        Raises LimitReached if there are too many. Some places are reserved for what local applications send (`own`)."""
+        Raises LimitReached if there are too many. Some places are reserved for what local applications send (`own`).
+        """
         if (existing := self.outgoing.get(name)) is not None:
             return existing
         if name.is_read_only:

@@ -1,7 +1,8 @@
 """Messages that come into queues and leave them, with everything that follows in the same tick.
 
 Enqueue Message ([MS-MQDMPR] 3.1.7.1.9), Message Position Deleted (3.1.7.2.1) and its subscribers: journals, dead
-letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15)."""
+letters and administration acknowledgments ([MS-MQQB] 3.1.7.2.1, 3.1.7.15).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class Delivery:
     """`tick` is where changes gather. Whoever drives the manager replaces it at each commit.
 
     What follows from a change (copies, acknowledgments, carriers, waking) never undoes it. If it fails, the failure is
-    counted and the watchers are called."""
+    counted and the watchers are called.
+    """
 
     identifier: UUID
     queues: QueueCollection
@@ -110,7 +112,8 @@ class Delivery:
         """Checks the manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
 
         What `follows` from a message that leaves a queue uses that message's place in the manager, which becomes free
-        once the message is durably gone."""
+        once the message is durably gone.
+        """
         if not follows and self.full is not None:
             raise DiskFull(self.full)
         if not follows and self.throttled:
@@ -237,7 +240,8 @@ class Delivery:
     def expiry(self, queue: Queue, packet: bytes, now: float) -> int:
         """When the message leaves unread: the time to be received here, or the time to reach the queue on the way out.
 
-        Journals and dead letters keep what they have."""
+        Journals and dead letters keep what they have.
+        """
         return self._expiry(queue, *times_of(packet), now)
 
     def _expiry(self, queue: Queue, to_reach_queue: int, to_be_received: int, sent_time: int, now: float) -> int:
@@ -487,7 +491,8 @@ class Delivery:
         if that one could not have written it.
 
         For `follows`, see check_quota. `share_bytes` limits what may wait to leave because of one stranger. What an
-        application here has `asked` for is accepted whatever its queue demands of others."""
+        application here has `asked` for is accepted whatever its queue demands of others.
+        """
         size = len(packet)
         if _is_system(queue):
             self._check_copy(queue, size, cause)
@@ -659,7 +664,8 @@ class Delivery:
         """The local queue of this name, or the outgoing queue that leads to it. None for a name that nobody can send
         to.
 
-        `own` means that a local application sends."""
+        `own` means that a local application sends.
+        """
         queue = self.sendable(name)
         return queue or self.queues.outgoing_queue(self.tick, as_format_name(name), int(now), own=own)
 
@@ -693,7 +699,8 @@ class Delivery:
         """Sends a message of the manager itself, never transactional, through the outgoing queue of `way` or its own.
         Drops a message that cannot be sent, [MS-MQQB] 3.1.7.15.
 
-        `follows` is for the acknowledgment of a message that leaves. There is at most one for each."""
+        `follows` is for the acknowledgment of a message that leaves. There is at most one for each.
+        """
         try:
             queue = self.sending_queue(way or destination, now)
             if queue.properties.transactional:
@@ -732,7 +739,8 @@ def _is_system(queue: Queue) -> bool:
 def _is_relayed(queue: Queue, view: MessageView, identifier: UUID) -> bool:
     """[MS-MQQB] 3.1.7.1.2: the manager that gives up a message on its way keeps the dead letter.
 
-    A transactional message is still at its source, which gives it up by itself."""
+    A transactional message is still at its source, which gives it up by itself.
+    """
     foreign = view.source_queue_manager_bytes != identifier.bytes_le
     return foreign and queue.is_outgoing and not view.transactional
 

@@ -1,6 +1,7 @@
 """Expired messages: found in both stores, and removed in batches.
 
-A message gets its time of expiry when it enters its queue. delivery.py has what follows from its end."""
+A message gets its time of expiry when it enters its queue. delivery.py has what follows from its end.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Holds: a named reader keeps a range of a queue, by order of arrival, to itself until it commits or releases it.
 
 A hold is durable and names no message, so it costs the same for one message and for a million. It widens at once, but
-narrows only when that is durable: nobody else gets a message that a lost tick would give back to its holder."""
+narrows only when that is durable: nobody else gets a message that a lost tick would give back to its holder.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ COMMIT_BATCH = 1000  # messages that one step of a commit receives
 class Hold:
     """The messages with `start` <= arrival < `end`, except those that somebody else had when the hold was made.
 
-    Two holds are equal only if they are the same object: each change makes a new one."""
+    Two holds are equal only if they are the same object: each change makes a new one.
+    """
 
     name: str
     start: int
@@ -122,7 +124,8 @@ class Holding:
         """Receives up to `limit` held messages below `end`, and returns how many. Fewer than `limit` means that they
         were the last.
 
-        The last step narrows the hold, or ends it. A hold that does not exist has nothing left."""
+        The last step narrows the hold, or ends it. A hold that does not exist has nothing left.
+        """
         hold = queue.holds.get(name)
         if hold is None or end < hold.start:
             return 0

@@ -1,7 +1,8 @@
 """What clients hold, and how long they may be silent: messages locked by two-phase receives, transactions, handles.
 
 A client renews what it holds, or uses it. What nobody renews goes back. Time is an argument. Nothing is logged here:
-`expire` returns what it took back."""
+`expire` returns what it took back.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Holder:
     process.
 
     `user` is the user who has logged in; None for administrators without a SID. `address` is where other holders are.
-    `token` says what the holder may do now."""
+    `token` says what the holder may do now.
+    """
 
     owner: str
     lasting: bool = False
@@ -165,7 +167,8 @@ class Leases:
         """The messages with these ids, each once, that a client holds. If one of them is not held, raises an error.
 
         With `leases`, only messages of these leases count: a message that went back may belong to another reader by
-        now."""
+        now.
+        """
         wanted = dict.fromkeys(lookup_ids)
         for lookup_id in wanted:
             lease = self._locked.get((queue.number, lookup_id))
@@ -214,7 +217,8 @@ class Leases:
     def release(self, queue: Queue, lookup_ids: Sequence[int] | None, now: float) -> list[tuple[str, int]]:
         """Puts messages back that clients have locked: all of the queue, or these. Returns owners and lookup ids.
 
-        Messages of a transaction or of a remote reader stay locked until it ends."""
+        Messages of a transaction or of a remote reader stay locked until it ends.
+        """
         if lookup_ids is None:
             wanted = [each for number, each in self._locked if number == queue.number]
         else:

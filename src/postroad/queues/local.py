@@ -2,7 +2,8 @@
 clock.
 
 Calls change memory and the gathering tick. Whoever drives it commits the tick and reports the result. What was promised
-is true after `committed`."""
+is true after `committed`.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ class QueueManagerState(Enum):
 class LocalQueueManager:
     """Built on an open store. `start` makes it ready, and reads only definitions and counts.
 
-    `state` is set by whoever starts and stops it. `connection_active` is False while it accepts nothing from others."""
+    `state` is set by whoever starts and stops it. `connection_active` is False while it accepts nothing from others.
+    """
 
     def __init__(
         self,
@@ -135,7 +137,8 @@ class LocalQueueManager:
         the next one. `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a
         public queue, the priority of messages to it, and the keys that encrypt bodies for a manager. Without
         `protection`, no signature is accepted and nothing can be decrypted. `key_clock` is the monotonic clock of its
-        caches."""
+        caches.
+        """
         self.new_id = new_id
         self.name = name
         self.identifier = identifier
@@ -313,7 +316,8 @@ class LocalQueueManager:
     def move(self, queue: Queue, target: Queue, records: Sequence[Record], now: float) -> None:
         """Move Message, [MS-MQDMPR] 3.1.7.1.16, without a transaction. It causes no acknowledgment.
 
-        In its new place the message counts its aborts from 0 again."""
+        In its new place the message counts its aborts from 0 again.
+        """
         check_movable(target)
         for record in records:
             check_kind(target, MessageView(record.packet))
@@ -444,7 +448,8 @@ class LocalQueueManager:
     ) -> list[int]:
         """Sends messages to one destination, or to each of a list. Returns their message ids. All are sent, or none.
 
-        `token` is the sender. An application in this process may do everything."""
+        `token` is the sender. An application in this process may do everything.
+        """
         name = self._expanded(destination)
         elements: tuple[FormatName | PathName, ...] = (name,)
         header = None
@@ -661,7 +666,8 @@ class LocalQueueManager:
     def run_timers(self, now: float) -> None:
         """Ends reads that have timed out and removes expired messages. Call it about once a second.
 
-        Raises StorageError if the store cannot be read."""
+        Raises StorageError if the store cannot be read.
+        """
         self.departures.now = now
         self.reading.expire_all_waits(now)
         self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)

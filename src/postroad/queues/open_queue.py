@@ -135,7 +135,8 @@ class Cursor:
     def retry(self, opened: Iterable[int] = ()) -> Record | None:
         """Looks again during a wait: 3.2.7.5 Message Available, if there is a message.
 
-        It is a message after the cursor, or one of those that were `opened` just now, wherever they are."""
+        It is a message after the cursor, or one of those that were `opened` just now, wherever they are.
+        """
         record = next(iter(self.queue.available(1, self.position)), None)
         if record is None:
             there = (self.queue.get(lookup_id) for lookup_id in opened if self.queue.is_available(lookup_id))
@@ -171,7 +172,8 @@ def always() -> bool:
 class WaitingRead:
     """One read, from its first attempt on. A `deadline` of None means that it waits for ever.
 
-    `satisfied` or `failed` is called once, and only if the first attempt found nothing."""
+    `satisfied` or `failed` is called once, and only if the first attempt found nothing.
+    """
 
     descriptor: OpenQueueDescriptor
     call: ReadCall
@@ -205,7 +207,8 @@ _PEEKING = frozenset({QueueAccess.PEEK, QueueAccess.PEEK_ADMIN})
 class OpenQueueDescriptor:
     """`queue` is None if the queue was deleted, and for a list of several queues; the `children` are open instead.
 
-    `holder` is who has it open, if that client can also hold messages: it then counts as one reader."""
+    `holder` is who has it open, if that client can also hold messages: it then counts as one reader.
+    """
 
     handle: int
     format_name: FormatName | None

@@ -75,7 +75,8 @@ _ORDINAL = MESSAGE_ID.stop - MESSAGE_ID.start
 class Departure(NamedTuple):
     """When messages left which queue, and what is known about them, None if nothing. `reason` is a message class.
 
-    With a `hop`, the messages left for another manager, and the state is what is known about them there."""
+    With a `hop`, the messages left for another manager, and the state is what is known about them there.
+    """
 
     at_s: float
     queue: str

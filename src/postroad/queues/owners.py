@@ -2,7 +2,8 @@
 listeners.
 
 An owner is a user, by SID, or the address of callers that have not logged in. A name that a user gives to something is
-kept with the SID, so that names of different users never collide."""
+kept with the SID, so that names of different users never collide.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Who may use a queue: which descriptor counts, and which rights of [MS-MQMQ] 2.2.23 and 2.2.24 an action needs.
 
 A journal and a subqueue have the descriptor of their queue. The manager's journal and dead letters have the manager's
-descriptor. Outgoing queues are for administrators, but anyone may send."""
+descriptor. Outgoing queues are for administrators, but anyone may send.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ class Credentials:
 
     If the manager writes something because of a message, it acts with the credentials of that message. `own` are those
     of the manager itself, and of applications here that may do everything. `local` are those of other users here.
-    `origin` is the address that a message of another manager came from, if known."""
+    `origin` is the address that a message of another manager came from, if known.
+    """
 
     token: Token
     authenticated: bool = False

@@ -50,7 +50,8 @@ class QueueProperties(QueueSettings):
     r"""`path` is the part after the computer, as in `private$\orders`. For an outgoing queue it is the format name.
 
     A quota of None means no limit. A journal or dead-letter queue always has a quota; for these MAX_QUOTA_KB means no
-    limit. The other defaults are those of Set Queue Defaults, 3.1.7.1.33."""
+    limit. The other defaults are those of Set Queue Defaults, 3.1.7.1.33.
+    """
 
     queue_type: QueueType
     path: str
@@ -85,7 +86,8 @@ class QueueProperties(QueueSettings):
     def decode(cls, data: bytes, what: str) -> QueueProperties:
         """Reads what `encode` wrote. Leaves out attributes that this version does not know.
 
-        It does not check values again: an earlier version may have allowed what is refused today."""
+        It does not check values again: an earlier version may have allowed what is refused today.
+        """
         try:
             stored: dict[str, Any] = json.loads(data)
             values = {_STORED[name]: value for name, value in stored.items() if name in _STORED}

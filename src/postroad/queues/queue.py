@@ -1,7 +1,8 @@
 """One queue: its messages in order, the positions that are not available, its size and its waiting readers.
 
 [MS-MQDMPR] 3.1.1.2 and 3.1.1.11. Messages stay in the stores. Memory has what is locked or on its way out, and a
-bounded front."""
+bounded front.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class PositionState(Enum):
 class Usage:
     """What all queues of a manager use together. Every change of a queue updates it, so no message waits for a sum.
 
-    A deleted queue counts until its messages are gone."""
+    A deleted queue counts until its messages are gone.
+    """
 
     used_bytes: int = 0
     kept_bytes: int = 0  # of messages at the fronts of queues, in memory
@@ -64,7 +66,8 @@ class Queue:
 
     The front is what readers and senders ask for next: the first Available messages, without gaps, kept in memory.
     While the front is `whole`, there are no others: new messages are added to it, and nobody looks into the store.
-    After any other change of the queue, the next look into the store makes the front anew."""
+    After any other change of the queue, the next look into the store makes the front anew.
+    """
 
     number: int
     name: str  # what people read, and every command accepts: for a public queue, with its computer
@@ -336,7 +339,8 @@ class Queue:
     def by_arrival(self, start: int, end: int, limit: int, hold: Hold | None = None) -> list[Record]:
         """Up to `limit` messages with `start` <= arrival < `end`, of any priority, in the order of arrival.
 
-        They are the Available messages. If `hold` spans them, they are the messages that it covers."""
+        They are the Available messages. If `hold` spans them, they are the messages that it covers.
+        """
         found: list[Record] = []
         for rank in range(PRIORITIES):
             found += self._of_rank(rank, start, end, limit, hold)

@@ -1,6 +1,7 @@
 """Readers: peek, receive, two-phase receive, lookup ids, waiting and cancelling ([MS-MQDMPR] 3.1.7.1.10 to 3.1.7.1.17).
 
-Time is an argument. A read that finds nothing waits until a message comes, its time is over, or somebody cancels it."""
+Time is an argument. A read that finds nothing waits until a message comes, its time is over, or somebody cancels it.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +163,8 @@ class Reading:
         """Message Position Available, 3.1.7.2.2: serves waiting readers in the order in which they came.
 
         A receive removes the message before later peeks can see it. `opened` are the positions that have become
-        available, for readers whose cursors are past them."""
+        available, for readers whose cursors are past them.
+        """
         index = 0
         while index < len(queue.waiting):
             request = queue.waiting.pop(index)  # what follows from its read may wake others, which must not find it
@@ -230,7 +232,8 @@ class Reading:
     def end(self, queue: Queue, record: Record, now: float, *, delete: bool, transactional: bool = False) -> None:
         """Dequeue Message End, 3.1.7.1.12. After a purge in between, a successful acknowledgment changes nothing.
 
-        For a message that was read in a transaction, the commit or abort decides, not this call."""
+        For a message that was read in a transaction, the commit or abort decides, not this call.
+        """
         if queue.deleted:
             raise QueueNotAvailable(f"the queue {queue.name} was deleted while the message was being received")
         state = queue.positions.get(record.lookup_id)

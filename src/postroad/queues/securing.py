@@ -2,7 +2,8 @@
 checked, before anything is promised.
 
 An application signs with its own key. For a queue of this manager the signature is checked as on arrival. For another
-manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, whatever the next hop is."""
+manager the body is encrypted with that manager's key, [MS-MQQB] 3.1.7.1.5, whatever the next hop is.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class SendRefused(Exception):
 class Securing:
     """`public_keys` returns the MQDSPUBLICKEYS of a manager from the directory; empty if it has none.
 
-    `key_clock` is the monotonic clock of the caches. Without it, they use the time of the call."""
+    `key_clock` is the monotonic clock of the caches. Without it, they use the time of the call.
+    """
 
     def __init__(
         self,

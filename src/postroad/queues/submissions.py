@@ -4,7 +4,8 @@ A sender has a name. It sends in epochs, each in partitions, and numbers the row
 of the next row becomes durable in the tick that sends the rows before it. This module does not look at the messages.
 
 A sender can also give each run of its job a name, and describe the rows by a digest. A later run under the same name
-then sends only if it has the same rows. It takes over a partition by showing the digest of what was sent of it."""
+then sends only if it has the same rows. It takes over a partition by showing the digest of what was sent of it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Progress(NamedTuple):
 class Submissions:
     """A caller waits for the end of one submission to a part before it makes the next, because a tick can be lost.
 
-    Each record on disk counts against the limits of its owner."""
+    Each record on disk counts against the limits of its owner.
+    """
 
     def __init__(self, tick: Callable[[], Tick], owners: Owners) -> None:
         self._tick = tick
@@ -89,7 +91,8 @@ class Submissions:
     def sent(self, part: Part, row: int, count: int, run: str = "", digest: str = "") -> int:
         """How many of the `count` rows from `row` on were sent already. They are the first ones.
 
-        With a run, `digest` describes all rows of the partition up to the last of these."""
+        With a run, `digest` describes all rows of the partition up to the last of these.
+        """
         check_name(part.sender.name)
         before = self._of(part)
         if self.is_complete(part.sender, part.epoch):
@@ -159,7 +162,8 @@ class Submissions:
         """The epoch and all before it are finished: what comes of them later counts as sent. Their rows are dropped.
         With `keep` the rows of this epoch stay, and a repetition is compared with them.
 
-        With `run`, every partition that was sent must belong to that run."""
+        With `run`, every partition that was sent must belong to that run.
+        """
         check_name(sender.name)
         before = self._committed.get(sender)
         if before is not None and before >= epoch:

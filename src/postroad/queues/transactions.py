@@ -1,6 +1,7 @@
 """Transactions, [MS-MQDMPR] 3.1.4.3 to 3.1.4.5: what they gather, and what becomes of it. All are local and one-phase.
 
-Transactional messages get their numbers ([MS-MQMQ] 2.2.20.5) here, at the commit."""
+Transactional messages get their numbers ([MS-MQMQ] 2.2.20.5) here, at the commit.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ class Transacting:
         """A sequence continues if messages of it still wait to leave, because the next one must not overtake them.
 
         Any other sequence is a new one, above the last, whatever the clock says: a store that was restored from a
-        backup must not give numbers that were used since."""
+        backup must not give numbers that were used since.
+        """
         self._last_sequence = TxSequenceId(0, int(now) & 0xFFFFFFFF)
         if STATE in stored:
             self._last_sequence = max(self._last_sequence, TxSequenceId(*SEQUENCE_ID.unpack(stored[STATE])))

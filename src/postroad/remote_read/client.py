@@ -1,6 +1,7 @@
 """A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel.
 
-One connection for qmcomm and one for qm2qm serve any number of reads. Applications use client/remote.py."""
+One connection for qmcomm and one for qm2qm serve any number of reads. Applications use client/remote.py.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class RemoteReadClient:
     to the first port that offers the interface.
 
     With `ask_port`, a first binding asks for the port of qm2qm, as in 3.2.4.1. Without it, the first port found serves
-    all calls, as with Windows Vista and later (note 5)."""
+    all calls, as with Windows Vista and later (note 5).
+    """
 
     def __init__(self, connect: Connect, identity: Identity, *, ask_port: bool = True) -> None:
         self.identity = identity
@@ -340,7 +342,8 @@ class RemoteReadClient:
         """Makes the call. A message that cannot be read goes back, and so does one whose caller has left.
 
         A read whose caller has left is cancelled, 3.2.4.7. A read by lookup id never waits, 3.1.4.6: if it is a peek,
-        it is orphaned."""
+        it is orphaned.
+        """
         cancels = receive or operation is not qm2qm.START_RECEIVE_BY_LOOKUP_ID
         late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it comes
         kept = False

@@ -1,7 +1,8 @@
 """Faster stubs for a receive and its acknowledgment: each is read or written in one step, little-endian.
 
 Most calls are these two, and to read them member by member costs more than the rest of a receive. Octets and values are
-the same as with the definitions in structures.py, which also handle every other form."""
+the same as with the definitions in structures.py, which also handle every other form.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The methods of the qmcomm interface, [MS-MQMP] 3.1.4, that remote read needs, in their wire form.
 
-The other methods belong to a supporting server, which Postroad is not. qmcomm2 is missing for the same reason."""
+The other methods belong to a supporting server, which Postroad is not. qmcomm2 is missing for the same reason.
+"""
 
 from __future__ import annotations
 

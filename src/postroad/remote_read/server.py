@@ -1,6 +1,7 @@
 """Remote read as a part of a running queue manager: its listeners, its RPC server and its readers.
 
-The methods are in service.py. handlers.py passes calls to them."""
+The methods are in service.py. handlers.py passes calls to them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class RemoteReadServer(RemoteReaders):
     """Call `start`, then `stop`. `port` is the port of qmcomm. `read_port` is that of qm2qm; None means the same port.
 
     Both ports serve both interfaces, as on Windows. If a standard port is taken, the next one 11 higher is tried
-    ([MS-MQQP] 3.1.4.8). Any other port is used as given, or `start` fails."""
+    ([MS-MQQP] 3.1.4.8). Any other port is used as given, or `start` fails.
+    """
 
     def __init__(
         self,

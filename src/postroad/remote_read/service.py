@@ -1,7 +1,8 @@
 """The methods of [MS-MQQP] 3.1.4, and those of [MS-MQMP] 3.1.4 that they need, with plain values.
 
 No RPC, no clock, no randomness. An expected failure is an HRESULT, never an exception. Changes gather in the core's
-tick, and the caller waits for its commit before it answers the client."""
+tick, and the caller waits for its commit before it answers the client.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ class RemoteQueue:
     remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm takes it. Therefore it
     works only for `caller`, who opened the queue by qmcomm. Once a user has opened the queue by qm2qm, it works only in
     the association of that call. For callers without a name the address decides, because nothing else tells a client's
-    second connection from another client."""
+    second connection from another client.
+    """
 
     handle: int
     descriptor: OpenQueueDescriptor
@@ -132,7 +134,8 @@ class RemoteReadService:
 
     With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). A handle works only for the caller
     that opened it; for all others it does not exist. Rights are checked when a queue is opened, and again for every
-    read and purge, so a change of the access list takes effect at once."""
+    read and purge, so a change of the access list takes effect at once.
+    """
 
     def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
         self.core = core
@@ -190,7 +193,8 @@ class RemoteReadService:
     def create_remote_cursor(self, queue_handle: int, caller: Caller) -> tuple[int, int]:
         """R_QMCreateRemoteCursor, 3.1.4.4. Returns the status and the cursor's handle.
 
-        It works from any association of the opener: a client whose connection for qmcomm was idle opens a new one."""
+        It works from any association of the opener: a client whose connection for qmcomm was idle opens a new one.
+        """
         remote = self.remote_queues.get(queue_handle)
         if remote is None or not caller.may_use(remote.caller):
             return self._refusal(caller, Status.INVALID_HANDLE), 0
@@ -302,7 +306,8 @@ class RemoteReadService:
 
         A queue without an access list of its own is open to callers that the listener admits without a login, and to
         users without a SID in the configuration. Dead letters and the manager's journal may hold anybody's messages: of
-        the users, only those with the right may read them."""
+        the users, only those with the right may read them.
+        """
         access = self.core.access
         if caller.user is not None and access.is_gone(caller.user):
             return False
@@ -348,7 +353,8 @@ class RemoteReadService:
     def start_receive(self, request: ReadRequest | None, now: float, caller: Caller) -> Answer | RemoteReadEntry:
         """RemoteQMStartReceive and RemoteQMStartReceive2. Returns the answer, or the entry of a read that waits.
 
-        The caller ends a waiting read with `finish` or `fail`, as its WaitingRead says."""
+        The caller ends a waiting read with `finish` or `fail`, as its WaitingRead says.
+        """
         if request is None:
             return Answer(Status.INVALID_HANDLE)
         fault, remote = self._check(request, caller)
@@ -414,7 +420,8 @@ class RemoteReadService:
         """RemoteQMStartReceiveByLookupId, 3.1.4.11. It never waits.
 
         A receive locks the message. The event that the specification raises would delete it at once, and a negative
-        acknowledgment could not put it back."""
+        acknowledgment could not put it back.
+        """
         if request is None:
             return Answer(Status.INVALID_HANDLE)
         handle = request.queue_handle

@@ -1,7 +1,8 @@
 """Parameters and results of qm2qm's methods, [MS-MQQP] 2.2.2 and 6, in their wire form.
 
 Pointers at the top level are `ref` and leave no octets; pointers inside structures are `unique`. Nobody changes a
-value. The values of every read are not frozen, because a frozen one takes three times as long to make."""
+value. The values of every read are not frozen, because a frozen one takes three times as long to make.
+"""
 
 from __future__ import annotations
 

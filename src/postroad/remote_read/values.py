@@ -100,7 +100,8 @@ class Version:
         """3.2.4.2: a server that knows only RemoteQMStartReceive.
 
         The specification's third test is contained in its second. With minor equal to 1 it makes sense: a server from
-        before the release of Windows XP."""
+        before the release of Windows XP.
+        """
         return self < Version(5, 1, 951)
 
 

@@ -1,6 +1,7 @@
 """Associations (association groups) and the context handles in their scope, [MS-RPCE] 3.3.1.1.1 and 3.3.1.4.1.
 
-No I/O. Connections join and leave an association. When the last one leaves, its context handles are run down."""
+No I/O. Connections join and leave an association. When the last one leaves, its context handles are run down.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ class Association:
     """A client's connections to this server, and the context handles that they share.
 
     `users` are the users who have called on the connection that created it (None: without a name). They may join with
-    further connections. A handle belongs to the user who opened it."""
+    further connections. A handle belongs to the user who opened it.
+    """
 
     def __init__(self, identifier: int, address: str, max_handles: int, new_octets: Callable[[], bytes]) -> None:
         self.identifier = identifier
@@ -211,7 +213,8 @@ class Associations:
         """Returns the association that a bind asks for; for id 0, a new one. None if this client may not join it.
 
         [MS-RPCE] 3.3.1.5.7: the connection must come from the address that created the association. It joins once
-        `admit` knows the caller."""
+        `admit` knows the caller.
+        """
         if identifier:
             found = self._table.get(identifier)
             return found if found is not None and found.address == address else None
@@ -224,7 +227,8 @@ class Associations:
         """Whether the user may call in the association on this connection.
 
         Without this check, a stranger who guesses the association's id could delay its rundown and use up its
-        handles."""
+        handles.
+        """
         if connection not in association.connections:
             if association.ended or user not in association.users:
                 return False

@@ -87,7 +87,8 @@ class RpcClient:
         and TimeoutError after `timeout`.
 
         A call that times out, or whose task is cancelled, is orphaned: the server ends it, and other calls continue.
-        With `late` the call continues instead; `late` then gets the reply when it comes, or None if none comes."""
+        With `late` the call continues instead; `late` then gets the reply when it comes, or None if none comes.
+        """
         interface = operation.interface
         layout = self._core.layout(interface)
         if layout is None:

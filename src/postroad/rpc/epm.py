@@ -258,7 +258,8 @@ async def offer(
 ) -> Offer:
     """Starts an endpoint mapper if `port` is free; else registers with the one that has the port.
 
-    `providers` and `logins` are for clients that authenticate, which is optional."""
+    `providers` and `logins` are for clients that authenticate, which is optional.
+    """
     server = RpcServer(shared=shared, providers=providers, logins=logins)
     mapper = EndpointMapper()
     mapper.attach(server)

@@ -1,6 +1,7 @@
 """pyspnego as a security provider: the initiator of NTLM, SPNEGO and Kerberos, and the acceptor of Kerberos.
 
-It needs the extra `auth`. Kerberos also needs the system's GSSAPI and pyspnego's extra `kerberos`."""
+It needs the extra `auth`. Kerberos also needs the system's GSSAPI and pyspnego's extra `kerberos`.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +175,8 @@ def providers(passwords: Mapping[str, str], computer: str) -> dict[int, Provider
     """The providers by authentication type: NTLM if there are users, Kerberos if the system has it, and SPNEGO over
     both.
 
-    Empty without the extra `auth`: the server then refuses clients that authenticate."""
+    Empty without the extra `auth`: the server then refuses clients that authenticate.
+    """
     found: dict[int, Provider] = {}
     mechanisms: dict[bytes, MechanismProvider] = {}
     if not can_authenticate():

@@ -1,7 +1,8 @@
 """Interface definitions: the parameters and results of each operation, defined once for client and server stubs.
 
 An operation's request is a dataclass of its `[in]` parameters. Its reply is a dataclass of its `[out]` parameters and,
-last, its return value. `[in, out]` parameters are in both. Nothing here does I/O or makes a call."""
+last, its return value. `[in, out]` parameters are in both. Nothing here does I/O or makes a call.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """An NTLM acceptor, [MS-NLMP] 3.2. It supports NTLMv2 only, and checks the proof over the octets as received.
 
-The users come from the configuration. Keys and signatures are in ntlm_keys.py."""
+The users come from the configuration. Keys and signatures are in ntlm_keys.py.
+"""
 
 from __future__ import annotations
 

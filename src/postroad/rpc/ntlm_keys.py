@@ -1,7 +1,8 @@
 """NTLM's keys and signatures, [MS-NLMP] 3.3.2 and 3.4: NTLMv2 only, with extended session security and 128 bits.
 
 It needs `cryptography` (the extra `auth`) for RC4. MD4 is implemented here, because neither `cryptography` nor hashlib
-always has it."""
+always has it.
+"""
 
 from __future__ import annotations
 

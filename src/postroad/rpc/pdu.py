@@ -1,7 +1,8 @@
 """Connection-oriented PDUs, [C706] 12.6 and [MS-RPCE] 2.2.2: one dataclass for each type, with its octets.
 
 Encode and decode stand side by side. Any octets decode to a PDU or raise RemoteProtocolError. No state is kept here.
-Nobody changes a PDU. It is not frozen, because a frozen dataclass takes three times as long to make."""
+Nobody changes a PDU. It is not frozen, because a frozen dataclass takes three times as long to make.
+"""
 
 from __future__ import annotations
 

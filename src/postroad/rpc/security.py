@@ -1,6 +1,7 @@
 """Security contexts of a connection: the client's identity, and the protection of PDUs, [MS-RPCE] 3.3.1.5.2.
 
-The providers (NTLM, SPNEGO, Kerberos) are separate modules. Nothing here knows their tokens."""
+The providers (NTLM, SPNEGO, Kerberos) are separate modules. Nothing here knows their tokens.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +201,8 @@ class SecurityContexts:
     def step(self, pdu: Bind | Auth3) -> tuple[SecTrailer | None, SecurityContext | None]:
         """Takes one leg of building a context. Returns the trailer of the answer, and the context once it is complete.
 
-        After AuthenticationFailed the context cannot be used, and this connection can build no other."""
+        After AuthenticationFailed the context cannot be used, and this connection can build no other.
+        """
         trailer = pdu.trailer
         if trailer is None:
             return None, None

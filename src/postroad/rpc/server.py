@@ -2,7 +2,8 @@
 server_connection.py.
 
 A handler is a plain function that returns its reply or a `Later`, or a coroutine if it must wait. A handler that waits
-delays no other call."""
+delays no other call.
+"""
 
 from __future__ import annotations
 

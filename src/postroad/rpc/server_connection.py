@@ -1,6 +1,7 @@
 """The server's side of one connection without I/O: binds, requests out of fragments, replies into fragments.
 
-Octets and `now` come in, calls come out. Replies and faults go in, octets come out. [MS-RPCE] 3.3.3."""
+Octets and `now` come in, calls come out. Replies and faults go in, octets come out. [MS-RPCE] 3.3.3.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The bounded table for what is remembered of strangers. Many entries of one stranger do not push out those of others.
 
-Every collection that somebody outside can make grow is one of these. No clock and no I/O here."""
+Every collection that somebody outside can make grow is one of these. No clock and no I/O here.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class BoundedTable(Generic[K, V]):
     proven entries has room for somebody to prove himself. Entries below `lowest` get only what is left over.
 
     An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so nobody has to report that
-    one has risen. `dropped` is called for each entry that left for another."""
+    one has risen. `dropped` is called for each entry that left for another.
+    """
 
     __slots__ = (
         "_allowed",

@@ -1,6 +1,7 @@
 """Files and directories for their owner only. They are created private, and made private if they were not.
 
-Other modules know their content. Windows has no such modes, so nothing is done there."""
+Other modules know their content. Windows has no such modes, so nothing is done there.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def tighten(path: Path) -> None:
     """Removes the rights of others on an existing file or directory. Warns if that fails.
 
     A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is. So does anything that is
-    neither a file nor a directory: a link may lead to a device of the whole computer."""
+    neither a file nor a directory: a link may lead to a device of the whole computer.
+    """
     if os.name == "nt":
         return
     try:

@@ -1,6 +1,7 @@
 """Background work that must not end: which tasks run, which are down and why, and the next try.
 
-It serves tasks and timers of one event loop. It does not know what they do."""
+It serves tasks and timers of one event loop. It does not know what they do.
+"""
 
 from __future__ import annotations
 

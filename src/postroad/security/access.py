@@ -1,7 +1,8 @@
 """Who may do what: the access check of [MS-DTYP] 2.5.3.2, the default descriptors, and the edits of an access list.
 
 This module knows neither queues nor users. A caller brings a descriptor, a token and the rights that an action
-needs."""
+needs.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +151,8 @@ def default_queue_descriptor(
     The owner and the lists of `supplied` are kept. An owner who is not a domain user counts as anonymous, and then
     Everyone gets all rights. Users that this manager knows count as domain users. Administrators own the queues of the
     configuration file, because an open list would let everyone receive their messages. `srmp` says whether SOAP senders
-    can reach the queue: they need the right to write for Everyone."""
+    can reach the queue: they need the right to write for Everyone.
+    """
     supplied = supplied or SecurityDescriptor()
     owner = supplied.owner or creator
     if owner is None or not is_domain_user(owner):
@@ -181,7 +183,8 @@ def default_manager_descriptor(
     """The descriptor of a queue manager, [MS-MQDSSM] 3.1.6.1.1.8.
 
     It has no entry with MQSEC_MACHINE_SELF_RIGHTS: no specification says what those rights are, and the entry before it
-    gives the computer all rights."""
+    gives the computer all rights.
+    """
     world = QueueManagerRight.MACHINE_GENERIC_WRITE if foreign else QueueManagerRight.MACHINE_WORLD_RIGHTS
     full = QueueManagerRight.MACHINE_GENERIC_ALL.value
     entries = ((EVERYONE, world.value), (machine, full), (owner, full))

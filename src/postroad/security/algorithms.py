@@ -1,7 +1,8 @@
 """The hashes, ciphers and providers of message security, by the configuration's words and the packet's numbers.
 
 [MS-MQMQ] 2.2.19.3 and [MS-MQQB] 3.1.7.1.5. The configuration decides which are accepted. The libraries for old
-algorithms are imported at their first use."""
+algorithms are imported at their first use.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Failed logins by address. After each failure an address must wait longer before its next try.
 
-Every listener that asks for a password uses this. Nothing here has a clock or waits: callers pass `now`, and wait."""
+Every listener that asks for a password uses this. Nothing here has a clock or waits: callers pass `now`, and wait.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The audit log: one JSON line for each administrative change, refused login, refused call and refused message.
 
-A line says who did what, when, from where, and with what outcome. It never contains messages or secrets."""
+A line says who did what, when, from where, and with what outcome. It never contains messages or secrets.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class AuditLog:
     Each change gets a line. A refusal is anything that was not done. Each caller gets a few lines per minute, then one
     line with a count.
 
-    If a line cannot be written, the log gets an error, at most once a minute, and the operation goes on."""
+    If a line cannot be written, the log gets an error, at most once a minute, and the operation goes on.
+    """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self.file = file

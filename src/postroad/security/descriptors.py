@@ -1,6 +1,7 @@
 """Security descriptors, access lists and their entries, [MS-DTYP] 2.4.4 to 2.4.6, as values and as bytes.
 
-The bytes are the self-relative form. access.py decides who may do what; sddl.py has the text form."""
+The bytes are the self-relative form. access.py decides who may do what; sddl.py has the text form.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +204,8 @@ class Acl:
     """An access list. The order of its entries matters.
 
     `checks` are the entries that decide access, as (denies, mask, SID in bytes). Every message is checked against them,
-    so the hash of the bytes is computed only once."""
+    so the hash of the bytes is computed only once.
+    """
 
     aces: tuple[Ace | OtherAce, ...] = ()
     checks: tuple[tuple[bool, int, bytes], ...] = field(init=False, repr=False, compare=False)
@@ -232,7 +234,8 @@ class Acl:
 class SecurityDescriptor:
     """Without a DACL (None), everyone may do everything. With an empty DACL, nobody may do anything.
 
-    `control` contains the bits that do not follow from other fields. `resource_manager` is the byte Sbz1."""
+    `control` contains the bits that do not follow from other fields. `resource_manager` is the byte Sbz1.
+    """
 
     owner: Sid | None = None
     group: Sid | None = None

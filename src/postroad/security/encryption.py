@@ -1,7 +1,8 @@
 """Encrypted bodies, [MS-MQQB] 3.1.7.1.5 and 3.1.5.8.3: the body and the fields that describe it, nothing else.
 
 A message is signed before it is encrypted, and decrypted before its signature is checked. Equal bodies under one
-session key give equal ciphertext, because the protocol's initial value is zero."""
+session key give equal ciphertext, because the protocol's initial value is zero.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ _CLEANUP_MARGIN_S: Final = 60.0  # 3.1.6.10: one minute past the lifetime of the
 class TimedCache(Generic[K, V]):
     """Never returns an entry after its lifetime, whether or not `cleanup` was called. A read does not renew an entry.
 
-    `cleanup` may run in another thread than the rest. At worst it drops an entry that was just made again."""
+    `cleanup` may run in another thread than the rest. At worst it drops an entry that was just made again.
+    """
 
     def __init__(self, size: int, lifetime_s: float) -> None:
         self._size = size
@@ -161,7 +163,8 @@ def decrypt(
 ) -> Decrypted | Refused:
     """Decrypts the body. A wrong padding, length, blob or key gives the same refusal, after the same steps.
 
-    `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys."""
+    `reject_padded_rc2` is RejectEnhancedRC2Using40BitKeys.
+    """
     header = security_parts(view)
     if header is None or not header.flags & _ENCRYPTED:
         raise LocalProtocolError("the message is not encrypted")

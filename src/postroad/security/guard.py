@@ -1,7 +1,8 @@
 """The security of messages at both ends, [MS-MQQB] 3.1.5.8.3 and 3.1.7.1.5: a Guard opens, a Sealer encrypts.
 
 Both hold caches without locks: call each from one thread only. The event loop may call `is_secured`. Routers use none
-of this."""
+of this.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ class Guard:
     """Decrypts and checks messages at their destination.
 
     `certificates` are the registered ones for each SID. `manager_certificates` are those of managers that sign their
-    own messages. Results are cached for 20 minutes, or until `use_certificates` is called."""
+    own messages. Results are cached for 20 minutes, or until `use_certificates` is called.
+    """
 
     def __init__(
         self,
@@ -156,7 +158,8 @@ class Guard:
     def open(self, packet: bytes, now: float) -> Opened | Refused:
         """[MS-MQQB] 3.1.5.8.3, except that it decrypts first, because the sender signed the plain body.
 
-        Raises RemoteProtocolError if this is not a packet."""
+        Raises RemoteProtocolError if this is not a packet.
+        """
         view = MessageView(packet)
         header = security_parts(view)
         if header is None:
@@ -241,7 +244,8 @@ def _without_key(view: MessageView) -> MessageView:
 class Sealer:
     """Encrypts messages for their destination. Reuses the session key for each (peer, provider, cipher).
 
-    `min_bits` is the length of the shortest public key that may be used."""
+    `min_bits` is the length of the shortest public key that may be used.
+    """
 
     def __init__(self, random_bytes: RandomBytes, *, min_bits: int = MIN_RSA_BITS) -> None:
         self._random_bytes = random_bytes

@@ -1,6 +1,7 @@
 """RSA keys in message security: the blobs of [MS-MQQB] 2.4, the keys that managers publish, and a manager's own.
 
-The caller stores the files, and passes functions that make keys and random bytes."""
+The caller stores the files, and passes functions that make keys and random bytes.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def decode_public_key(blob: bytes, *, signing: bool = False) -> RSAPublicKey:
 def wrap_session_key(key: RSAPublicKey, cipher: Cipher, session_key: bytes, random_bytes: RandomBytes) -> bytes:
     """A SIMPLEBLOB: the session key under RSAES-PKCS1-v1_5, reversed.
 
-    The padding is made here, because the library takes no random bytes from its caller."""
+    The padding is made here, because the library takes no random bytes from its caller.
+    """
     numbers, size = key.public_numbers(), (key.key_size + 7) // 8
     missing = size - 3 - len(session_key)
     if missing < _PKCS1_OVERHEAD - 3:
@@ -91,7 +93,8 @@ def unwrap_session_key(key: RSAPrivateKey, blob: SimpleBlob) -> bytes:
 def peer_keys(public_keys: bytes, min_bits: int = MIN_RSA_BITS) -> dict[PrivacyLevel, RSAPublicKey]:
     """The exchange keys in an MQDSPUBLICKEYS that a sender can use. Raises RemoteProtocolError for other bytes.
 
-    Leaves out keys of unknown providers, and keys that are too short."""
+    Leaves out keys of unknown providers, and keys that are too short.
+    """
     found: dict[PrivacyLevel, RSAPublicKey] = {}
     for published in decode_public_keys(public_keys):
         provider = provider_named(published.provider_name)

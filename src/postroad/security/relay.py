@@ -1,7 +1,8 @@
 """Which hosts this manager may call because of messages of unknown senders: to forward, acknowledge, report or send
 receipts.
 
-This module only decides. Code that makes an outgoing queue for such a message asks here first."""
+This module only decides. Code that makes an outgoing queue for such a message asks here first.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The access rights of [MS-MQMQ] 2.2.3 and 2.2.23 to 2.2.27 under the specification's names, and the words that people
 use for the rights of a queue. This module checks nothing.
 
-Each kind of object has its own mask: one bit means different things for a queue and for its manager."""
+Each kind of object has its own mask: one bit means different things for a queue and for its manager.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Security descriptors as text: the Security Descriptor Description Language, [MS-DTYP] 2.5.1.
 
 It reads and writes entries that allow, deny and audit. It does not support object entries and conditional entries,
-because the access check of a queue ignores them."""
+because the access check of a queue ignores them.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +134,8 @@ _WORD = re.compile(r"[A-Z]*", re.ASCII)
 def parse_sddl(text: str) -> SecurityDescriptor:
     """Returns the descriptor that the text describes. Without `D:` it has no DACL. Generic rights stay generic.
 
-    Raises IllegalIdentifier with the position of the fault."""
+    Raises IllegalIdentifier with the position of the fault.
+    """
     if len(text) > MAX_CHARACTERS:
         raise IllegalIdentifier(
             text[:40], MAX_CHARACTERS, f"SDDL must have at most {MAX_CHARACTERS} characters, got {len(text)}"
@@ -144,7 +146,8 @@ def parse_sddl(text: str) -> SecurityDescriptor:
 def format_sddl(descriptor: SecurityDescriptor) -> str:
     """Returns text that `parse_sddl` reads as an equal descriptor: rights in hexadecimal, aliases for well-known SIDs.
 
-    The text cannot express bits such as OWNER_DEFAULTED. Raises LocalProtocolError for entries of other types."""
+    The text cannot express bits such as OWNER_DEFAULTED. Raises LocalProtocolError for entries of other types.
+    """
     text = "" if descriptor.owner is None else f"O:{_format_sid(descriptor.owner)}"
     text += "" if descriptor.group is None else f"G:{_format_sid(descriptor.group)}"
     for letter, acl, flags in (("D", descriptor.dacl, DACL_FLAGS), ("S", descriptor.sacl, SACL_FLAGS)):

@@ -2,7 +2,8 @@
 
 Other modules decide whose certificate it is and whether it is registered. An application signs with its own key: the
 client composes the packet that its manager will make, signs it, and sends only the `Signature`. This works because no
-signature covers the message id and the time of sending."""
+signature covers the message id and the time of sending.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class Profile:
     """One reading of [MS-MQMQ] 2.5, which leaves open how names and numbers become bytes.
 
     `aligned`: two zero bytes precede BodyType. `text_names`: queues are hashed as format names in UTF-16 with a
-    terminator. `big_endian`: the signature is the octet string of [RFC8017]; otherwise it is that string reversed."""
+    terminator. `big_endian`: the signature is the octet string of [RFC8017]; otherwise it is that string reversed.
+    """
 
     word: str
     aligned: bool = False
@@ -139,7 +141,8 @@ _unsigned(
 def hash_input(view: MessageView, version: str, profile: Profile = LISTED) -> bytes:
     """The bytes that a signature of this version covers, joined without lengths.
 
-    Therefore body "ab" with label "c" and body "a" with label "bc" have the same signature. The body must be plain."""
+    Therefore body "ab" with label "c" and body "a" with label "bc" have the same signature. The body must be plain.
+    """
     if version not in LEVELS:
         raise InvalidArgument(f"signature: must be 1.0, 2.0 or 3.0, got {version!r}")
     name = _name_text if profile.text_names else name_bytes
@@ -316,7 +319,8 @@ def verify_with(
     """[MS-MQQB] 3.1.5.8.3: version 2.0, then 1.0. Version 3.0 only if the SecurityHeader has no signature.
 
     `value` is that signature. A packet with a list of destinations is newer than version 1.0 and is not tried as
-    such."""
+    such.
+    """
     hashing = HASHES_BY_NUMBER.get(view.hash_algorithm)
     if hashing is None or hashing.word not in accepted_hashes:
         return bad_signature(Reason.HASH_REFUSED)

@@ -1,6 +1,7 @@
 """Users by name and by SID: the users of the configuration, and what a name in a command means.
 
-Passwords are not here. The RPC server and the API check them, and then ask for the user's token."""
+Passwords are not here. The RPC server and the API check them, and then ask for the user's token.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _OWN_ACCOUNTS = 0x80000000  # Windows numbers accounts from 1000 up and does not
 def derive_sid(manager: UUID, name: str) -> Sid:
     """The SID of a user without one: S-1-5-21-A-B-C-D, from SHA-256 of the manager's id and the casefolded name.
 
-    It depends only on the manager's id and the name. With 127 bits, equal SIDs for two names are unlikely."""
+    It depends only on the manager's id and the name. With 127 bits, equal SIDs for two names are unlikely.
+    """
     digest = sha256(b"postroad user\0" + manager.bytes + name.casefold().encode()).digest()
     *domain, account = unpack_from("<4I", digest)
     return Sid(5, (_NON_UNIQUE, *domain, account | _OWN_ACCOUNTS))

@@ -1,7 +1,8 @@
 """The capacity of an enterprise: a day's traffic through its simulated managers, and how deep their queues get.
 
 Traffic is given by the minute. If there are more messages than can be simulated, one stands for several: the number of
-messages and the readers' speed are divided by the same factor, and depths are multiplied by it."""
+messages and the readers' speed are divided by the same factor, and depths are multiplied by it.
+"""
 
 from __future__ import annotations
 

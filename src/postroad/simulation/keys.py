@@ -1,6 +1,7 @@
 """RSA keys of the simulation. They are the same in every run and protect nothing: anybody can read them here.
 
-To search for primes would take longer than a run, and the library's search takes no seed."""
+To search for primes would take longer than a run, and the library's search takes no seed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A network of TCP connections. Bytes arrive late, in pieces, or not at all, but never out of order.
 
-Bytes of a lost segment arrive later. Bytes that stay lost end the connection; one end may not learn of it."""
+Bytes of a lost segment arrive later. Bytes that stay lost end the connection; one end may not learn of it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Queue managers on a multicast link, in virtual time under one seed. Packets are lost, late or duplicated.
 
-Every host is a real LocalQueueManager with a real MulticastService. Nothing happens outside `run`."""
+Every host is a real LocalQueueManager with a real MulticastService. Nothing happens outside `run`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """One queue manager of the simulation: the real core and the real binary service, with a disk and a life of its own.
 
-Virtual time replaces asyncio, threads and sockets. After a crash, only the disk is left."""
+Virtual time replaces asyncio, threads and sockets. After a crash, only the disk is left.
+"""
 
 from __future__ import annotations
 

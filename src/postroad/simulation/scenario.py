@@ -1,6 +1,7 @@
 """A scenario: queue managers and lines, messages, readers, and the faults with their times.
 
-It consists of values only. seeds.py makes one from a seed. Some tables of a file are these very values."""
+It consists of values only. seeds.py makes one from a seed. Some tables of a file are these very values.
+"""
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
 

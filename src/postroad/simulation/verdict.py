@@ -120,7 +120,8 @@ def _reordered(ledger: Ledger) -> Iterator[str]:
 def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
     """Nothing stays locked, no outgoing queue keeps what could be sent, and no acknowledgment is missing.
 
-    A message that nobody reads is never finally acknowledged."""
+    A message that nobody reads is never finally acknowledged.
+    """
     if not node.up:
         yield f"{node.name} is not running"
         return

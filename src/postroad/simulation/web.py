@@ -1,7 +1,8 @@
 """HTTP in the simulation. It runs a node's real SOAP service; requests and answers are bytes on the network's
 connections.
 
-It has as much of HTTP/1.1 as two managers need: one request at a time on a connection, which is then used again."""
+It has as much of HTTP/1.1 as two managers need: one request at a time on a connection, which is then used again.
+"""
 
 from __future__ import annotations
 

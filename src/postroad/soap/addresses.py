@@ -1,6 +1,7 @@
 """Queues as URLs, [MC-MQSRM] 2.2.4.2 and [MS-MQMQ] 2.1.2: `http://alpha/msmq/private$/orders` and format names.
 
-This module does not know the local computer, or whether a queue exists."""
+This module does not know the local computer, or whether a queue exists.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ _DEFAULT_PORTS = {"http": HTTP, "https": HTTPS}
 def matches(url: str, pattern: str) -> bool:
     """3.1.1.1.10: a trailing asterisk stands for any rest, an empty one too. Elsewhere an asterisk is just a character.
 
-    Upper and lower case do not matter, nor does the kind of slash: all spellings of a queue's name mean the same."""
+    Upper and lower case do not matter, nor does the kind of slash: all spellings of a queue's name mean the same.
+    """
     url, pattern = _plain(url), _plain(pattern)
     return url.startswith(pattern[:-1]) if pattern.endswith("*") else url == pattern
 
@@ -173,7 +175,8 @@ class Redirections:
     def receipts_url(self, destination: str, computer: str, ports: dict[str, int]) -> str:
         """3.1.7.2.4 sendReceiptsTo: the URL configured for the destination, else the default, else our own order queue.
 
-        `ports` are the ports that we listen on, by scheme. Standard ports are left out of the URL."""
+        `ports` are the ports that we listen on, by scheme. Standard ports are left out of the URL.
+        """
         replaced = _target(destination, self.receipts) or self.default_receipts
         return replaced or own_url(destination, computer, ports) + ORDER_QUEUE_PATH
 

@@ -2,7 +2,8 @@
 
 envelope.py reads and writes the XML; packets.py and requests.py give the values their meaning for queues. Times are
 seconds since 1970, UTC. Nobody changes a value. The values made for every message are not frozen, because a frozen one
-takes three times as long to make."""
+takes three times as long to make.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +156,8 @@ class Msmq:
 class Reference:
     """2.2.7.1.2: a signed part. `uri` contains its Content-Id, as in `cid:body@` and a GUID.
 
-    `transformed` means that it asks for a transform of [XMLDSig], which SRMP does not have."""
+    `transformed` means that it asks for a transform of [XMLDSig], which SRMP does not have.
+    """
 
     uri: str
     digest_method: str

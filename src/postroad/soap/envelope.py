@@ -1,6 +1,7 @@
 """The SRMP envelope as XML, [MC-MQSRM] 2.2.2 to 2.2.5: read by a walk over a small tree, written from a template.
 
-This module does not decide what an envelope means for a queue manager."""
+This module does not decide what an envelope means for a queue manager.
+"""
 
 from __future__ import annotations
 
@@ -308,7 +309,8 @@ def _read_blocks(head: Element) -> dict[str, Element]:
 def _self_standing(document: Document, ancestors: tuple[Element, ...], element: Element) -> str:
     """The element's text. It declares the namespaces that the element inherits, except the standard ones.
 
-    So it means the same inside the start tag that is written here."""
+    So it means the same inside the start tag that is written here.
+    """
     text = document.text_of(ancestors[-1], element)
     outer = dict(document.declared_on(*ancestors))
     if set(outer.items()) == _STANDARD_NAMESPACES:

@@ -4,7 +4,8 @@ Messages that one manager sends to one queue within one second differ only in th
 message makes a form: its packet, with gaps for the id and the body. All further ones only fill the gaps.
 
 A form is for plain messages to a local queue: they are unsigned, belong to no stream, and want no receipt of
-arrival."""
+arrival.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The blocks of an envelope's header, [MC-MQSRM] 2.2.4 and 2.2.5: path, properties, services, stream, receipts.
 
-The reader and the writer of each block stand side by side."""
+The reader and the writer of each block stand side by side.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """SOAP by multicast, [MC-MQSRM] 2.1.2: the Carrier of outgoing queues that lead to groups, and the queues that listen.
 
-No I/O, no clock, no chance of its own. The driver moves PGM packets, and calls `on_timer` at `deadline`."""
+No I/O, no clock, no chance of its own. The driver moves PGM packets, and calls `on_timer` at `deadline`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """MIME multipart/related, [RFC2387], as SRMP uses it: the envelope, then the body, then the extension.
 
-In [MC-MQSRM] 4.1 a delimiter follows a part directly. Therefore parts are cut by their own Content-Length."""
+In [MC-MQSRM] 4.1 a delimiter follows a part directly. Therefore parts are cut by their own Content-Length.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +225,8 @@ def join_entity(envelope: bytes, attachments: Attachments, manager: UUID, number
     """Returns the Content-Type, and the entity in pieces, in the form of 4.1: text/xml alone if nothing is attached.
 
     `number` makes the boundary. If a part contains that boundary, the next number is tried, for receivers that
-    search."""
+    search.
+    """
     named = [
         (name, content)
         for name, content in (("body", attachments.body), ("extension", attachments.extension))

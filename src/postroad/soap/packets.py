@@ -1,7 +1,8 @@
 """A received message becomes the packet that is its record, [MC-MQSRM] 3.1.5.1.1. requests.py has the way back.
 
 The packet keeps the envelope's own text in its SoapHeader, [MS-MQMQ] 2.2.20.7, so nothing of it is lost. This is a hot
-path: one pack for the fixed headers, and each name is encoded once."""
+path: one pack for the fixed headers, and each name is encoded once.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def packet_of(
 
     `now` replaces a missing time of sending, and `destination` the one in the path. `verified` says that the digests of
     the signature are right. With `address`, the packet says that it arrived by HTTP from there; `brought_by` reads
-    it."""
+    it.
+    """
     source = envelope.source
     try:
         soap = None if source is None else soap_sections(source.header, source.body)

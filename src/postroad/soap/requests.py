@@ -118,7 +118,8 @@ def envelope_of(
 
     `stream` is the place of a transactional message in its stream. `resolve` finds the path of an administration queue
     that is named by an identifier. If it finds none, the envelope asks for no receipts. `destination` replaces the
-    packet's own."""
+    packet's own.
+    """
     name = destination_name(view) if destination is None else destination
     if name is None:
         raise LocalProtocolError("a packet without a destination cannot leave by SOAP")
@@ -341,7 +342,8 @@ def stream_receipt(
     """What goes into the outgoing queue: a stream receipt, 3.1.6.3; or, with a class and the id of the `original`
     message, a final one, 3.1.7.3.3.
 
-    A stream receipt is repeated on request. Nobody asks for a final receipt again, so it is recoverable."""
+    A stream receipt is repeated on request. Nobody asks for a final receipt again, so it is recoverable.
+    """
     sequence = stream_id.sequence
     return Message(
         label=LABEL,
@@ -374,7 +376,8 @@ _HEADERS = {"SOAPAction": '"MSMQMessage"', "Proxy-Accept": "NonInteractiveClient
 class Request:
     """One POST: the path and query, the headers without Host and Content-Length, and the entity.
 
-    `server_name` is the name that the certificate must have, if that is not the host that is called."""
+    `server_name` is the name that the certificate must have, if that is not the host that is called.
+    """
 
     target: str
     headers: Mapping[str, str]

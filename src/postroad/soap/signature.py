@@ -2,7 +2,8 @@
 
 A digest shows that a part is as it was signed, but not who signed it: SRMP has no element for the certificate, so
 nobody can check SignatureValue. Nothing is canonicalised: 2.2.7.1.2.2 computes each digest from the octets of a
-part."""
+part.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ def signature_fault(signature: Signature, attachments: Attachments) -> str | Non
     """Why a message with this signature must be refused. None if every digest is right.
 
     The digests are those of the parts that the queue gets. A reference selects nothing within the envelope, so nobody
-    can move a signed element and put another in its place."""
+    can move a signed element and put another in its place.
+    """
     if signature.signature_method != DSA:
         return f"the signature method must be {DSA}, got {shown(signature.signature_method)}"
     if not 0 < len(signature.signature_value) <= MAX_VALUE_SIZE:

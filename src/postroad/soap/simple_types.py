@@ -1,6 +1,7 @@
 r"""The simple types of [MC-MQSRM] 2.2.1 and the two identifiers, as text: numbers, dates, GUIDs, base64.
 
-Each reader gets the place that it reads, so an error can name it. White space around a value does not count."""
+Each reader gets the place that it reads, so an error can name it. White space around a value does not count.
+"""
 
 from __future__ import annotations
 

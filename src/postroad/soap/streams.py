@@ -1,7 +1,8 @@
 """Streams, [MC-MQSRM] 3.1.1.1.6 and 3.1.1.2: the numbers and timers by which messages arrive once and in order.
 
 The rules of both ends, and the bytes that survive a restart. The sender and the receiver act on messages; nothing here
-knows a queue, a store or a clock."""
+knows a queue, a store or a clock.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class IncomingStream:
     """The Stream at the receiver: from one sender to one of our queues, under one URL of the queue.
 
     `durable` is the number that a receipt may name: later messages are accepted but not committed yet. `due` is the
-    Stream Receipt Coalescing Timer."""
+    Stream Receipt Coalescing Timer.
+    """
 
     stream_id: StreamId = NO_STREAM  # IncomingId
     number: int = 0  # IncomingSequenceNumber
@@ -63,7 +65,8 @@ class IncomingStream:
         another.
 
         The place of a `duplicate` counts, but not the message. A late first message of an old stream does not begin a
-        new one: the stream ids of one manager grow."""
+        new one: the stream ids of one manager grow.
+        """
         if not self._follows(stream):
             return Verdict.IGNORED
         if not duplicate:
@@ -119,7 +122,8 @@ class IncomingStream:
     def receipt(self, now: float, delay_s: float) -> int | None:
         """3.1.6.3: the timer has fired. Returns the number to acknowledge; None if there is nothing to acknowledge yet.
 
-        A message that is not durable is not acknowledged. The timer is then set again."""
+        A message that is not durable is not acknowledged. The timer is then set again.
+        """
         self.due = None if self.durable == self.number else now + delay_s
         self.unacked_since = None if self.durable == self.number else now
         if self.durable <= self.acknowledged and not (self.again and self.durable):
@@ -175,7 +179,8 @@ class OutgoingStream:
     A packet has the number that its transaction gave it. If the packets before it have expired, and perhaps none of
     them has arrived, the stream must still begin at 1. It then gets a name that was never used, and `base` is
     subtracted from each number. Receipts for messages that arrived under an earlier name still use that name, so
-    `bases` keeps all names."""
+    `bases` keeps all names.
+    """
 
     sequence: TxSequenceId  # as in the packets
     name: TxSequenceId  # as on the wire
@@ -240,7 +245,8 @@ class IncomingStreams:
     """Streams by sender and destination name, as in [MS-MQDMPR] 3.1.1.5, and by the address that brings the messages.
 
     A stream goes on from any address, because whoever continues it knows its id. A new stream replaces only those of
-    its own address, so nobody can end another manager's stream by claiming to be that manager."""
+    its own address, so nobody can end another manager's stream by claiming to be that manager.
+    """
 
     def __init__(
         self,
@@ -341,7 +347,7 @@ class IncomingStreams:
             tick.set_state(name, stream.encode())
 
     def note_receipt(self, tick: Tick, name: str) -> None:
-        """Stores how far the sender was told: after a restart, what was not acknowledged must still be."""
+        """Stores how far receipts have gone. After a restart, the rest must still be acknowledged."""
         stream = self._streams.get(name)
         if stream is not None and stream.durable == stream.number:
             tick.set_state(name, stream.encode())
@@ -360,7 +366,8 @@ class IncomingStreams:
         """The message was accepted or finally refused. `proven` means that a queue took it.
 
         Returns the list for what the tick gets because of it. Raises ManagerFull if there is no room for a new
-        stream."""
+        stream.
+        """
         lowest = Standing.PROVEN if proven else Standing.STRANGER
         if name in self._streams:
             self._streams.touch(name)

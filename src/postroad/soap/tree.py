@@ -1,6 +1,7 @@
 """XML read once into a small tree, with a limit on everything. envelope.py and header.py know what elements mean.
 
-Document types are refused, and with them entities and external references. So nothing can expand or load anything."""
+Document types are refused, and with them entities and external references. So nothing can expand or load anything.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Element:
     """One element. `name` is its namespace, a blank and its local name. Attributes are named in the same way.
 
     `text` is the text before the first child. `start` is where its start tag begins in the document, and `close` where
-    its end tag begins, if it has one."""
+    its end tag begins, if it has one.
+    """
 
     name: str
     attributes: dict[str, str]
@@ -163,7 +165,8 @@ def names(namespace: str, *local_names: str) -> dict[str, str]:
 class Children:
     """The children of an element that its block knows, by short name. Others are skipped.
 
-    No known child may occur twice, because two readers could each take a different one."""
+    No known child may occur twice, because two readers could each take a different one.
+    """
 
     __slots__ = ("_block", "_found")
 

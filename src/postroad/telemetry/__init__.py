@@ -1,7 +1,8 @@
 """OpenTelemetry traces of messages (`pip install postroad[otel]`): how a message carries the context of its trace.
 
 An application that traces its own work calls `with_context` before it sends, and `context_of` after it receives. The
-queue manager's part is in telemetry/traced_manager.py."""
+queue manager's part is in telemetry/traced_manager.py.
+"""
 
 from postroad.telemetry.trace_context import context_of, with_context
 

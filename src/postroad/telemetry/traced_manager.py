@@ -1,6 +1,7 @@
 """A queue manager that traces: a span for each message that applications send, and for each transfer and receive.
 
-It replaces the plain manager if `[tracing]` is on, so a manager without tracing pays nothing for it."""
+It replaces the plain manager if `[tracing]` is on, so a manager without tracing pays nothing for it.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from postroad.rpc.ndr.octets import Expression, Format, Reader, Scope, Writer
 class Array(NdrType):
     """`count` elements; or as many as `size_is` says, of which `length_is` says how many are sent.
 
-    The maximum count of a conformant array comes before the array, or before the structure that the array ends."""
+    The maximum count of a conformant array comes before the array, or before the structure that the array ends.
+    """
 
     __slots__ = (
         *("conformant", "correlated", "count", "deferring", "element"),

@@ -1,6 +1,7 @@
 """NDR types of a fixed size: integers, enumerations, GUIDs and context handles.
 
-A type says how to write and read a value in both syntaxes. It holds no value itself."""
+A type says how to write and read a value in both syntaxes. It holds no value itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class NdrType:
     """What all types have in common. A value with pointers is written and read in two steps, [C706] 14.3.12.3:
 
     `encode` and `decode` handle the value in place. `encode_deferred` and `finish` handle the referents, after the
-    outermost construction. `decode` may return an intermediate state, which `finish` turns into the value."""
+    outermost construction. `decode` may return an intermediate state, which `finish` turns into the value.
+    """
 
     __slots__ = ()
 
@@ -152,7 +154,8 @@ class Integer(Item):
 class Enumeration(Item):
     """An enum: 2 octets in NDR, 4 in NDR64, [MS-RPCE] 2.2.4.6 and 2.2.5.2.
 
-    A number that the enumeration does not name is invalid. If `kind` is None, every number is valid."""
+    A number that the enumeration does not name is invalid. If `kind` is None, every number is valid.
+    """
 
     kind: type[IntEnum] | None
 
@@ -196,7 +199,8 @@ class Handle(NamedTuple):
     """[C706] N ndr_context_handle: the server's name for a context, opaque to the client. Null is 20 zero octets.
 
     `octets` is the UUID in little-endian order, as it is sent: every call of a reader has a handle, so none is
-    converted."""
+    converted.
+    """
 
     attributes: int
     octets: bytes
@@ -212,7 +216,8 @@ NULL_HANDLE: Final = Handle(0, bytes(16))
 class ContextHandle(Item):
     """`[context_handle]`. `kind` is the IDL's type name; a handle keeps the type that it was opened with.
 
-    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as for an `[in]` handle."""
+    [MS-RPCE] 3.1.1.5.3.3.1.1: a handle of another kind is rejected. `strict` refuses null, as for an `[in]` handle.
+    """
 
     kind: str
     strict: bool = False

@@ -168,7 +168,8 @@ class Pointer(Item):
     """A pointer inside a construction, or a parameter that may be null. None is null. Two `full` pointers may share a
     referent.
 
-    A `ref` parameter has no octets in the stream. Leave it out of the parameter's type."""
+    A `ref` parameter has no octets in the stream. Leave it out of the parameter's type.
+    """
 
     __slots__ = ("_full", "_size_is", "correlated", "target")
 

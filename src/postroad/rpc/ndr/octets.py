@@ -1,6 +1,7 @@
 """Octet streams of NDR and NDR64: alignment, counts, referents, and the scope in which correlated counts are found.
 
-This module knows no types. A stream that is too short raises RemoteProtocolError before anything is allocated."""
+This module knows no types. A stream that is too short raises RemoteProtocolError before anything is allocated.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Scope:
     """Where `size_is`, `length_is` and `switch_is` find their values: the members of a structure or the parameters of a
     call.
 
-    `source` is the value to write, or the members read so far."""
+    `source` is the value to write, or the members read so far.
+    """
 
     __slots__ = ("checks", "outer", "source")
 
