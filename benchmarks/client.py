@@ -127,8 +127,8 @@ def started() -> Iterator[tuple[str, int]]:
 
 
 def measure(scenario: Scenario, url: str, pid: int, messages: int) -> Figures:
-    """Runs the clients. They say `ready` once they are connected, begin when they get a line, and print their times at
-    the end."""
+    """Runs the clients. They say `ready` once connected, begin when they get a line, and print their times at the
+    end."""
     command = [sys.executable, "-m", "benchmarks.client_process"]
     clients = [
         subprocess.Popen(

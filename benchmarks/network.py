@@ -76,8 +76,7 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of one run, or the best of several: messages per second, and processor time of both ends for each
-    message."""
+    """One run, or the best of several: messages per second, and processor time of both ends for each message."""
 
     rate: float = 0.0
     sender_us: float = math.inf
@@ -217,8 +216,7 @@ def compose(kind: str, parties: Parties | None, security: str) -> Message:
 async def send(
     kind: str, directory: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain"
 ) -> tuple[float, float]:
-    """Sends the messages. Returns when it began, by the clock that both processes share, and the processor time it
-    used."""
+    """Sends the messages. Returns when it began, by the clock that both processes share, and its processor time."""
     manager, transport = await open_manager("sender", SENDER, directory, window)
     name = rf"DIRECT=TCP:{RECEIVER}\private$\bench" if parties is None else str(QUEUE)
     batch = [compose(kind, parties, security)] * BATCH

@@ -82,8 +82,7 @@ class Brokers:
         return rss_mb(self.pids(peer))
 
     def native(self, name: str, peer: str, messages: int, *, durable: bool = True, producers: int = 1) -> Figures:
-        """Runs C clients, end to end. For several producers, the tool gives each one a queue and a consumer of its
-        own."""
+        """Runs C clients, end to end. Each of several producers gets a queue and a consumer of its own."""
         port, each = str(self._state(peer)["port"]), messages // producers
         window = str(WINDOW // producers)
         tool = str(self.scripts / "native" / ("amqp_bench" if peer == "rabbitmq" else "nats_bench"))

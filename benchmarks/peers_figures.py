@@ -87,8 +87,7 @@ def _rate(first: Sample, last: Sample) -> float:
 
 
 def count_syncs(trace: Iterable[str], began: float, ended: float) -> int:
-    """Counts the calls that wait for the disk in the output of `strace -f -y -ttt`, between two times of the wall
-    clock."""
+    """Counts calls that wait for the disk in the output of `strace -f -y -ttt`, between two times of the wall clock."""
     lines = list(trace)
     synced = {PurePath(found[1]).name for line in lines if (found := _SYNCED_FILE.search(line))}
     syncs = [found for line in lines if (found := _SYNC.match(line))]

@@ -38,8 +38,7 @@ class Syncs:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Rates of the first and the last tenth. Resident megabytes of each process after the first tenth and at the
-    end."""
+    """Rates of the first and last tenth. Resident megabytes of each process after the first tenth and at the end."""
 
     name: str
     seconds: float

@@ -58,8 +58,7 @@ def say_ready(**facts: object) -> None:
 
 
 class Child:
-    """A process that follows the order: ready, go, report, end of input. A producer gets two lines: go, and all
-    arrived."""
+    """A process that follows the order: ready, go, report, end of input. A producer gets two lines: go, all arrived."""
 
     def __init__(self, command: Sequence[str], trace: Path | None) -> None:
         self._process = subprocess.Popen(

@@ -1,5 +1,4 @@
-"""What routing costs: reading a large enterprise, computing the table of one gate, and finding the next hops of a
-message."""
+"""What routing costs: reading a large enterprise, computing the table of a gate, finding the next hops of a message."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ FILE = Path("enterprise.toml")  # the name in error texts; nothing is written th
 
 
 def enterprise(sites: int = SITES, links: int = LINKS) -> Directory:
-    """A connected enterprise: each site has a gate and a few other managers, and links join random sites. One seed
-    gives all."""
+    """A connected enterprise: each site has a gate and a few other managers; links are random. One seed gives all."""
     chance = Random(SEED)
     found = [Site(identifier=UUID(int=chance.getrandbits(128)), name=f"site-{number}") for number in range(sites)]
     gates = [_manager(f"gate-{number}", site, chance, routing_server=True) for number, site in enumerate(found)]

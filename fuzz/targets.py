@@ -111,7 +111,7 @@ def fuzz_records(data: bytes) -> None:
 
 
 def fuzz_soap(data: bytes) -> None:
-    """A request as it comes by HTTP, and the same bytes as an envelope. What was read means the same after it is
+    """A request as it comes by HTTP, and the same bytes as an envelope. What was read keeps its meaning when
     written."""
     for content_type in _CONTENT_TYPES:
         try:

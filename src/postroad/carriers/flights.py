@@ -95,8 +95,7 @@ def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
 
 
 def own_places(records: Sequence[Record], own: bytes) -> Places:
-    """The places of messages of the manager `own` that its sequences count. All messages of one sequence share its
-    id."""
+    """The places of messages that sequences of the manager `own` count. All messages of one sequence share its id."""
     packets = [record.packet for record in records]
     found: Places = {}
     sequence = TxSequenceId(0, 0)

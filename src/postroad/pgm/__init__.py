@@ -1,2 +1,1 @@
-"""PGM, reliable multicast: [RFC 3208] in the form that [MC-MQSRM] 2.1.3 demands. Cores without I/O, and a thin
-transport."""
+"""PGM, reliable multicast: [RFC 3208] as [MC-MQSRM] 2.1.3 demands it. Cores without I/O, and a thin transport."""

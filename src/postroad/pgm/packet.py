@@ -211,8 +211,7 @@ def _packed(address: str) -> bytes:
 
 
 def decode(data: bytes) -> Packet | None:
-    """The packet. None for a kind that is not used here, and for a parity packet. Raises MalformedPgm for anything
-    else."""
+    """The packet. None for a parity packet and for a kind that is not used here. Else raises MalformedPgm."""
     if len(data) < HEADER:
         raise MalformedPgm(f"a packet has at least {HEADER} bytes, got {len(data)}")
     source, destination, number, flags, check, gsi, size = _HEADER.unpack_from(data)

@@ -276,8 +276,7 @@ class Session:
         return missing.data_retries <= self.settings.nak_data_retries
 
     def _back_off(self, now: float) -> float:
-        """Chooses when to ask. Packets that are found missing together get one time, so one NAK asks for all of
-        them."""
+        """Chooses when to ask. Packets that are found missing together get one time, so one NAK asks for all."""
         shortest, longest = self.settings.nak_rb_ivl_s
         return now + shortest + (longest - shortest) * self.chance()
 
@@ -462,8 +461,8 @@ class Receiver:
             session.take_nak(packet.sequences, now)
 
     def _new_session(self, key: tuple[Tsi, str], packet: Data | Spm, now: float) -> Session | None:
-        """Makes a session. If there are too many, a source that never brought a message makes room, or one that is
-        silent."""
+        """Makes a session. If there are too many, one whose source never brought a message, or is silent, makes
+        room."""
         if isinstance(packet, Data) and packet.kind is Kind.RDATA:
             return None
         tsi, address = key
@@ -480,7 +479,7 @@ class Receiver:
         self._held_bytes -= session.held_bytes
 
     def _make_space(self) -> None:
-        """Frees memory. The source that holds the most gives up gaps until there is room; sources that may be forged go
+        """Frees memory. The source that holds the most gives up gaps until there is room; possibly forged ones go
         first."""
         while self._held_bytes > self.settings.all_bytes:
             largest = max(

@@ -283,7 +283,7 @@ class Source:
     # Data
 
     def _next_size(self) -> int | None:
-        """The size of the next data packet with its IP header. Repairs and new data take turns, so neither blocks the
+        """The size of the next data packet with its IP header. Repairs and new data take turns: neither blocks the
         other."""
         while self._ready and self._ready[0] not in self._window:
             self._pending.pop(self._ready.popleft(), None)
@@ -336,8 +336,7 @@ class Source:
     # The transmit window
 
     def _advance(self, now: float) -> None:
-        """16.1 and [MC-MQSRM] 2.1.3.1: time alone moves the window, whatever NAKs come. It never passes a pending
-        repair."""
+        """16.1 and [MC-MQSRM] 2.1.3.1: only time moves the window, not NAKs. It never passes a pending repair."""
         while self._advance_at <= now:
             self._advance_at += self.settings.txw_adv_ivl
         while self.trail in self._window and self.trail not in self._pending:

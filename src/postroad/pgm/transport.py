@@ -41,8 +41,7 @@ Received = Callable[[Packet, str, str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """`interfaces` are names or addresses. The first one sends. An empty list means the interface of the default
-    route."""
+    """`interfaces` are names or addresses. The first one sends. An empty list means that of the default route."""
 
     interfaces: tuple[str, ...] = ()
     udp_port: int | None = None  # None: raw sockets

@@ -170,8 +170,7 @@ class QueueCollection:
                 return parse_format_name(f"MACHINE={self.identifier};{properties.path.partition(';')[2]}")
 
     def _display_name(self, properties: QueueProperties) -> str:
-        """The path in a form that `find` reads. For a public queue, its journal or subqueue, it includes the
-        computer."""
+        """The path in a form that `find` reads. For a public queue, its journal or subqueue, it has the computer."""
         path = properties.path
         own = properties.queue_type is QueueType.OUTGOING or path.lower().startswith(_KINDS_IN_PATHS)
         return path if own else f"{self.name}\\{path}"
@@ -329,8 +328,7 @@ class QueueCollection:
         tick.undo.append(lambda gathering: self._undo_definition(queue, gathering))
 
     def _undo_definition(self, queue: Queue, gathering: Tick) -> None:
-        """The tick that was to create the queue is lost. If somebody relies on the queue already, the next tick creates
-        it."""
+        """The tick that was to create the queue is lost. If somebody relies on the queue, the next tick creates it."""
         owner = queue.properties.owner if queue.properties.queue_type is QueueType.JOURNAL else None
         root = self.by_number.get(owner, queue) if owner is not None else queue
         if queue.deleted:
@@ -562,8 +560,7 @@ class IdleQueues:
             self._forget(tick, queue)
 
     def make_room(self, tick: Tick, now_s: int, *, own: bool) -> None:
-        """Makes room for one more, for a local application if `own`. If necessary, drops the queues that were unused
-        for longest."""
+        """Makes room for one more, for a local application if `own`. Drops queues that were unused for longest."""
         limit = self.limit if own else self.limit - self.limit // OWN_SHARE
         if len(self._queues.outgoing) < limit:
             return

@@ -270,8 +270,7 @@ class Delivery:
             self.try_after(packet, self.copy, self.queues.system(JOURNAL), packet, now)
 
     def enter(self, queue: Queue, packets: Sequence[bytes], now: float) -> list[Record]:
-        """Puts messages of this manager into the queue of their destination, or into the outgoing queue that leads
-        there."""
+        """Puts messages of this manager into the queue of their destination, or the outgoing queue that leads there."""
         if queue.is_outgoing or all(map(asks_for_nothing, packets)):
             ranks = [0 if is_transactional(packet) else priority_of(packet) for packet in packets]
             return self.add_all(queue, packets, ranks, now)
@@ -307,8 +306,7 @@ class Delivery:
             self.try_after(records[0].packet, watcher.removed, queue, records, reason, now)
 
     def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
-        """A reader has the messages. If they were on their way to another manager, they count as deleted before
-        arrival."""
+        """A reader has the messages. Messages on their way to another manager count as deleted before arrival."""
         self.take_all(queue, records, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
 
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
@@ -317,8 +315,8 @@ class Delivery:
         self.atomic.then(self._tell, queue, packet, reason, now)
 
     def _tell(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
-        """Writes journals, dead letters and acknowledgments. For copies in journals and dead-letter queues that is done
-        already."""
+        """Writes journals, dead letters and acknowledgments. Copies in journals and dead-letter queues have had
+        theirs."""
         if _is_system(queue):
             return
         try:
@@ -438,7 +436,7 @@ class Delivery:
         self.take(queue, record, reason, now)
 
     def manager_of(self, name: FormatName) -> UUID:
-        """QueueManagerAddress of a packet to this public queue. Null if nobody knows it, or if the name itself says
+        """QueueManagerAddress of a packet to this public queue. Null if nobody knows it, or if the name itself has
         it."""
         if not isinstance(name, PublicName):
             return NULL_GUID
@@ -448,8 +446,7 @@ class Delivery:
 
     def cause_of(self, view: MessageView, *, stored: bool) -> Credentials:
         """On whose behalf the manager writes because of a message. If a message of another manager is `stored` in the
-        queue of its destination, its header says so, because a Guard has checked it. On its way, nobody has checked it
-        yet."""
+        queue of its destination, its header says so, because a Guard has checked it. On its way, it is unchecked."""
         if view.arrived_by_http:  # senders have no certificates there
             return Credentials(_EVERYONE, origin=self._origin(view))
         if self._is_own(view):
@@ -506,8 +503,7 @@ class Delivery:
         return self.add(queue, packet, priority, expires_s, now, reason=reason)
 
     def _check_copy(self, queue: Queue, size: int, cause: Credentials) -> None:
-        """A copy of an own message takes over that message's place. Copies of others' messages must leave room for
-        those."""
+        """A copy of our own message takes over its place. Copies of others' messages must leave room for those."""
         quota = queue.quota_bytes
         if not cause.local:
             self.check_quota(queue, size)
@@ -574,7 +570,7 @@ class Delivery:
         return view.source_queue_manager_bytes == self.identifier.bytes_le and not view.arrived_by_http
 
     def journals_at_source(self, view: MessageView) -> bool:
-        """Whether a copy is kept here if the message asks for it. Not for a message to a manager's own queues, note
+        """Whether a copy is kept here if the message asks for it. Not for messages to a manager's own queues, note
         2."""
         if not self._is_own(view):
             return False

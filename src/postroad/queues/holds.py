@@ -77,8 +77,7 @@ class Holding:
                 self._owners.take(Held.HOLDS, owner_of(name))
 
     def put(self, queue: Queue, name: str, start: int, end: int, arrived: int, now: float) -> Hold:
-        """Holds a range, or widens the hold of this name by it. Returns the whole hold. `arrived` limits what can be
-        held."""
+        """Holds a range, or widens the hold of this name by it. Returns the whole hold. `arrived` limits the range."""
         check_name(name)
         if not 0 <= start <= end:
             raise InvalidArgument(f"from: must be between 0 and {end}, got {start}")

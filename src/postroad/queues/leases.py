@@ -346,7 +346,7 @@ class Leases:
         return taken
 
     def review(self, queues: Collection[Queue], now: float) -> None:
-        """Rights on these queues have changed. What is held without a right goes back, and what was begun without one
+        """Rights on these queues have changed. What is held without a right goes back; what was begun without one
         ends."""
         changed = set(queues)
         for lease in list(self._locks.values()):

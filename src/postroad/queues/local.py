@@ -251,8 +251,7 @@ class LocalQueueManager:
             self.review(self.queues.family(queue), now)
 
     def change_users(self, users: Users, now: float) -> None:
-        """Replaces the users. What removed users have begun ends, and so does what the groups of the others no longer
-        allow."""
+        """Replaces the users. What removed users have begun ends, and what the other users' groups no longer allow."""
         self.access.users = users
         self.review(list(self.queues), now)
         self.submissions.forget_owners(lambda owner: users.with_sid(owner) is None)
@@ -364,7 +363,7 @@ class LocalQueueManager:
         return descriptor
 
     def _reading_queue(self, name: FormatName | PathName, access: QueueAccess) -> Queue:
-        """A queue that is here. Messages on their way elsewhere belong to no reader: only an administrator may see
+        """A queue that is here. Messages on their way elsewhere belong to no reader: only an administrator sees
         them."""
         queue = self.queues.find(name)
         if queue is not None and queue.is_outgoing and access in ADMIN_ACCESS.values():
@@ -566,8 +565,7 @@ class LocalQueueManager:
         return composer.compose_all(messages, ids, int(now), transactional=transaction is not None)
 
     def resolve(self, destination: FormatName | PathName | str) -> list[tuple[FormatName, UUID]]:
-        """The names that packets for this destination have, each with the manager of a public queue. Creates no
-        queue."""
+        """The names in packets for this destination, each with the manager of a public queue. Creates no queue."""
         name = self._expanded(destination)
         found = []
         for element in name.elements if isinstance(name, MultipleElementName) else (name,):
@@ -654,8 +652,7 @@ class LocalQueueManager:
         return self.transacting.get(identifier)
 
     def commit(self, transaction: Transaction, now: float) -> None:
-        """Puts all of the transaction into the gathering tick. If that tick fails, the transaction counts as
-        aborted."""
+        """Puts all of the transaction into the gathering tick. If that tick fails, the transaction is aborted."""
         self.transacting.commit(transaction, now)
 
     def abort(self, transaction: Transaction, now: float) -> None:

@@ -38,8 +38,7 @@ class OperationType(Enum):
 
 
 class TransactionalOperation(NamedTuple):
-    """The `record` of an Enqueue has no lookup id yet. It gets one at the commit, so readers see messages only in their
-    order."""
+    """The `record` of an Enqueue has no lookup id yet. It gets one at the commit, so readers see messages in order."""
 
     operation: OperationType
     queue: Queue

@@ -1,5 +1,4 @@
-"""What happens to messages: the classes that express it, which of them a message asks for, and how often each
-occurred."""
+"""What happens to messages: the classes that express it, which ones a message asks for, and how often each occurred."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def asks_for(ack_flags: int, message_class: int) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts what has happened to messages since the start. A tick that fails is not subtracted: the counts are for
-    monitoring."""
+    """Counts what has happened to messages since the start. A tick that fails stays counted: this is for monitoring."""
 
     added: int = 0
     received: int = 0

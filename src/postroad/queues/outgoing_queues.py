@@ -291,8 +291,7 @@ def _ignore(*arguments: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Somebody who only counts or logs. If a watcher raises, what follows from a change has failed, never the
-    change."""
+    """Somebody who only counts or logs. If a watcher raises, only what follows from a change has failed."""
 
     follow_up_failed: Callable[[str | None, Exception], None] = _ignore  # with the message's id, if it is about one
     withheld: Callable[[FormatName, str | None], None] = _ignore  # an answer to a name, for a stranger at an address

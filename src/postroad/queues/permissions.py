@@ -135,8 +135,8 @@ def no_right(action: Action, queue: Queue) -> str:
 
 
 class Access:
-    """Access checks of one queue manager. With `claimed`, the sender named in an unsigned message is believed, as MSMQ
-    does."""
+    """Access checks of one queue manager. With `claimed`, it believes the sender named in an unsigned message, as
+    MSMQ."""
 
     def __init__(self, queues: QueueCollection) -> None:
         self._queues = queues
@@ -156,8 +156,7 @@ class Access:
         self._users = users
 
     def is_gone(self, name: str) -> bool:
-        """Whether somebody was a user and was removed. Such a user counts as nobody, not as one who never was a
-        user."""
+        """Whether somebody was a user and was removed. Such a user counts as nobody, not as somebody unknown."""
         return name.casefold() in self._gone
 
     def descriptor(self, queue: Queue) -> SecurityDescriptor:

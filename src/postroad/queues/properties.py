@@ -112,8 +112,7 @@ _TYPES: dict[str, type[Any]] = {"queue_type": QueueType, "identifier": UUID} | {
 
 
 def check_attributes(queue_type: QueueType, attributes: dict[str, object]) -> dict[str, Any]:
-    """The attributes that a caller gives, in the form that the queue keeps. InvalidArgument for what no queue can
-    have."""
+    """The attributes that a caller gives, in the queue's own form. InvalidArgument for what no queue can have."""
     found: dict[str, Any] = {}
     for name, given in attributes.items():
         if name not in _PROPERTIES:

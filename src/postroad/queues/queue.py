@@ -376,8 +376,7 @@ class Queue:
         return [(store, rank | start, rank | end - 1) for store in stores for rank in ranks]
 
     def is_shown(self, lookup_id: int, hold: Hold | None) -> bool:
-        """Whether a reader with this hold, or with None, sees the message: within a hold, it sees what the hold
-        covers."""
+        """Whether a reader sees the message: inside its `hold`, what that covers; elsewhere, what nobody has."""
         if lookup_id in self.positions:
             return False
         if hold is not None and hold.spans(lookup_id):

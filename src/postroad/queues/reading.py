@@ -50,7 +50,7 @@ class Reading:
     # Now, or when there is a message
 
     def read(self, request: WaitingRead, now: float) -> list[Record] | None:
-        """Returns messages if there are any, and None if the request waits from now on. Raises an error if it must not
+        """Returns messages if there are any, None if the request waits from now on. Raises an error if it must not
         wait."""
         if request.count < 1:
             raise InvalidArgument(f"count: must be at least 1, got {request.count}")
@@ -125,8 +125,7 @@ class Reading:
     def _matching(
         self, queue: Queue, matches: Callable[[Record], bool], now: float, opened: Iterable[int] | None
     ) -> list[Record]:
-        """The first of the `opened` messages that matches. If it is not known which were opened, the first of all
-        messages."""
+        """The first of the `opened` messages that matches. If these are not known, the first of all messages."""
         ids = sorted(opened or ())
         for record in map(queue.get, ids) if ids else queue.everything():
             if record is None or not queue.is_available(record.lookup_id) or is_stale(record, now):

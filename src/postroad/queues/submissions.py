@@ -38,8 +38,7 @@ class Part(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What was sent of a partition: the rows before `next_row`. `run` and `digest` are empty if the sender gives
-    none."""
+    """What was sent of a partition: the rows before `next_row`. `run` and `digest` are empty if not given."""
 
     next_row: int
     run: str = ""

@@ -241,8 +241,8 @@ class Handlers:
     # Durability
 
     def _durably(self, operation: Callable[[], int], reply: Callable[[int], Out]) -> Later[Out]:
-        """Returns the reply with the operation's status: at once if nothing has to be on disk for it, else after the
-        commit."""
+        """Returns the reply with the operation's status: after the commit if something must be on disk, else at
+        once."""
         later: Later[Out] = Later()
 
         def done(status: int, error: StorageError | None) -> None:

@@ -52,8 +52,7 @@ class RemoteReadServer(RemoteReaders):
         logins: FailedLogins | None = None,
         audit: Audit | None = None,
     ) -> None:
-        """With `authenticate`, only users can open a queue. `minimum_level` is the least protection that their calls
-        need."""
+        """With `authenticate`, only users can open a queue. `minimum_level` is the least protection of their calls."""
         self.host = host
         self.minimum_level = minimum_level
         self.service = RemoteReadService(manager.core, partial(secrets.randbits, 32), authenticate=authenticate)
@@ -112,7 +111,7 @@ class RemoteReadServer(RemoteReaders):
         self.service.ports = Ports(handshake, read)
 
     async def register(self, mapper_port: int) -> None:
-        """Registers both interfaces with an endpoint mapper: our own, or the one that has the port. Call it after
+        """Registers both interfaces with an endpoint mapper: our own, or the one with the port. Call it after
         `start`."""
         registrations = (
             Registration.of(QMCOMM, self.host, self.ports.handshake, ANNOTATION),

@@ -289,8 +289,7 @@ class RemoteReadService:
         return False
 
     def review(self, queues: Collection[Queue], now: float) -> None:
-        """Takes messages back from readers that have lost their right to these queues, unless they have acknowledged
-        them."""
+        """Takes unacknowledged messages back from readers that have lost their right to these queues."""
         for remote in list(self.remote_queues.values()):
             queue = remote.descriptor.queue
             if remote.unacknowledged and queue in queues and not self._permits(queue, remote.caller, receive=True):
@@ -539,8 +538,7 @@ class RemoteReadService:
             )
 
     def locks(self, now: float) -> Iterator[LockInfo]:
-        """The messages that wait for a reader's acknowledgment, by open queue. `age_s` counts from when it was
-        opened."""
+        """The messages that wait for a reader's acknowledgment, by open queue. `age_s` counts from the open."""
         for remote in self.remote_queues.values():
             lookup_ids = tuple(each.place for each in remote.unacknowledged)
             queue = remote.descriptor.queue

@@ -165,8 +165,7 @@ class Association:
 
     def check(self, expected: ContextHandle, handle: Handle, caller: Caller) -> None:
         """[MS-RPCE] 3.1.1.5.3.3.1.1: the handle must belong to this association and have the type that the call
-        expects. It must also be the caller's own: another caller's handle gets the same answer as one that was never
-        opened."""
+        expects. Another caller's handle gets the same answer as one that was never opened."""
         if not handle:
             if expected.strict:
                 raise RpcFault(FaultStatus.IN_NULL_CONTEXT, "the context handle must not be null")
@@ -197,7 +196,7 @@ def _run_down(context: Context) -> None:
 
 
 class Associations:
-    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits; `new_octets` gives 16 octets that no one can
+    """[MS-RPCE] 3.3.1.1.5 Table of Associations. `random` gives 32 bits, `new_octets` 16 octets that no one can
     guess."""
 
     def __init__(self, random: Callable[[], int], new_octets: Callable[[], bytes], max_handles: int) -> None:

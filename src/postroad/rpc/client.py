@@ -137,8 +137,7 @@ class RpcClient:
         decoded: Callable[[bytes, str], Out],
         late: Callable[[Out | None], None],
     ) -> None:
-        """Passes the reply of a call whose caller has left to `late`. It may have come before the cancellation or right
-        after it."""
+        """Passes the reply of a call whose caller has left to `late`. It may come before or after the cancellation."""
 
         def settled(answer: tuple[bytes, str] | None) -> None:
             try:
@@ -162,8 +161,7 @@ class RpcClient:
         self.flush()
 
     async def close(self) -> None:
-        """Closes the connection. When the last connection of an association closes, the server runs down its
-        handles."""
+        """Closes the connection. When an association loses its last one, the server runs down its handles."""
         self._fail(RpcUnavailable(f"the connection to {self._peer} is closed"))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -280,8 +278,7 @@ async def connect(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> RpcClient:
-    """Connects to `host`:`port` and binds the interfaces. If that fails, raises RpcUnavailable with a sentence that
-    says why."""
+    """Connects to `host`:`port` and binds the interfaces. Raises RpcUnavailable with a sentence that says why not."""
     peer = endpoint(host, port)
     core = ClientConnection(association=association, security=security, layouts=layouts)
     client = RpcClient(core, peer)

@@ -49,8 +49,7 @@ class Parameters(Generic[Value]):
         return self.decode_from(Reader(stub, layout, order), request)
 
     def decode_from(self, reader: Reader, request: object = None) -> Value:
-        """Reads the parameters and leaves the reader behind the last one: padding and a verification trailer may
-        follow."""
+        """Reads the parameters and stops after the last one: padding and a verification trailer may follow."""
         states: dict[str, Any] = {}
         scope = Scope(states, Scope(request))
         for name, member in self.members:

@@ -96,8 +96,7 @@ class NtlmAcceptor:
         raise AuthenticationFailed(f"unexpected NTLM message {kind}")
 
     def _answer(self, token: bytes) -> bytes:
-        """The CHALLENGE_MESSAGE, 2.2.1.2. Because it has a timestamp, the client must protect the whole exchange
-        (MIC)."""
+        """The CHALLENGE_MESSAGE, 2.2.1.2. Its timestamp obliges the client to protect the whole exchange (MIC)."""
         flags = _flags(token, _NEGOTIATE)
         if flags & _REQUIRED != _REQUIRED:
             raise AuthenticationFailed("the client must offer NTLMv2 with Unicode and 128-bit keys")

@@ -45,8 +45,7 @@ def response_key(hashed: bytes, user: str, domain: str) -> bytes:
 
 
 class Direction:
-    """Signing and sealing in one direction: a key for each, the state of the stream cipher, and the next sequence
-    number."""
+    """Signing and sealing in one direction: two keys, the state of the stream cipher, and the next sequence number."""
 
     def __init__(self, session_key: bytes, sender: str, receiver: str, *, key_exchange: bool) -> None:
         self._sign_key = hashlib.md5(session_key + _SIGNING.format(sender, receiver).encode()).digest()

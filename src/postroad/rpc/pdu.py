@@ -308,7 +308,7 @@ class Auth3(Pdu):
 
 @dataclass(slots=True, kw_only=True)
 class Request(Pdu):
-    """One fragment of a request. `stub` still contains the padding of the authentication; `frame` is the fragment as
+    """One fragment of a request. `stub` still contains the authentication padding; `frame` is the fragment as
     received."""
 
     ptype: ClassVar[PacketType] = PacketType.REQUEST
@@ -406,7 +406,7 @@ class Framer:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the fragments that are now complete. After a RemoteProtocolError the stream cannot be read any
+        """Returns the fragments that are now complete. After a RemoteProtocolError the stream cannot be read
         further."""
         if self._buffer:
             data = self._buffer + data

@@ -89,12 +89,10 @@ class Negotiation(Protocol):
     def signature_size(self) -> int: ...
 
     def step(self, token: bytes) -> bytes:
-        """Takes a token and returns the next one to send, empty if there is none. AuthenticationFailed ends the
-        negotiation."""
+        """Takes a token and returns the next one to send, or none. AuthenticationFailed ends the negotiation."""
 
     def protect(self, head: bytes, body: bytes, tail: bytes, *, seal: bool, header_sign: bool) -> tuple[bytes, bytes]:
-        """Returns (the body to send, the signature). The signature covers `head` and `tail` too if `header_sign` was
-        agreed."""
+        """Returns (the body to send, the signature), which covers `head` and `tail` too if `header_sign` was agreed."""
 
     def unprotect(
         self, head: bytes, body: bytes, tail: bytes, signature: bytes, *, seal: bool, header_sign: bool
@@ -109,8 +107,7 @@ class Provider(Protocol):
 
 
 def effective_level(level: int) -> int:
-    """The level that counts, [MS-RPCE] 2.2.1.1.8: call level becomes packet level, and default becomes connect
-    level."""
+    """The level that counts, [MS-RPCE] 2.2.1.1.8: call level becomes packet level, default becomes connect level."""
     return _EFFECTIVE.get(level, level)
 
 
@@ -134,8 +131,7 @@ class SecurityContext:
 
     @property
     def signs(self) -> bool:
-        """Whether PDUs are signed. Packet level signs like integrity level: not required, but other implementations do
-        it."""
+        """Whether PDUs are signed. Packet level signs too: this is not required, but other implementations do it."""
         return self.auth_level >= AuthLevel.PACKET
 
     @property
@@ -264,7 +260,7 @@ class SecurityContexts:
         return context
 
     def _unnamed(self) -> SecurityContext | None:
-        """The context for requests that name none. At connect level, a single context covers them: [MS-RPCE]
+        """The context for requests that name none. At connect level a single context covers them: [MS-RPCE]
         3.3.1.5.4."""
         if not self._table:
             return None

@@ -88,8 +88,7 @@ class RpcServer:
         self.on(mgmt.INQ_PRINC_NAME, management.principal_name)
 
     def register(self, interface: Interface) -> None:
-        """Offers an interface. A call of an operation without a handler is answered as if the operation did not
-        exist."""
+        """Offers an interface. An operation without a handler is answered as if it did not exist."""
         self.endpoint.interfaces[interface.uuid] = interface
 
     def on(self, operation: Operation[In, Out], handler: Handler[In, Out]) -> None:
@@ -98,8 +97,8 @@ class RpcServer:
         self._handlers[operation] = handler
 
     async def listen(self, host: str, port: int, *, probe: bool = False) -> int:
-        """Listens at one more address and returns the port. If the port is taken, `probe` tries further ones in steps
-        of 11."""
+        """Listens at one more address and returns the port. If it is taken, `probe` tries further ones in steps of
+        11."""
         loop = asyncio.get_running_loop()
         for attempt in range(PORT_TRIES if probe else 1):
             chosen = port + attempt * PORT_STEP
@@ -213,8 +212,7 @@ class _Link(Connection):
             self.abort()
 
     def _must_wait(self, data: bytes) -> bool:
-        """Whether this input must wait. After failed logins the next login from the same address waits; other addresses
-        do not."""
+        """Whether this input must wait. After failed logins the next login waits, from the same address only."""
         wait = self.server.logins.delay(self.address, self.server.clock())
         if not wait and self._waking is None:
             return False

@@ -33,8 +33,7 @@ _GUEST_RID = 501  # DOMAIN_USER_RID_GUEST, [MS-SAMR] 2.2.1.14
 
 
 def is_account(sid: Sid) -> bool:
-    """Whether the SID can be a single account. Groups that exist everywhere, such as Everyone and Administrators, are
-    none."""
+    """Whether the SID can be a single account. Groups that exist everywhere, such as Everyone, cannot."""
     if sid.identifier_authority != _NT_AUTHORITY:
         return sid.identifier_authority not in _GROUP_AUTHORITIES
     return sid.sub_authorities[0] >= _FIRST_ACCOUNT and sid.sub_authorities[0] not in _NT_GROUPS
@@ -194,8 +193,7 @@ def default_manager_descriptor(
 
 
 def grant(descriptor: SecurityDescriptor, who: Sid, mask: int) -> SecurityDescriptor:
-    """Adds an entry that allows, after the entries that deny. Without a DACL nothing changes, because all is
-    allowed."""
+    """Adds an entry that allows, after the entries that deny. Without a DACL all is allowed, so nothing changes."""
     if descriptor.dacl is None:
         return descriptor
     aces = descriptor.dacl.aces
@@ -210,8 +208,7 @@ def grant(descriptor: SecurityDescriptor, who: Sid, mask: int) -> SecurityDescri
 def deny(
     descriptor: SecurityDescriptor, who: Sid, mask: int, *, full: int = QueueRight.QUEUE_GENERIC_ALL.value
 ) -> SecurityDescriptor:
-    """Adds an entry that denies, before the entries that allow. If there was no DACL, everyone keeps the rights in
-    `full`."""
+    """Adds an entry that denies, before those that allow. If there was no DACL, everyone keeps the rights in `full`."""
     everyone = (Ace(AceType.ALLOW, full, EVERYONE),)
     aces = everyone if descriptor.dacl is None else descriptor.dacl.aces
     end = 0

@@ -73,8 +73,7 @@ class AuditLog:
     def __call__(
         self, event: str, *, who: str | None = None, address: str | None = None, outcome: str = DONE, **facts: Any
     ) -> None:
-        """Records an event. `who` is "token", "local", a user or a certificate's subject. `address` is where the call
-        came from."""
+        """Records an event. `who` is "token", "local", a user or a certificate's subject; `address` is the caller's."""
         now = self._clock()
         self.run_timers(now)
         if event in _REFUSALS:

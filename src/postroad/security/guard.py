@@ -78,8 +78,7 @@ _TOUCHED = _BELIEVED | _ENCRYPTED
 
 
 def is_secured(view: MessageView) -> bool:
-    """Whether a packet needs a Guard: it is signed, encrypted, or has fields that a peer must not set. Takes little
-    time."""
+    """Whether a packet needs a Guard: it is signed, encrypted, or has fields that a peer must not set. Cheap."""
     sizes = security_sizes(view)
     if sizes is None:
         return False
@@ -145,8 +144,8 @@ class Guard:
         self._ring = ring
 
     def use_certificates(self, certificates: Mapping[str, tuple[bytes, ...]]) -> None:
-        """Replaces the registered certificates. The cache is a new one, because `open` in another thread may still fill
-        the old one."""
+        """Replaces the registered certificates. The cache is new: `open`, in another thread, may still fill the old
+        one."""
         self._certificates = certificates
         self.known_certificates = TimedCache(CERTIFICATES, CERTIFICATE_LIFETIME_S)
 

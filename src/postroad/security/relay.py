@@ -86,6 +86,6 @@ class Relay:
         return host in self._named or self._known(host)
 
     def trusts(self, address: str) -> bool:
-        """Whether the host is in the directory, in `[peers]` or in `[relay] allow`. A host that was only named is not
+        """Whether the host is in the directory, `[peers]` or `[relay] allow`. A host that was only named is not
         trusted."""
         return self._known(address.lower()) or self.lists(address)

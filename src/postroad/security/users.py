@@ -91,7 +91,7 @@ class Users:
         return known[1] if known else Token.of_user(sid)
 
     def resolve(self, who: str) -> Sid:
-        """WHO of `postroad queue acl`: everyone, anonymous, the name of a user, or a SID. Raises InvalidArgument
+        """WHO of `postroad queue acl`: everyone, anonymous, a user's name, or a SID. Raises InvalidArgument
         otherwise."""
         if (reserved := RESERVED.get(who.casefold())) is not None:
             return reserved

@@ -125,8 +125,7 @@ ykbbuvqn279t2a05z6uxff3xsg21ldqwjrp00jix2jp7kzhevwu10j8h4gjrkmbpmqqcsf0ogid7rsn7
 
 
 class Vault:
-    """Session keys come from a generator of their own, so a network without security runs the same with or without
-    it."""
+    """Session keys come from a generator of their own, so that they change nothing else in a run."""
 
     def __init__(self, seed: int, managers: Sequence[UUID]) -> None:
         self._random = Random(f"session keys {seed}")

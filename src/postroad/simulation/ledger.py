@@ -26,8 +26,7 @@ class Promise(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One copy in the destination queue. `consumed` means that a reader has removed it for good. `place` gives the
-    order."""
+    """One copy in the destination queue. `consumed` means that a reader has removed it; `place` gives the order."""
 
     place: int
     at: float

@@ -91,8 +91,7 @@ class End:
             self.host.connection_lost(self)
 
     def leave(self, *, silently: bool, orderly: bool) -> None:
-        """The process at this end is gone. If the system is still orderly, it sends what is on its way, and then the
-        end."""
+        """The process at this end is gone. A system that still works sends what is on its way, and then the end."""
         was_open, self.open = self.open, False
         if silently:
             self.drop()
@@ -232,7 +231,7 @@ class Network:
             self._refusing.discard(address)
 
     def cut(self, end: End, *, notify: bool = True, notify_other: bool = True) -> None:
-        """Breaks one connection, possibly in the middle of data. A side that is not notified finds out when it
+        """Breaks one connection, perhaps in the middle of data. A side that is not notified finds out when it
         writes."""
         for each, notified in ((end, notify), (end.other, notify_other)):
             each.drop()

@@ -144,8 +144,7 @@ class Host:
 
 
 class Lan:
-    """One link. `loss` and `duplicate` are chances for each packet at each host. A packet is late by up to
-    `jitter_s`."""
+    """One link. `loss` and `duplicate` are chances for each packet at each host, and `jitter_s` the longest delay."""
 
     def __init__(self, seed: int = 1, *, loss: float = 0.0, duplicate: float = 0.0, jitter_s: float = 0.0) -> None:
         self.random = Random(seed)

@@ -93,8 +93,7 @@ class Naming(Enum):
 
 
 class FaultKind(Enum):
-    """A crash ends the process. A power failure ends the machine: peers see no end of the connection, and get no
-    answer."""
+    """A crash ends the process. A power failure ends the machine: peers see no end of connections, and no answers."""
 
     CRASH = "crash"
     POWER_FAILURE = "power-failure"
@@ -309,8 +308,7 @@ class _Reading:
         )
 
     def _read_enterprise(self) -> Enterprise:
-        """Reads a directory's file, or puts all managers into one site. Addresses are new, because the network is
-        simulated."""
+        """Reads a directory's file, or puts all managers into one site. Addresses are new: the network is simulated."""
         tables = self._tables
         if tables.enterprise is None:
             refuse_duplicates(tables.managers, self._place.inside("manager"), "name")
@@ -384,8 +382,7 @@ class _Reading:
         return replace(reader, queue=self._queue(plan, place).path)
 
     def _fault(self, fault: _Fault, place: Place) -> Fault:
-        """A fault affects one manager, or the line between two; the kind decides. A lasting fault without an end
-        stays."""
+        """A fault affects one manager or the line between two, by its kind. A lasting fault without an end stays."""
         kind = fault.kind.value
         if fault.kind not in TWO_MANAGERS:
             if fault.manager is None or fault.between is not None:

@@ -96,8 +96,7 @@ def _lost(ledger: Ledger) -> Iterator[str]:
 
 
 def _duplicated(ledger: Ledger, world: World) -> Iterator[str]:
-    """Transactional and recoverable messages never arrive twice. An express message may, if it was forgotten in
-    between."""
+    """Transactional and recoverable messages never arrive twice. Express messages may, if they were forgotten."""
     for letter in ledger:
         if len(letter.arrivals) > 1 and not _is_forgotten(letter, world):
             yield f"{letter} has arrived {len(letter.arrivals)} times"
@@ -218,8 +217,7 @@ def _security(letter: TrackedMessage, world: World, *, droppable: bool) -> Itera
 
 
 def _acknowledgments(letter: TrackedMessage, *, droppable: bool) -> Iterator[str]:
-    """Each requested acknowledgment came, once. A manager without room drops those that it would have to send,
-    3.1.7.15."""
+    """Each requested acknowledgment came, once. A manager without room drops those that it has to send, 3.1.7.15."""
     found = Counter(letter.acknowledged)
     consumed = any(arrival.consumed for arrival in letter.arrivals)
     wanted = {MessageClass.ACK_REACH_QUEUE: 1, MessageClass.ACK_RECEIVE: int(consumed)}
@@ -252,8 +250,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReport:
-    """`sent` messages were accepted. Of these, `arrived` are or were in their queue, and `waiting` are still on the
-    way."""
+    """`sent` messages were accepted. Of these, `arrived` are or were in their queue, `waiting` are on the way."""
 
     source: str
     to: str

@@ -167,8 +167,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """2.2.7. This value only carries the signature. `text` is the element as it was read, for those who check or
-    forward it."""
+    """2.2.7. This value only carries the signature. `text` is the element as it was read, to check or forward it."""
 
     signature_method: str
     references: tuple[Reference, ...]
@@ -178,8 +177,7 @@ class Signature:
 
 @dataclass(slots=True)
 class Source:
-    """The texts from which an envelope was read: its Header and Body elements, each with all the namespaces that it
-    uses."""
+    """The texts that an envelope was read from: its Header and Body elements, each with all namespaces that it uses."""
 
     header: str
     body: str

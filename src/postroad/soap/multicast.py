@@ -68,7 +68,7 @@ def join_request(name: MulticastName, content_type: str, entity: bytes) -> bytes
 
 
 def split_request(text: bytes) -> tuple[str, bytes, int]:
-    """Returns Content-Type, as much of the entity as is here, and its whole length. MalformedSoap if this is no
+    """Returns Content-Type, the part of the entity that is here, and its whole length. MalformedSoap if this is no
     request."""
     end = _END.search(text, 0, MAX_HEADER)
     if not text.startswith(_METHOD) or end is None:
@@ -93,8 +93,7 @@ class Requests:
         self._unfinished = b""
 
     def take(self, apdu: bytes) -> tuple[str, bytes] | None:
-        """Returns Content-Type and entity; None while more has to come. MalformedSoap for bytes that belong to no
-        request."""
+        """Returns Content-Type and entity; None while more has to come. MalformedSoap for bytes of no request."""
         if apdu.startswith(_METHOD):
             text = apdu
         elif self._unfinished:
@@ -491,8 +490,7 @@ class MulticastService:
             self.ready(queue, now)
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone, and its source ends. If it holds messages that it must not send any more, it ends at
-        once."""
+        """The queue is gone, and its source ends; at once if it holds messages that it must not send any more."""
         stream = self._streams.get(queue)
         if stream is None:
             return

@@ -112,8 +112,7 @@ class MulticastTransport:
     # Queues
 
     def _definitions_changed(self) -> None:
-        """Looks at changed queues later, all together: many may change at once, and this runs before anybody is
-        told."""
+        """Looks at changed queues later, all together: many may change at once, before anybody knows of them."""
         if not self._rebinding:
             self._rebinding = True
             asyncio.get_running_loop().call_soon(self._rebind)

@@ -230,16 +230,15 @@ def _destination_field(envelope: Envelope, destination: FormatName | None) -> tu
 
 
 def _lifetime(expiry: int, sent: int) -> int:
-    """Seconds from the sending. A time before it means that the message has expired; NO_EXPIRY means that it never
-    does."""
+    """Seconds from the sending. A time before it means that the message has expired, NO_EXPIRY that it never does."""
     if expiry == NO_EXPIRY:
         return INFINITE
     return min(max(expiry - sent, 0), INFINITE)
 
 
 def admin_url(services: Services, stream: Stream | None) -> str | None:
-    """One attribute has to serve three elements, 3.1.5.1.1. If there are several, the delivery receipt wins, as in
-    sample 4.3."""
+    """One attribute serves three elements, 3.1.5.1.1. If there are several, the delivery receipt wins, as in sample
+    4.3."""
     for request in (services.delivery_receipt_request, services.commitment_receipt_request):
         if request is not None:
             return request.send_to

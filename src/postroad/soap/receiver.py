@@ -297,8 +297,7 @@ class Receiver:
         return True  # a tick that is lost takes what came on top of its messages with it
 
     def _deliver(self, queue: Queue, view: MessageView, key: bytes, refused: Refused | None, now: float) -> None:
-        """3.1.5.1.12. The id comes last, so that a message for which there was no room is no duplicate when it comes
-        again."""
+        """3.1.5.1.12. The id comes last: a message for which there was no room is no duplicate when it comes again."""
         if refused is None:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
@@ -444,8 +443,7 @@ class Receiver:
             self._due.touch(state)
 
     def _send_stream_receipt(self, state: str, stream: IncomingStream, number: int, now: float) -> None:
-        """Sends a receipt, which says all that the one before it said. If that one has not left yet, this one replaces
-        it."""
+        """Sends a receipt, which says all that the last one said. If that has not left yet, this one replaces it."""
         withdraw(self.core, self._receipts.pop(state, None))
         receipt = stream_receipt(stream.stream_id, number, DirectName.from_wire(stream.format_name))
         try:

@@ -144,8 +144,7 @@ def attachments_of(view: MessageView) -> Attachments:
 
 
 def soap_envelope_of(view: MessageView) -> str | None:
-    """SoapEnvelope, [MS-MQDMPR] 3.1.1.12: the text of the envelope that a message came with. None if it came
-    otherwise."""
+    """SoapEnvelope, [MS-MQDMPR] 3.1.1.12: the text of the envelope that a message came with. None if it had none."""
     soap = view.soap_header
     if soap is None or soap.header is None:
         return None
@@ -386,8 +385,7 @@ class Request:
 
 
 class Outgoing:
-    """Builds requests. `ports` are the ports that the manager listens on, by scheme. A queue manager has one
-    Outgoing."""
+    """Builds the requests of one queue manager. `ports` are the ports that it listens on, by scheme."""
 
     def __init__(self, core: LocalQueueManager, redirections: Redirections) -> None:
         self.core = core
@@ -426,8 +424,8 @@ class Outgoing:
         return content_type, b"".join(pieces)
 
     def _receiver(self, view: MessageView) -> DirectName | None:
-        """The receiver of a receipt of ours. If we call it at an address, it keeps the name under which the receipt was
-        wanted."""
+        """The receiver of a receipt of ours. If we call it at an address, it keeps the name that the receipt was wanted
+        at."""
         if view.arrived_by_http:
             return None
         try:
@@ -437,8 +435,7 @@ class Outgoing:
         return name if isinstance(name, DirectName) and name.is_send_only else None
 
     def _passed_on(self, view: MessageView, name: DirectName) -> bytes | None:
-        """The envelope of another manager's message. It is passed on as it came, except that a redirection changes
-        it."""
+        """The envelope of another manager's message, passed on as it came, except for a redirection."""
         if not view.arrived_by_http:
             return None
         envelope = received_envelope_of(view)

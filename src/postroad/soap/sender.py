@@ -83,8 +83,7 @@ class Transfer(flights.OutgoingTransfer[Flight]):
     last_number: int = 0
 
     def previous(self, number: int) -> int:
-        """3.1.7.2.3: the number before this one. It skips messages that have expired, but none that has yet to
-        arrive."""
+        """3.1.7.2.3: the number before this one. It skips messages that have expired, but none that has to arrive."""
         before = max((each.number for each in self.unacked if each.number < number), default=0)
         acknowledged = 0 if self.stream is None else self.stream.acknowledged
         return min(max(before, acknowledged), number - 1)
@@ -100,8 +99,7 @@ class Sender:
         receipts_url: Callable[[Queue], str],
         standing: Callable[[Queue, str], Standing],
     ) -> None:
-        """`receipts_url` gives the URL for the receipts of a queue's stream. `standing` says what an address is to a
-        queue."""
+        """`receipts_url` is where receipts of a queue's stream go. `standing` says what an address is to a queue."""
         self.core = core
         self._receipts_url = receipts_url
         self._standing = standing
@@ -341,7 +339,7 @@ class Sender:
             transfer.tries.clear()
 
     def _wake(self, queue: Queue, transfer: Transfer, now: float) -> None:
-        """While the receiver accepts nothing, messages that were not tried yet come before those that have stepped
+        """While the receiver accepts nothing, messages that were not tried come before those that have stepped
         aside."""
         if transfer.waits_until is not None and transfer.waits_until <= now:
             transfer.waits_until = None
@@ -558,8 +556,7 @@ def _is_start(stream: OutgoingStream, flight: Flight) -> bool:
 
 
 def _is_of(outcome: CommitmentReceipt, flight: Flight) -> bool:
-    """Whether a final receipt names the message, 2.2.5.5. It does so by the id, which only somebody who has the message
-    knows."""
+    """Whether a final receipt names the message, 2.2.5.5: by its id, which only those who have the message know."""
     try:
         ordinal = parse_ordinal(outcome.id, "commitmentReceipt/id")
     except RemoteProtocolError:

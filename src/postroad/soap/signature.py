@@ -63,8 +63,8 @@ def _read_reference(element: Element) -> Reference:
 
 
 def _digest(text: str) -> bytes:
-    """3.1.5.1.6.1 compares the text of digests. So the spare bits of the last digit must be zero: there is one text for
-    each digest."""
+    """3.1.5.1.6.1 compares digests as text. So the spare bits of the last digit must be zero: each digest has one
+    text."""
     value = parse_base64(text, "Reference/DigestValue")
     if base64_text(value) != "".join(text.split()):
         raise MalformedSoap(

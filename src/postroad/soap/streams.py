@@ -149,8 +149,7 @@ class IncomingStream:
 
     @classmethod
     def decode(cls, data: bytes) -> IncomingStream:
-        """Reads a stored stream: all of it is durable. Messages that were accepted but not acknowledged are due at
-        once."""
+        """Reads a stored stream: all of it is durable. What was accepted but not acknowledged is due at once."""
         guid, ordinal, time_stamp, number, acknowledged, rejects, last_access_s, *sizes = _INCOMING.unpack_from(data)
         texts = []
         position = _INCOMING.size

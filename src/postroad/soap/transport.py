@@ -178,8 +178,7 @@ class SoapTransport:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """`host` is the address that requests come from. `tls` says whom they trust. Hosts in `no_proxy` are called without
-    the proxy."""
+    """Requests come from the address `host`; `tls` says whom they trust. Hosts in `no_proxy` are called directly."""
 
     host: str = ""
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)

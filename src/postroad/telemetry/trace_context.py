@@ -23,8 +23,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 def with_context(message: Message, context: Context | None = None, *, label_prefix: bool = False) -> Message:
-    """Returns the message with the given context, else with the current one. The spans of its journey join that
-    trace."""
+    """Returns the message with the given context, else the current one. The spans of its journey join that trace."""
     fields: dict[str, str] = {}
     _W3C.inject(fields, context)
     if "traceparent" not in fields:
@@ -33,8 +32,7 @@ def with_context(message: Message, context: Context | None = None, *, label_pref
 
 
 def context_of(message: ReceivedMessage) -> Context | None:
-    """The context that a message has brought, to be the parent of the spans of its processing. None if it has brought
-    none."""
+    """The context that a message has brought, as the parent of the spans of its processing. None if it has none."""
     carried = carried_by(message.extension, message.label)
     return None if carried is None else parsed(carried.traceparent)
 

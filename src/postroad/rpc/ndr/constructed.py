@@ -319,8 +319,7 @@ def struct(kind: type) -> Structure:
 
 
 def members_of(kind: type) -> tuple[tuple[str, NdrType], ...]:
-    """Returns (name, type) for each member: the type in `Annotated`, or the structure or enumeration that is the
-    hint."""
+    """Returns (name, type) for each member: the type in `Annotated`, or the structure or enumeration of the hint."""
     if not is_dataclass(kind):
         raise LocalProtocolError(f"{kind.__name__} must be a dataclass")
     hints = get_type_hints(kind, include_extras=True)

@@ -82,7 +82,7 @@ class Scope:
             raise RemoteProtocolError(f"{what} must be {value}, from its correlated member, got {found}", offset)
 
     def settle(self, offset: int) -> None:
-        """Checks what had to wait, now that every member is read. An expression over no member here goes to the outer
+        """Checks what had to wait, now that every member is read. Expressions over other members go to the outer
         scope."""
         checks, self.checks = self.checks, []
         for expression, found, what in checks:
