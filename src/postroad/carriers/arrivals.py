@@ -37,8 +37,8 @@ from postroad.wire.view import MessageView
 HISTORY_STATE = "history/"
 _ENTRY = Struct("<20sI")
 _SECONDS = Struct("<I")
-ADDRESSES = 8  # that have all of their newest ids remembered, however many there are
-KNOWN_ADDRESSES = 1024  # of which it is remembered for a while whose they are
+ADDRESSES = 8  # how many addresses keep all of their newest ids
+KNOWN_ADDRESSES = 1024  # addresses whose owners are cached
 ASKED_S = 30.0  # so long
 
 KNOWN_QUEUES = 1024  # names that are cached with their queues
@@ -229,7 +229,7 @@ class MessageIdHistory:
         self._gathering.append(stamp.join(identifiers) + stamp)
 
     def _ask(self, address: str, now: float) -> tuple[str, bool, float]:
-        """Once in a while for each: it is the same for many messages."""
+        """Cached, because the answer is the same for many messages of one address."""
         if len(self._asked) >= KNOWN_ADDRESSES:
             self._asked.clear()
         self._asked[address] = owner_of(address), self._is_known(address), now
@@ -276,7 +276,7 @@ class MessageIdHistory:
         return None if oldest is None else oldest + self.lifetime_s + 1
 
     def clean(self, now: float) -> None:
-        """3.1.6.7: ids that have not been repeated for long are forgotten."""
+        """3.1.6.7: drops ids that have not been repeated for long."""
         while (oldest := next(iter(self._seen.items()), None)) is not None and oldest[1] < now - self.lifetime_s:
             self._seen.pop(oldest[0])
         self._ages = bool(self._seen)

@@ -45,7 +45,7 @@ _Key = TypeVar("_Key")
 
 QUEUE_STATE = "queue/"
 
-FIRST_PRIVATE_NUMBER = 8  # those before it are the manager's own
+FIRST_PRIVATE_NUMBER = 8  # smaller numbers are the manager's own
 POISON = "poison"
 STANDARD_HTTP_PORTS = frozenset({ports.HTTP, ports.HTTPS})  # the ports of a URL that names none
 

@@ -191,7 +191,7 @@ class Delivery:
         return records
 
     def _announce(self, queue: Queue, records: Sequence[Record], now: float) -> None:
-        """Readers that wait for an express message hear of it at once; of others, when they are durable."""
+        """Informs waiting readers: at once of an express message, of others when they are durable."""
         if not (queue.waiting or queue.is_outgoing) or is_recoverable(records[0].packet):
             return
         self.atomic.then(self._announced, queue, records, now)

@@ -146,7 +146,7 @@ class Leases:
     # Messages
 
     def check_lock(self, holder: Holder) -> None:
-        """Raises TooManyHeld if the holder must settle before locking more."""
+        """Raises TooManyHeld if the holder must settle messages before it locks more."""
         self._owners.check_locks(holder.key)
 
     def lock(self, queue: Queue, records: Sequence[Record], holder: Holder, now: float) -> UUID:

@@ -170,7 +170,7 @@ class LocalQueueManager:
         self.owners = Owners()
         self.holding = Holding(self.queues, self.delivery, self.reading, self.owners)
         self.submissions = Submissions(lambda: self.tick, self.owners)
-        self.reviews: list[Review] = []  # what else ends with the rights of its owner
+        self.reviews: list[Review] = []  # what else ends when its owner loses the right
         self.deadlines = Timetable()  # of everything that belongs to this manager
         self._handles = count(1)
         self.ticks = Ticks(self)

@@ -368,7 +368,7 @@ class Queue:
         return store is self._express
 
     def runs(self, start: int, end: int) -> list[tuple[RecordStore, int, int]]:
-        """Where the messages with `start` <= arrival < `end` are: stores, with a first and a last lookup id in each."""
+        """Where the messages with `start` <= arrival < `end` are: stores, each with a first and a last lookup id."""
         stores = [
             store for store, count in ((self._durable, self.stored_count), (self._express, self.express_count)) if count
         ]

@@ -270,7 +270,7 @@ class MulticastSettings:
 
 
 class Driver(Protocol):
-    """What the service needs from the world."""
+    """What the service needs from its driver."""
 
     @property
     def address(self) -> str | None:

@@ -133,7 +133,7 @@ class MulticastTransport:
     # Time
 
     def changed(self) -> None:
-        """Something happened: there may be something to commit, and the next deadline may be another one."""
+        """Something changed: there may be something to commit, and the next deadline may be another."""
         self.manager.durability.soon()
         self._timer.set(None, self.service.deadline)
 

@@ -122,7 +122,7 @@ class Receiver:
         self._forms = Forms()
         self._due = core.deadlines.source(TIMERS, self.on_timer, self._receipt_at)
         self._cleaning: Source[None] = core.deadlines.source(TIMERS, self._clean)
-        self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last of each stream, and where it was put
+        self._receipts: dict[str, tuple[Queue, Record]] = {}  # the last one of each stream, and where it was put
         for state in self.incoming.names():
             self._due.touch(state)
 
@@ -294,7 +294,7 @@ class Receiver:
             added += tick.last_puts(len(tick.batch.puts) - before)
         stream.schedule_receipt(now, delay_s, self.settings.max_receipt_delay_s)
         self._due.touch(state)
-        return True  # a tick that is lost takes what came on top of its messages with it
+        return True  # if a tick is lost, what came after its messages is lost too
 
     def _deliver(self, queue: Queue, view: MessageView, key: bytes, refused: Refused | None, now: float) -> None:
         """3.1.5.1.12. The id comes last: a message for which there was no room is no duplicate when it comes again."""

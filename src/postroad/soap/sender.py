@@ -106,7 +106,7 @@ class Sender:
         self.settings = settings
         self.transfers: dict[Queue, Transfer] = {}
         self._own = core.identifier.bytes_le
-        self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream: no two share one
+        self._named: dict[TxSequenceId, Queue] = {}  # every name of every stream, no two alike
         self._resending = core.deadlines.source(TIMERS, self.on_timer, self._resend_at)
         self._stored = {
             name.removeprefix(OUTGOING_STATE): OutgoingStream.decode(value)

@@ -212,8 +212,8 @@ class SoapService:
         self._port_of = port_of
         self._addresses: dict[Queue, Address] = {}
         self._addresses_of = addresses_of
-        self._posts_to: dict[str, int] = {}  # by host, whatever its ports: nobody has us open connections without end
-        self._starving: dict[str, dict[Peer, None]] = {}  # by host: the ways that wait for another's answers
+        self._posts_to: dict[str, int] = {}  # by host, over all its ports: nobody makes us open connections without end
+        self._starving: dict[str, dict[Peer, None]] = {}  # by host: the peers that wait for the answers of another port
         self._timed = core.deadlines.source(TIMERS, self._peers_due, _due_at)
         self._retransmission: Source[None] = core.deadlines.source(TIMERS, self._retransmit)  # Retransmission Timer
         core.attach(self)
@@ -518,7 +518,7 @@ class SoapService:
                 peer.retry_at = None
                 self._pump(peer, now)
                 if not (peer.posts or any(queue.count for queue in peer.queues)):
-                    self.peers.pop(peer.address, None)  # what was to be sent has expired, or was taken out
+                    self.peers.pop(peer.address, None)  # what was to be sent has expired, or was removed
             self._timed.touch(peer)
 
     def _retransmit(self, keys: list[None], now: float) -> None:
