@@ -34,7 +34,7 @@ from postroad.soap.envelope import read_envelope
 from postroad.soap.forms import Form, Forms
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import packet_of
-from postroad.soap.requests import TOLD, stream_id_of, stream_receipt
+from postroad.soap.requests import REPORTED, stream_id_of, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import TIMERS, SoapSettings
 from postroad.soap.signature import NOT_SIGNED, check_signature
@@ -463,7 +463,7 @@ class Receiver:
         if not view.negative_journaling or view.source_queue_manager_bytes == self._own:
             return
         if view.transactional:
-            if reason in TOLD:
+            if reason in REPORTED:
                 try:
                     self._send_final_receipt(view, reason, now, follows=True)
                 except QuotaExceeded:

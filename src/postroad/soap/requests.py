@@ -309,7 +309,7 @@ _RECEIPT = Struct("<16sIII")  # a stream receipt in a packet of ours: the stream
 
 # 3.1.7.3.1 and 3.1.7.3.3: the reasons for a negative receipt. `written_class` replaces those that it cannot express.
 REMOVED_UNREAD = NEGATIVE | {MessageClass.NACK_RECEIVE_REJECTED}
-TOLD = REMOVED_UNREAD | POSITIVE
+REPORTED = REMOVED_UNREAD | POSITIVE
 
 
 def decision(message_class: int) -> Decision:
