@@ -184,7 +184,7 @@ def test_an_obsolete_method_is_an_illegal_operation(target: Target) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4.8-06", "QP-3.1.4.8-08")
-def test_both_interfaces_tell_the_ports_and_spx_has_none(target: Target) -> None:
+def test_both_interfaces_report_the_ports_and_spx_has_none(target: Target) -> None:
     reader = target.reader()
     port = target.running.address[1]
     assert [reader.call("qm2qm", "port", kind=kind)["port"] for kind in range(4)] == [port, port, 0, 0]

@@ -192,7 +192,7 @@ def test_the_words_for_the_rights_on_a_queue() -> None:
     assert parse_queue_rights(["write", "peek", "delete"]) == 0x10006
 
 
-def test_a_word_that_is_no_right() -> None:
+def test_a_word_that_is_not_a_right() -> None:
     with pytest.raises(InvalidArgument, match=r"^right must be one of write, peek, .*, full, got 'read'$"):
         parse_queue_rights(["write", "read"])
     for word, meant in (("recieve", "receive"), ("Peek", "peek"), ("send", "write")):

@@ -131,7 +131,7 @@ def test_a_refused_connection_is_noted_and_tried_again(network: Network, beta: S
     assert beta.labels(ORDERS) == ["a"]
 
 
-def test_a_peer_out_of_reach_is_told_once_and_once_when_it_is_back(
+def test_a_peer_out_of_reach_is_reported_once_and_once_when_it_is_back(
     network: Network, alpha: Station, beta: Station
 ) -> None:
     network.refused.add(beta.address)
@@ -247,7 +247,7 @@ def test_the_ways_there_are_and_then_the_one_that_is_used(
     assert alpha.outgoing(there).next_hops == (hops[0].address,)
 
 
-def test_an_idle_session_that_closed_is_no_failure_of_its_hop(
+def test_an_idle_session_that_closed_is_not_a_failure_of_its_hop(
     network: Network, alpha: Station, gamma: Station, hops: list[Stranger]
 ) -> None:
     alpha.send(gamma.private(ORDERS), "a")

@@ -104,7 +104,7 @@ def test_an_id_whose_message_could_not_be_stored_is_forgotten(
     assert beta.labels(ORDERS) == ["a"]
 
 
-def test_a_message_for_which_there_was_no_room_is_no_duplicate(network: Network, alpha: Station, beta: Station) -> None:
+def test_a_message_that_found_no_room_is_not_a_duplicate(network: Network, alpha: Station, beta: Station) -> None:
     beta.core.delivery.throttled = True
     alpha.send(beta.direct(ORDERS), "a", Message(label="b"))
     beta.core.delivery.throttled = False

@@ -166,7 +166,7 @@ def test_another_managers_message_of_the_same_id_is_another_one(
     assert beta.waiting(gamma.direct(LEDGER)) == []
 
 
-def test_whoever_lets_a_message_die_on_its_way_keeps_the_dead_letter(
+def test_the_manager_where_a_message_dies_keeps_the_dead_letter(
     network: Network, alpha: Station, beta: Station, gamma: Station
 ) -> None:
     network.routes[alpha, gamma.identifier] = [beta]
@@ -279,7 +279,7 @@ def test_messages_that_a_lost_tick_brings_back_do_not_make_the_next_one_skip_tho
     assert alpha.waiting(there) == []
 
 
-def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha: Station, beta: Station) -> None:
+def test_a_gap_is_announced_when_it_is_durable_and_not_before(network: Network, alpha: Station, beta: Station) -> None:
     """A crash could bring back what has expired. Beta, told that it will not come, would then never accept it."""
     network.refused.add(beta.address)
     there = beta.direct(LEDGER)

@@ -120,7 +120,7 @@ def test_an_answer_counts_only_while_somebody_waits_for_it() -> None:
 
 @pytest.mark.spec("QB-2.2.7-11")
 @pytest.mark.parametrize("garbage", [b"", b"x" * 24, b"pong", Ping(1, ACCEPTOR).encode() + b"\0"])
-def test_what_is_no_ping_counts_for_nothing(garbage: bytes) -> None:
+def test_packets_other_than_pings_count_for_nothing(garbage: bytes) -> None:
     pinger = Pinger(INITIATOR)
     request = asked(pinger)
     assert pinger.receive(garbage, NOW) is None

@@ -128,7 +128,7 @@ def test_of_several_reasons_the_earliest_check_names_its_own(
 @pytest.mark.spec("QB-5.1-03", "QB-3.1.1.3-14", "QB-6-15", "QB-3.1.7.15-02")
 @pytest.mark.parametrize("permitted", [False, True])
 @pytest.mark.parametrize(("path", "reason"), EXPRESS)
-def test_what_would_tell_a_stranger_too_much_is_kept_back_unless_permitted(
+def test_acknowledgments_that_reveal_too_much_are_withheld_unless_permitted(
     network: Network, alpha: Station, path: str, reason: MessageClass, permitted: bool
 ) -> None:
     beta = furnished(network, insecure_nacks=permitted)

@@ -122,7 +122,7 @@ def test_the_owner_may_allow_more(network: Network, beta: Station, gamma: Statio
     assert gamma.classes(ACKS) == [MessageClass.ACK_REACH_QUEUE]
 
 
-def test_messages_of_applications_here_are_no_strangers(network: Network, beta: Station, gamma: Station) -> None:
+def test_messages_of_local_applications_are_not_strangers(network: Network, beta: Station, gamma: Station) -> None:
     beta.send(ORDERS, asking(gamma.direct(ACKS)))
     beta.restart()
     beta.core.delivery.relay = Relay()

@@ -147,7 +147,7 @@ def test_a_message_that_was_sent_waits_for_an_acknowledgment(network: Network, a
     assert shown(alpha, there).stuck
 
 
-def test_a_full_window_is_told_with_its_size(network: Network, stranger: Stranger) -> None:
+def test_a_full_window_is_reported_with_its_size(network: Network, stranger: Stranger) -> None:
     alpha = network.station("alpha", 1, BinarySettings(window_size=2))
     there = rf"DIRECT=TCP:{stranger.address}\private$\q"
     stranger.stores = False
@@ -231,7 +231,7 @@ def test_the_oldest_message_is_that_of_any_priority_and_state(network: Network, 
     assert shown(alpha, ORDERS).oldest_arrived_ms is None
 
 
-def test_each_end_tells_of_its_session(network: Network, alpha: Station, beta: Station) -> None:
+def test_each_end_reports_its_session(network: Network, alpha: Station, beta: Station) -> None:
     opened = network.now
     alpha.send(beta.direct(ORDERS), "a", "b")
     network.wait(1)

@@ -137,7 +137,7 @@ def test_both_ends_of_a_transactional_message(network: Network, alpha: Station, 
     assert kinds(alpha, name(alpha, ordinal)) == ["sent", "journal"]
 
 
-def test_acknowledgments_tell_what_became_of_a_message(network: Network, alpha: Station, beta: Station) -> None:
+def test_acknowledgments_show_how_a_message_ended(network: Network, alpha: Station, beta: Station) -> None:
     message = Message(b"", recoverable=True, ack="reach-queue,receive", admin_queue=alpha.direct(ACKS))
     (ordinal,) = alpha.send(beta.direct(ORDERS), message)
     network.wait(1)
@@ -163,7 +163,7 @@ def test_an_acknowledgment_that_cannot_leave_is_found_where_it_waits(
     )
 
 
-def test_an_answer_is_no_acknowledgment(alpha: Station) -> None:
+def test_an_answer_is_not_an_acknowledgment(alpha: Station) -> None:
     (ordinal,) = alpha.send(ORDERS, "question")
     (answer,) = alpha.send(ACKS, Message(b"", correlation_id=name(alpha, ordinal)))
     assert only(alpha, name(alpha, ordinal), "answer").sentence == (

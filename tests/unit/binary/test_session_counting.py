@@ -105,7 +105,7 @@ class TestReceived:
         assert acknowledgment(session).ack_sequence_number == messages
 
     @pytest.mark.spec("QB-3.1.1.3.1-04")
-    def test_recoverable_messages_are_numbered_for_whoever_stores_them(self) -> None:
+    def test_recoverable_messages_are_numbered_for_the_store(self) -> None:
         session = accepted()
         session.receive_data(EXPRESS + RECOVERABLE + EXPRESS + TRANSACTIONAL, START)
         numbers = [event.number for event in session.events() if isinstance(event, Received)]

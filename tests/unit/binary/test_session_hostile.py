@@ -180,7 +180,7 @@ class TestForm:
         assert session.data_to_send() == b""
         assert session.closed
 
-    def test_a_ping_is_no_packet_of_a_session(self) -> None:
+    def test_a_ping_is_not_a_packet_of_a_session(self) -> None:
         session = accepted()
         session.receive_data(FRAME_1, START)
         assert session.closed

@@ -306,7 +306,7 @@ def test_what_a_stranger_passes_on_moves_no_sequence(
     assert beta.labels(LEDGER) == ["a"]
 
 
-def test_an_owner_hears_why_a_peer_that_sends_what_cannot_be_read_was_cut_off(
+def test_the_log_says_why_a_peer_that_sends_what_cannot_be_read_was_cut_off(
     network: Network, beta: Station, stranger: Stranger
 ) -> None:
     network.listed = False

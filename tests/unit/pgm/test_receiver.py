@@ -243,7 +243,7 @@ def test_naks_are_put_together() -> None:
     assert [sequence for _, nak in naks for sequence in nak.sequences] == list(range(100, 200))
 
 
-def test_a_path_message_tells_of_data_that_is_missing() -> None:
+def test_a_path_message_reveals_missing_data() -> None:
     each = receiver()
     take(each, spm(0, 99), odata(100), spm(1, 102))
     assert [nak.sequences for _, nak in run(each, 0.1)] == [(101, 102)]

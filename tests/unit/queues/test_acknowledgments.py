@@ -138,7 +138,7 @@ def test_each_event_is_acknowledged_once_by_its_class_to_those_who_asked(harness
 
 @pytest.mark.spec("MQ-2.2.19.3-07", "MQ-2.2.19.3-08", "MQ-2.2.19.3-09", "MQ-2.2.19.3-10")
 @pytest.mark.parametrize("message_class", EVENTS)
-def test_nobody_is_told_what_they_did_not_ask_for(harness: Harness, message_class: int) -> None:
+def test_no_acknowledgment_is_sent_unasked(harness: Harness, message_class: int) -> None:
     others = ",".join(word for word in WORDS.values() if word != word_for(message_class))
     EVENTS[message_class](harness, asking(others))
     assert message_class not in harness.classes(ACKS)
@@ -158,7 +158,7 @@ def test_every_negative_class_can_be_said(message_class: MessageClass) -> None:
 
 @pytest.mark.spec("QB-3.1.7.15-02")
 @pytest.mark.parametrize("insecure_nacks", [True, False])
-def test_five_classes_tell_a_stranger_too_much(insecure_nacks: bool) -> None:
+def test_five_classes_reveal_too_much_to_a_stranger(insecure_nacks: bool) -> None:
     harness = Harness(insecure_nacks=insecure_nacks)
     harness.create(ORDERS)
     harness.create(ACKS)
@@ -188,7 +188,7 @@ def test_an_acknowledgment_and_its_event_are_written_together(harness: Harness) 
 
 
 @pytest.mark.spec("QB-3.1.7.15-01", "MQ-2.2.19.2-27")
-def test_nobody_is_told_where_there_is_no_administration_queue(harness: Harness) -> None:
+def test_no_acknowledgment_is_sent_without_an_administration_queue(harness: Harness) -> None:
     harness.send(ORDERS, asking(admin_queue=None), Message(label="b", admin_queue=ACKS))
     without, unasked = harness.messages(ORDERS)
     assert (without.ack_flags, without.user_flags & 0xE000) == (0, 0)

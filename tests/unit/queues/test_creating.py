@@ -192,7 +192,7 @@ def test_a_manager_has_three_queues_of_its_own(harness: Harness, suffix: str) ->
     assert harness.open(f"MACHINE={IDENTIFIER};{suffix}").queue is queue
 
 
-def test_a_computer_without_a_suffix_is_no_queue(harness: Harness) -> None:
+def test_a_computer_without_a_suffix_is_not_a_queue(harness: Harness) -> None:
     with refused(0xC00E0003):
         harness.open(f"MACHINE={IDENTIFIER}")
 

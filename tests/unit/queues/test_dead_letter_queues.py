@@ -124,7 +124,7 @@ def deaths(harness: Harness) -> list[tuple[str | None, int, str | None, bool]]:
 @pytest.mark.parametrize(
     ("letter", "place"), [(None, None), ("system", "system$;deadletter"), (DEAD, DEAD)], ids=["none", "system", "named"]
 )
-def test_each_death_is_told_once(harness: Harness, letter: str | None, place: str | None) -> None:
+def test_each_death_is_reported_once(harness: Harness, letter: str | None, place: str | None) -> None:
     told = deaths(harness)
     harness.create(DEAD)
     name = letter if letter == DEAD else None

@@ -191,7 +191,7 @@ def test_what_nobody_waits_for_is_committed_all_the_same(bench: Bench) -> None:
     assert bench.harness.labels(ORDERS) == ["a", "b"]
 
 
-def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
+def test_all_who_waited_learn_of_a_failure_and_nobody_else(bench: Bench) -> None:
     bench.wait_for("a")
     bench.wait_for("b")
     bench.turn()
@@ -207,13 +207,13 @@ def test_all_who_waited_hear_of_a_failure_and_nobody_else(bench: Bench) -> None:
     assert bench.harness.labels(ORDERS) == ["c"]
 
 
-def test_who_waits_for_nothing_hears_at_once(bench: Bench) -> None:
+def test_a_caller_that_waits_for_nothing_is_answered_at_once(bench: Bench) -> None:
     bench.durability.when_durable(lambda error: bench.told.append(("nothing", error)))
     assert bench.turn() == [0.0]
     assert (bench.told, bench.written) == ([("nothing", None)], [])
 
 
-def test_who_dropped_a_duplicate_hears_of_the_failure_of_the_commit_under_way(bench: Bench) -> None:
+def test_a_dropped_duplicate_learns_of_the_failure_of_the_commit_under_way(bench: Bench) -> None:
     bench.wait_for("a")
     bench.turn()
     bench.durability.when_durable(lambda error: bench.told.append(("again", error)), repeats=True)

@@ -156,7 +156,7 @@ def test_a_transactional_message_has_a_dead_letter_queue_of_its_own(harness: Har
     assert (harness.labels(DEADXACT), harness.labels(DEADLETTER)) == (["a"], [])
 
 
-def test_a_message_that_was_received_is_no_dead_letter(harness: Harness) -> None:
+def test_a_message_that_was_received_is_not_a_dead_letter(harness: Harness) -> None:
     harness.send(ORDERS, Message(label="a", recoverable=True, dead_letter=True))
     harness.receive(ORDERS)
     assert harness.labels(DEADLETTER) == []

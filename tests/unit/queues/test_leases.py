@@ -132,14 +132,14 @@ def test_a_settlement_of_some_renews_the_others(clients: Clients) -> None:
     clients.take(numbers[1:], lease)
 
 
-def test_a_renewal_that_comes_too_late_hears_that_the_lease_is_gone(clients: Clients, harness: Harness) -> None:
+def test_a_renewal_that_comes_too_late_reports_that_the_lease_is_gone(clients: Clients, harness: Harness) -> None:
     lease, _ = clients.lock()
     assert clients.leases.renew([lease, unknown := uuid4()], harness.now) == [unknown]
     clients.pass_time(RECEIVE_S + 1)
     assert clients.leases.renew([lease], harness.now) == [lease]
 
 
-def test_a_settlement_that_comes_too_late_hears_why(clients: Clients) -> None:
+def test_a_settlement_that_comes_too_late_gets_the_reason(clients: Clients) -> None:
     lease, numbers = clients.lock()
     clients.pass_time(RECEIVE_S + 1)
     for leases in ([lease], []):
@@ -269,7 +269,7 @@ def test_what_a_client_sees_of_its_own_time_is_never_shortened(clients: Clients,
 # Operators
 
 
-def test_an_operator_releases_locks_and_their_owner_hears_of_it(clients: Clients, harness: Harness) -> None:
+def test_an_operator_releases_locks_and_their_owner_learns_of_it(clients: Clients, harness: Harness) -> None:
     lease, numbers = clients.lock(count=2)
     queue = harness.queue(ORDERS)
     assert clients.leases.release(queue, numbers[:1], harness.now) == [(ANN.owner, numbers[0])]
@@ -282,7 +282,7 @@ def test_an_operator_releases_locks_and_their_owner_hears_of_it(clients: Clients
     assert clients.leases.release(queue, None, harness.now) == []
 
 
-def test_what_cannot_be_released_is_told_apart(clients: Clients, harness: Harness) -> None:
+def test_messages_that_cannot_be_released_get_their_own_errors(clients: Clients, harness: Harness) -> None:
     transaction = clients.begin()
     (record,) = harness.read(LEDGER, transaction=transaction)
     harness.lock(ORDERS)
@@ -297,7 +297,7 @@ def test_what_cannot_be_released_is_told_apart(clients: Clients, harness: Harnes
             clients.leases.release(harness.queue(name), [number], harness.now)
 
 
-def test_an_operator_aborts_a_transaction_and_its_owner_hears_of_it(clients: Clients, harness: Harness) -> None:
+def test_an_operator_aborts_a_transaction_and_its_owner_learns_of_it(clients: Clients, harness: Harness) -> None:
     transaction = clients.begin()
     harness.read(LEDGER, transaction=transaction)
     assert clients.leases.abort(transaction.identifier, harness.now) == ANN.owner

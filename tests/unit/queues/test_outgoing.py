@@ -240,7 +240,7 @@ def test_a_message_that_an_administrator_takes_was_deleted_before_it_arrived(har
     assert harness.queue(ELSEWHERE).count == 0
 
 
-def test_local_queues_are_no_outgoing_ones(harness: Harness) -> None:
+def test_local_queues_are_not_outgoing_ones(harness: Harness) -> None:
     harness.send(ORDERS, "a")
     assert harness.manager.queues.outgoing == {}
     assert not harness.queue(ORDERS).is_outgoing

@@ -130,7 +130,7 @@ def test_a_store_from_before_the_default_has_it_too(harness: Harness) -> None:
     assert harness.queue(DEADLETTER).quota_bytes == 1 << 30
 
 
-def test_a_journal_has_no_limit_where_somebody_says_so(harness: Harness) -> None:
+def test_a_journal_can_be_set_to_have_no_limit(harness: Harness) -> None:
     harness.create(SMALL, journal_quota_kb=0xFFFFFFFF)
     harness.restart()
     assert harness.queue(rf"{SMALL};journal").quota_bytes is None

@@ -16,7 +16,7 @@ from tests.unit.queues.harness import DISK_FULL, ELSEWHERE, LEDGER, ORDERS, Harn
 NEW = r"private$\new"
 
 
-def test_nothing_to_write_is_no_tick(harness: Harness) -> None:
+def test_nothing_to_write_is_not_a_tick(harness: Harness) -> None:
     assert harness.manager.ticks.seal() is None
     harness.manager.send(ORDERS, [Message(label="express")], harness.now)
     assert harness.manager.ticks.seal() is None

@@ -191,7 +191,7 @@ def test_closing_nothing_is_an_invalid_handle(harness: Harness) -> None:
 
 
 @pytest.mark.spec("QP-3.1.4.4-05", "QP-3.1.4.4-10")
-def test_closing_twice_is_no_fault(harness: Harness) -> None:
+def test_closing_twice_is_not_a_fault(harness: Harness) -> None:
     reader = harness.reader()
     assert reader.close() == OK
     assert reader.close() == OK

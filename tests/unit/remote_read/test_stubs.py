@@ -225,7 +225,7 @@ def test_start_receive_by_lookup_id() -> None:
         (qm2qm.GET_SERVER_PORT, pack("<I", 4)),
     ],
 )
-def test_what_is_out_of_range_is_no_valid_stub(operation: Operation[Any, Any], octets: bytes) -> None:
+def test_a_stub_with_a_value_out_of_range_is_not_valid(operation: Operation[Any, Any], octets: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         operation.request.decode(octets, NDR)
 

@@ -146,7 +146,7 @@ def test_an_acknowledged_bind_tells_sizes_group_and_port() -> None:
     assert ack.flags == WHOLE | PacketFlag.CONC_MPX
 
 
-def test_a_bind_of_another_protocol_version_is_told_ours() -> None:
+def test_a_bind_of_another_protocol_version_gets_ours() -> None:
     server = fresh()
     server.receive(b"\4" + bind().encode()[1:], 0.0)
     (nak,) = sent(server)

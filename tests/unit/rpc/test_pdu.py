@@ -169,7 +169,7 @@ def test_a_pdu_of_more_than_sixteen_bits_cannot_be_written() -> None:
         ("05000003100000001700000001000000" + "00" * 7, "is incomplete"),
     ],
 )
-def test_octets_that_are_no_pdu(octets: str, fault: str) -> None:
+def test_octets_that_are_not_a_pdu(octets: str, fault: str) -> None:
     with pytest.raises(RemoteProtocolError, match=fault):
         pdus.decode(bytes.fromhex(octets))
 

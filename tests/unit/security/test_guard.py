@@ -220,13 +220,13 @@ def test_an_unknown_provider_has_its_own_answer(packet: bytes, info: bytes) -> N
     assert found == Refused(0x800B, Reason.UNKNOWN_PROVIDER)
 
 
-def test_a_wrong_encryption_is_told_before_a_wrong_signature() -> None:
+def test_a_wrong_encryption_is_reported_before_a_wrong_signature() -> None:
     packet = with_header(SIGNED_AND_ENCRYPTED, encryption_key=b"nonsense", signature=b"nonsense")
     assert guard().open(packet, 0.0) == bad_encryption(Reason.NOT_DECRYPTED)
     assert guard(accepted_ciphers=()).open(SIGNED_AND_ENCRYPTED, 0.0) == bad_encryption(Reason.CIPHER_REFUSED)
 
 
-def test_what_is_no_packet_is_no_message() -> None:
+def test_bytes_that_are_not_a_packet_are_not_a_message() -> None:
     with pytest.raises(RemoteProtocolError):
         guard().open(SIGNED_2_0[:-1], 0.0)
 
@@ -307,7 +307,7 @@ def test_a_session_key_is_known_for_ten_minutes() -> None:
     assert checked.open(SIGNED_AND_ENCRYPTED, KEY_LIFETIME_S + 60) == bad_encryption(Reason.NOT_DECRYPTED)
 
 
-def test_a_missing_library_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Cryptodome", None)
     guard()
     with pytest.raises(MissingLibrary, match="md4"):

@@ -298,7 +298,7 @@ def test_an_exponent_that_no_key_blob_can_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\1", bytes(128), b"\xff" * 128, bytes(127) + b"\1", bytes(256)])
-def test_bytes_that_are_no_signature_are_refused(value: bytes) -> None:
+def test_bytes_that_are_not_a_signature_are_refused(value: bytes) -> None:
     packet = attach(PLAIN, Signature(value, CERTIFICATE))
     assert verify(packet, CERTIFICATE) == bad_signature(Reason.WRONG_SIGNATURE)
 

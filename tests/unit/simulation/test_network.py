@@ -103,7 +103,7 @@ def test_a_cut_loses_what_is_on_its_way_and_may_leave_half_of_it() -> None:
     assert len(arrived) > 3
 
 
-def test_whoever_is_not_told_finds_out_by_writing() -> None:
+def test_a_side_that_is_not_notified_finds_out_by_writing() -> None:
     net = Net()
     net.connect()
     (far,) = net.far.ends
@@ -115,7 +115,7 @@ def test_whoever_is_not_told_finds_out_by_writing() -> None:
     assert net.far.lost == 1
 
 
-def test_a_machine_without_power_tells_nobody_and_knows_nothing_afterwards() -> None:
+def test_a_machine_without_power_notifies_nobody_and_knows_nothing_afterwards() -> None:
     net = Net()
     end = net.connect()
     net.network.leave(net.far, silently=True)

@@ -105,7 +105,7 @@ def test_what_via_says(format_name: str, via: str) -> None:
         assert via_name(via) is None
 
 
-def test_a_via_that_is_no_name() -> None:
+def test_a_via_that_is_not_a_name() -> None:
     with pytest.raises(MalformedSoap, match="path/rev/via"):
         via_name("MSMQ:DIREKT=OS:h")
 

@@ -164,7 +164,7 @@ def test_a_durable_duplicate_is_known_after_a_restart(beta: Station) -> None:
 
 
 @pytest.mark.spec("SRM-3.1.5.1.11-01")
-def test_messages_without_an_id_are_no_duplicates(beta: Station) -> None:
+def test_messages_without_an_id_are_not_duplicates(beta: Station) -> None:
     assert send(beta, 1, 1, 1, source=NULL_GUID) == [200] * 3
     assert len(beta.messages(ORDERS)) == 3
 

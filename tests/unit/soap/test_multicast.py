@@ -242,7 +242,7 @@ def test_a_paused_queue_sends_nothing() -> None:
     assert beta.labels(NEWS) == ["one", "two"]
 
 
-def test_without_the_right_to_send_messages_wait_and_people_are_told_what_to_set() -> None:
+def test_without_the_right_to_send_messages_wait_and_the_log_says_what_to_set() -> None:
     lan = Lan(3)
     alpha = lan.host(replace(FAST, retry_s=5.0))
     alpha.address, alpha.error = None, "set the capability"

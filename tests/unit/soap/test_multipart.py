@@ -116,7 +116,7 @@ def test_a_preamble_lines_by_line_feed_and_folded_headers() -> None:
         ((envelope_part() * 9, b"--b--"), "at most 8 parts"),
     ],
 )
-def test_what_is_no_multipart(pieces: tuple[bytes, ...], fault: str) -> None:
+def test_entities_that_are_not_multipart(pieces: tuple[bytes, ...], fault: str) -> None:
     assert fault in refused(*pieces)
 
 

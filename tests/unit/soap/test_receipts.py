@@ -105,7 +105,7 @@ def test_a_message_without_an_msmq_element_is_called_1_of_nobody(network: Networ
 
 
 @pytest.mark.spec("SRM-3.1.1.3.1-01", "SRM-3.1.1.3.4-01")
-def test_nobody_is_told_what_he_did_not_ask_for(network: Network, beta: Station) -> None:
+def test_no_receipt_is_sent_unasked(network: Network, beta: Station) -> None:
     beta.ask(stranger_message(URL, 1))
     beta.ask(stranger_message(URL, 2))
     beta.receive(ORDERS)

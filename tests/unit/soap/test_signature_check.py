@@ -219,7 +219,7 @@ def test_a_stream_moves_past_a_message_with_a_wrong_digest(beta: Station) -> Non
     assert beta.labels(LEDGER) == ["1.1", "1.3"]
 
 
-def test_receipts_do_not_tell_why_a_signed_message_was_refused(network: Network, alpha: Station, beta: Station) -> None:
+def test_receipts_do_not_say_why_a_signed_message_was_refused(network: Network, alpha: Station, beta: Station) -> None:
     acks = alpha.url(ACKS)
     services = Services(True, DeliveryReceiptRequest(acks), CommitmentReceiptRequest(acks, True, True))
     wrong = signature_of(Attachments(b"other", b"extra"))

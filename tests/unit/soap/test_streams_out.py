@@ -216,7 +216,7 @@ def test_a_message_that_expires_is_bridged(network: Network, alpha: Station, dea
     assert numbers(network.exchanges) == [(1, None), (3, 1)]
 
 
-def test_a_gap_is_told_when_it_is_durable_and_not_before(network: Network, alpha: Station, deaf: str) -> None:
+def test_a_gap_is_announced_when_it_is_durable_and_not_before(network: Network, alpha: Station, deaf: str) -> None:
     """A crash could bring back what has expired. A receiver that was told to skip it would never accept it."""
     alpha.send_transactional(deaf, "a", Message(label="b", time_to_reach_queue=10), "c")
     network.exchanges.clear()

@@ -107,7 +107,7 @@ def test_a_final_receipt_is_one_message_less_to_be_read(network: Network, alpha:
 
 
 @pytest.mark.spec("SRM-3.1.6.2-02")
-def test_the_next_resend_is_told(network: Network, alpha: Station, there: str) -> None:
+def test_the_next_resend_is_reported(network: Network, alpha: Station, there: str) -> None:
     alpha.send_transactional(there, "a")
     network.wait(90)
     told = info(alpha, there)

@@ -93,7 +93,7 @@ def test_six_kinds_of_packets(packet: bytes, kind: type) -> None:
 
 @pytest.mark.spec("QB-2.1.1-02")
 @pytest.mark.parametrize("ping", PINGS)
-def test_a_ping_is_no_packet_of_a_session(ping: bytes) -> None:
+def test_a_ping_is_not_a_packet_of_a_session(ping: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_packet(ping)
     framer = Framer()
