@@ -401,11 +401,11 @@ def test_strange_requests_are_answered_400_and_the_manager_goes_on(beta: Manager
     assert beta.post(*entity("http://elsewhere/msmq/private$/plain", 3)) == 400
     with socket.create_connection((beta.address, PORT)) as connection:
         connection.sendall(b"POST /msmq/private$/plain HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
     with socket.create_connection((beta.address, PORT)) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00nonsense\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n")
-        assert connection.recv(100) == b""
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n")
+        assert connection.recv(1000) == b""
     with socket.create_connection((beta.address, PORT)) as connection, suppress(ConnectionError):
         for _ in range(20):
             connection.sendall(b"POST /msmq/ HTTP/1.1\r\nX: " + b"y" * 50_000)

@@ -16,7 +16,7 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from postroad.net.endpoints import endpoint
 from postroad.net.limits import MAX_CLOSING, UNREAD_S, Admission, Limits
@@ -193,7 +193,7 @@ class Listener:
         while True:
             for _ in range(ACCEPTS_AT_A_TIME):
                 try:
-                    connection, address = await loop.sock_accept(listener)
+                    connection, address = await _accepted(listener)
                 except OSError as error:
                     if listener.fileno() < 0:
                         raise
@@ -234,6 +234,25 @@ class Listener:
             connection.close()
         if error is not None and not isinstance(error, OSError):  # else it left during the handshake, or speaks no TLS
             log.error("connection not made", extra={"peer": admission.address}, exc_info=error)
+
+
+async def _accepted(listener: socket.socket) -> tuple[socket.socket, Any]:
+    """The next connection and its address. Nothing is awaited once it is there, so that no cancellation loses it."""
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        return await loop.sock_accept(listener)
+    while True:
+        try:
+            connection, address = listener.accept()
+            connection.setblocking(False)
+            return connection, address
+        except BlockingIOError:
+            ready = asyncio.Event()
+            loop.add_reader(listener, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(listener)
 
 
 def _shut_down(connection: socket.socket) -> None:

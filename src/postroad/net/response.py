@@ -42,7 +42,7 @@ class Response:
         start = _start(self.status, self.media_type)
         if self.headers:
             start += b"".join([_line(name, value) for name, value in self.headers.items()])
-        return b"%bdate: %b\r\n%b\r\n" % (start, _date(int(time.time())), ending)
+        return b"%b%bdate: %b\r\n\r\n" % (start, ending, _date(int(time.time())))
 
 
 def text(content: str, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
