@@ -16,7 +16,8 @@ import time
 from statistics import median
 
 from benchmarks.harness import print_table
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.store import open_store
 
@@ -62,7 +63,7 @@ def _phase(name: str, directory: str, messages: int) -> dict[str, float]:
 async def run_phase(name: str, directory: str, messages: int) -> dict[str, float]:
     """Runs one phase in this process: `empty` sends and receives a short queue, `fill` and `drain` a long one."""
     started = time.perf_counter()
-    manager = Manager("bench", open_store(directory))
+    manager = build_manager(default_configuration("bench"), open_store(directory))
     await manager.start()
     figures: dict[str, float] = {}
     if name != "drain":
@@ -79,13 +80,13 @@ async def run_phase(name: str, directory: str, messages: int) -> dict[str, float
         figures |= {"first": median(rates[:5]), "last": median(rates[-5:])}
         figures["fill_us"] = (time.process_time() - used) / messages * 1e6
     if name != "fill":
-        first = await manager.receive(PATH, 1, 0)
+        first = await manager.reads.receive(PATH, 1, 0)
         assert first[0].label == "backlog"
         figures["first_receive_s"] = time.perf_counter() - started
         start, used = time.perf_counter(), time.process_time()
         received = 1
         while received < messages:
-            received += len(await manager.receive(PATH, min(BATCH, messages - received), 0))
+            received += len(await manager.reads.receive(PATH, min(BATCH, messages - received), 0))
         figures["rate"] = messages / (time.perf_counter() - start)
         figures["drain_us"] = (time.process_time() - used) / messages * 1e6
     figures["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

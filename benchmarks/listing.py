@@ -19,7 +19,8 @@ import postroad
 from benchmarks.harness import print_table
 from postroad.api.server import ApiServer
 from postroad.client.arrow import batches
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.store import open_store
 
@@ -42,7 +43,7 @@ def serve(directory: str, count: int, line: Connection) -> None:
 
 
 async def _serve(directory: Path, count: int, line: Connection) -> None:
-    manager = Manager("alpha", open_store(directory))
+    manager = build_manager(default_configuration("alpha"), open_store(directory))
     await manager.start()
     await manager.create_queue(QUEUE)
     for start in range(0, count, BATCH):

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from benchmarks.harness import print_table
@@ -29,12 +30,13 @@ from benchmarks.security import SID, Parties
 from postroad.binary.service import BinaryService, Hop
 from postroad.binary.settings import BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.directory.watch import DirectoryWatch
+from postroad.manager import Manager, build_manager
+from postroad.manager.keys import StoredKeys
 from postroad.message import Composer, Message, Signature
 from postroad.names import DirectName, FormatName, PrivateName
 from postroad.queues.collection import FIRST_PRIVATE_NUMBER
-from postroad.queues.securing import Securing
-from postroad.security.guard import Protection
 from postroad.security.keys import DEFAULT_BITS, KeyRing
 from postroad.security.signatures import signature_of
 from postroad.store import open_store
@@ -175,25 +177,35 @@ async def open_manager(
     name: str, host: str, directory: str, window: int, identifier: UUID | None = None
 ) -> tuple[Manager, BinaryTransport]:
     identifier = identifier or (RECEIVER_ID if name == "receiver" else SENDER_ID)
-    manager = Manager(name, open_store(Path(directory, name)), identifier=identifier)
-    protect(manager, Path(directory))
+    manager = build_manager(
+        default_configuration(name),
+        open_store(Path(directory, name)),
+        identifier=identifier,
+        hosts=(host,),
+        **secured(Path(directory)),
+    )
     await manager.start()
-    manager.core.queues.local_hosts.add(host)
     transport = BinaryTransport(manager, host, PORT, lambda _: PORT)
     settings = BinarySettings(order_ack_ms=100, window_size=window)
     await transport.start(BinaryService(manager.core, settings, resolve, transport))
     return manager, transport
 
 
-def protect(manager: Manager, directory: Path) -> None:
-    """Makes the receiver's keys and the user's certificate. The sender uses none of the private keys."""
+def secured(directory: Path) -> dict[str, Any]:
+    """The receiver's keys and the user's certificate, where there are some. The sender uses no private key."""
     if not Path(directory, KEYS).exists():
-        return
+        return {}
     ring = KeyRing.from_pem(Path(directory, KEYS).read_text())
-    certificates = {SID: (Path(directory, CERTIFICATE).read_bytes(),)}
-    core, public_keys = manager.core, ring.public_keys
-    core.protection = Protection(os.urandom, ring, certificates)
-    core.securing = Securing(core.access, core.protection, lambda manager: public_keys)
+    enterprise = Path(directory, "enterprise.toml")
+    enterprise.write_text(
+        f'[[site]]\nname = "bench"\n[[manager]]\nname = "receiver"\nid = "{RECEIVER_ID}"\nsites = ["bench"]\n'
+        f'public_keys = "{ring.public_keys.hex()}"\n'
+    )
+    return {
+        "keys": StoredKeys(ring, None),
+        "certificates": {SID: (Path(directory, CERTIFICATE).read_bytes(),)},
+        "watch": DirectoryWatch(enterprise, time.time()),
+    }
 
 
 def resolve(name: FormatName) -> list[Hop]:

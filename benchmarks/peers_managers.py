@@ -158,7 +158,7 @@ async def drain(manager: Manager, name: str, load: Load, counts: dict[str, int],
     async def receive() -> None:
         while load.consumed and counts[name] < load.each:
             transaction = manager.begin() if load.kind == "transactional" else None
-            messages = await manager.receive(name, BATCH, None, transaction)
+            messages = await manager.reads.receive(name, BATCH, None, transaction)
             if transaction is not None:
                 await manager.commit(transaction)
             bodies = [each.body for each in messages]  # a consumer that does not look at its messages would be cheating

@@ -15,7 +15,8 @@ from pathlib import Path
 import apsw
 
 from benchmarks.harness import print_table
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.store import open_store
 
@@ -49,7 +50,7 @@ def _best(measure: Callable[[], tuple[float, float]]) -> tuple[float, float]:
 
 async def _manager(kind: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as directory:
-        manager = Manager("bench", open_store(directory))
+        manager = build_manager(default_configuration("bench"), open_store(directory))
         await manager.start()
         path = r"private$\bench"
         await manager.create_queue(path, transactional=kind == "transactional")
@@ -63,7 +64,7 @@ async def _manager(kind: str) -> tuple[float, float]:
 
         async def receive() -> None:
             transaction = manager.begin() if kind == "transactional" else None
-            await manager.receive(path, BATCH, 0, transaction)
+            await manager.reads.receive(path, BATCH, 0, transaction)
             if transaction is not None:
                 await manager.commit(transaction)
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 from benchmarks.harness import best_of, print_table
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.store import open_store
 
@@ -31,7 +32,7 @@ LOCAL_QUEUE = "private$/here"
 
 async def fill(directory: Path, count: int) -> float:
     """Makes the queues. Returns the seconds that one check of the manager's quota then takes."""
-    manager = Manager("alpha", open_store(directory), quota_kb=8 << 20)
+    manager = build_manager(default_configuration("alpha"), open_store(directory))
     await manager.start()
     names = [
         rf"DIRECT=TCP:127.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}\private$\orders" for n in range(256, 256 + count)

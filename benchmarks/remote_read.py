@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from benchmarks.harness import print_table, process_cpu_s
 from postroad.client.remote import RemoteBackend
+from postroad.config import default_configuration
 from postroad.errors import NoMessage
-from postroad.manager import Manager
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.remote_read import qm2qm, structures
 from postroad.remote_read.server import RemoteReadServer
@@ -40,7 +41,7 @@ LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
 async def serve(directory: Path, kind: str, messages: int) -> None:
     """Runs a manager with a full queue. Ends when its input ends."""
-    manager = Manager("bench", open_store(directory))
+    manager = build_manager(default_configuration("bench"), open_store(directory))
     await manager.start()
     await manager.create_queue(QUEUE)
     manager.core.queues.local_hosts.add(HOST)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from benchmarks.harness import best_of, microseconds, print_table
 from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.errors import StorageError
+from postroad.manager.composition import SECRET
 from postroad.queues.local import LocalQueueManager
 from postroad.security.guard import Verdict
 from postroad.store.memory import MemoryStore
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def measure(count: int) -> float:
-    core = LocalQueueManager("bench", UUID(int=1), MemoryStore(), new_id=uuid4)
+    core = LocalQueueManager("bench", UUID(int=1), MemoryStore(), SECRET)
     core.start(NOW)
     service = BinaryService(core, BinarySettings(), lambda name: [], _Driver())
     sessions = [_opened(service, number) for number in range(count)]

@@ -31,7 +31,8 @@ from pyspark.sql.types import StructType
 from benchmarks import spark_remote, spark_routing
 from benchmarks.harness import print_table
 from postroad.columns.schema import BYTES, INT, LONG, TEXT, TIME, TRUTH
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.spark import session
 from postroad.spark.schema import MESSAGE, spark_schema
@@ -78,7 +79,7 @@ def main() -> None:
 
 async def fill(data: Path, messages: int) -> float:
     """Puts the messages into a store. Returns how long it took."""
-    running = Manager("bench", open_store(data))
+    running = build_manager(default_configuration("bench"), open_store(data))
     await running.start()
     for queue in (QUEUE, NEWER):
         await running.create_queue(queue)

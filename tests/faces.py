@@ -12,8 +12,9 @@ import postroad
 from postroad import aio
 from postroad.api.server import ApiServer, TlsFiles
 from postroad.client.blocking import LoopThread
+from postroad.config import default_configuration
 from postroad.describe.received import ReceivedMessage
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.reports.info import ManagerInfo, QueueInfo
 from postroad.reports.offsets import HoldInfo, Mark, Submission
 from postroad.reports.trace import Trace
@@ -70,7 +71,7 @@ def served(
     """Serves a queue manager by HTTP on this machine. 0 means any free port. Gives the URL."""
 
     async def start() -> tuple[Manager, ApiServer]:
-        manager = Manager(NAME, open_store(directory))
+        manager = build_manager(default_configuration(NAME), open_store(directory))
         await manager.start()
         server = ApiServer(manager, port=port, token=token, tls=tls)
         await server.start()

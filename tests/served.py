@@ -9,13 +9,14 @@ import threading
 from base64 import b64encode
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from postroad.api import ApiServer, TlsFiles
+from postroad.config import default_configuration
 from postroad.errors import StorageError
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.security.audit import AuditLog
 from postroad.security.users import User, Users
 from postroad.store import Batch, MemoryStore, Store
@@ -120,8 +121,8 @@ def served(
     thread.start()
 
     async def start() -> Served:
-        manager = Manager("alpha", store or MemoryStore(), audit=AuditLog(audit))
-        manager.core.access.users = Users(users)
+        manager = build_manager(default_configuration("alpha"), store or MemoryStore(), audit=AuditLog(audit))
+        manager.core.use(replace(manager.core.settings, users=Users(users)), manager.clock())
         await manager.start()
         server = ApiServer(manager, host, 0, token, tls, {user.name: password for user in users})
         await server.start()

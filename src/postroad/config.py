@@ -20,6 +20,7 @@ from uuid import UUID
 from postroad.errors import ConfigurationError, IllegalIdentifier
 from postroad.names import DirectName, PathName, QueueKind
 from postroad.net import ports
+from postroad.queues.core_settings import DEFAULT_QUOTA_KB, MAX_OUTGOING
 from postroad.security.algorithms import CIPHERS, DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES, HASHES
 from postroad.security.descriptors import SecurityDescriptor, Sid
 from postroad.security.relay import RelayRule
@@ -54,7 +55,6 @@ from postroad.validation.queue_properties import NO_BASE_PRIORITY, QueueSettings
 from postroad.validation.toml import Place, load, read_file, refuse_duplicates
 from postroad.wire.constants import RESEND_TABLE_S
 
-DEFAULT_QUOTA_KB = 8 << 20  # 8 GiB, with journals and dead letters: the most that strangers can fill
 YEAR_S = 365 * 86400
 WITH_API = -2  # for console: its standard port if api has its own, on a loopback address; else off
 WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the same port as rpc
@@ -364,7 +364,7 @@ class LimitSettings:
     connections_per_address: int = setting(whole(1, 1_000_000), 256)
     unfinished_input_mb: int = setting(whole(8, 1 << 20), 256)
     remote_managers: int = setting(whole(1, 10_000_000), 10_000)
-    outgoing_queues: int = setting(whole(1, 1_000_000), 10_000)
+    outgoing_queues: int = setting(whole(1, 1_000_000), MAX_OUTGOING)
     # For each user, or each address without a user, over all listeners.
     transactions_per_user: int = setting(_HELD, 1000)
     locked_messages_per_user: int = setting(_HELD, 100_000)
@@ -495,9 +495,10 @@ def load_configuration(file: Path) -> Configuration:
     return Configuration(**_values(settings), file=file, data=data)
 
 
-def default_configuration() -> Configuration:
-    """The defaults: a manager with this computer's name and its data in ./data/NAME."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0]).strip("-")
+def default_configuration(name: str | None = None) -> Configuration:
+    """The defaults: a manager with this computer's name, or another one, and its data in ./data/NAME."""
+    if name is None:
+        name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0]).strip("-")
     if not name or name.lower() == "localhost":
         name = "postroad"
     return Configuration(manager=ManagerSettings(name=name), file=None, data=Path("data") / name)

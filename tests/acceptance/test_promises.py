@@ -14,8 +14,9 @@ from uuid import UUID, uuid4
 import pytest
 
 import postroad as client
+from postroad.config import default_configuration
 from postroad.errors import PostroadError
-from postroad.manager import Manager
+from postroad.manager import build_manager
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.store import open_store
@@ -65,7 +66,7 @@ def store_as_before(directory: Path, packets: list[bytes]) -> None:
     """Stores the packet, as an older version that accepted it would have."""
 
     async def put() -> None:
-        manager = Manager("target", open_store(directory / "data"), identifier=IDENTIFIER)
+        manager = build_manager(default_configuration("target"), open_store(directory / "data"), identifier=IDENTIFIER)
         await manager.start()
         await manager.create_queue(LEDGER, transactional=True)
         queue = manager.core.queues.get(LEDGER)

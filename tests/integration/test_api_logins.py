@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,7 +16,8 @@ from typing import cast
 import pytest
 
 from postroad.api import Settings, TlsFiles, build_app
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.net import endpoints
 from postroad.net.endpoints import CALLED_FOR
 from postroad.net.http import HttpConnection
@@ -182,8 +184,8 @@ def test_a_password_from_another_computer_needs_tls(client: str, scheme: str, st
 
 async def asked(client: str, scheme: str, password: str) -> int:
     """The status of the answer to a caller from this address."""
-    manager = Manager("alpha", MemoryStore())
-    manager.core.access.users = Users([ANN])
+    manager = build_manager(default_configuration("alpha"), MemoryStore())
+    manager.core.use(replace(manager.core.settings, users=Users([ANN])), manager.clock())
     await manager.start()
     try:
         app = build_app(manager, Settings(TOKEN, credentials={"ann": PASSWORD}))

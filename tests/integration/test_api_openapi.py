@@ -16,7 +16,8 @@ from postroad.api.app import OPERATIONS
 from postroad.api.calls import Operation
 from postroad.api.formats import ARROW, RECORDS, SUPPORTED
 from postroad.api.openapi import path_names
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.store import MemoryStore, open_store
 from tests.served import API, ORDERS, Served, served
 
@@ -80,7 +81,7 @@ def conform(document: Any, schema: Any, value: Any) -> None:
 def test_every_route_is_described_and_nothing_else(api: Served) -> None:
     document = api.call("GET", f"{API}/openapi.json").json
     described = {(path, method.upper()) for path, item in document["paths"].items() for method in item}
-    routes = build_app(Manager("alpha", MemoryStore())).routes
+    routes = build_app(build_manager(default_configuration("alpha"), MemoryStore())).routes
     served_routes = {
         (route.template, method) for route in routes if route.template not in UNDESCRIBED for method in route.endpoints
     }

@@ -6,12 +6,13 @@ import asyncio
 import http.client
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from postroad.api.formats import ARROW
-from postroad.queues.owners import Held
+from postroad.queues.owners import DEFAULTS, Held
 from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from tests.served import API, ORDERS, PASSWORD, Served, basic, served
@@ -45,7 +46,7 @@ def keep(api: Served, *users: User) -> None:
 
     async def change() -> None:
         api.server.set_credentials(None, {each.name: PASSWORD for each in users})
-        api.manager.core.change_users(Users(users), api.manager.clock())
+        api.manager.core.use(replace(api.manager.core.settings, users=Users(users)), api.manager.clock())
         await api.manager.write_identifier()
 
     api.run(change())
@@ -116,9 +117,19 @@ def begin(api: Served, kind: Held, number: int) -> int:
     return int(as_user(api, ANN, *calls[kind]).status)
 
 
+def at_most(api: Served, kind: Held, most: int) -> None:
+    """One owner may have so many of the kind."""
+
+    async def use() -> None:
+        core = api.manager.core
+        core.use(replace(core.settings, held={**DEFAULTS, kind: most}), api.manager.clock())
+
+    api.run(use())
+
+
 @pytest.mark.parametrize("kind", [each for each in Held if each is not Held.WAITING_READS])
 def test_an_owner_has_so_much_of_each_kind(api: Served, kind: Held) -> None:
-    api.manager.core.owners.maximum[kind] = 100 if kind is Held.LOCKED_MB else 2
+    at_most(api, kind, 100 if kind is Held.LOCKED_MB else 2)
     statuses = [begin(api, kind, number) for number in range(3)]
     refused = 507 if kind in (Held.HOLDS, Held.SUBMISSIONS) else 429
     taken = 1 if kind is Held.LOCKED_MB else 2
@@ -128,14 +139,14 @@ def test_an_owner_has_so_much_of_each_kind(api: Served, kind: Held) -> None:
     assert figures["reached"] == 3 - taken
     metrics = api.call("GET", "/metrics").body.decode()
     assert f'postroad_limit_reached_total{{limit="{kind.setting.replace("_mb_", "_bytes_")}"}} {3 - taken}' in metrics
-    api.manager.core.owners.maximum[kind] = 1000
+    at_most(api, kind, 1000)
     assert begin(api, kind, 2) < 300
     keep(api, BOB)
     assert held(api) == {}
 
 
 def test_so_many_reads_wait_for_one_owner(api: Served) -> None:
-    api.manager.core.owners.maximum[Held.WAITING_READS] = 1
+    at_most(api, Held.WAITING_READS, 1)
     api.create("private$/empty")
     api.call("PATCH", f"{API}/queues/private$/empty/acl", {"sddl": EVERYTHING})
     path = f"{API}/queues/private$/empty/receive?timeout=20"
@@ -158,7 +169,7 @@ def wait_for_reader(api: Served) -> None:
 
 
 def test_transactions_that_have_ended_do_not_count(api: Served) -> None:
-    api.manager.core.owners.maximum[Held.TRANSACTIONS] = 2
+    at_most(api, Held.TRANSACTIONS, 2)
     for _ in range(20):
         identifier = as_user(api, ANN, "POST", f"{API}/transactions").json["id"]
         assert as_user(api, ANN, "POST", f"{API}/transactions/{identifier}/commit").status == 204
@@ -273,7 +284,7 @@ def test_a_token_that_is_replaced_ends_what_waits_with_it() -> None:
 
             async def change() -> None:
                 api.server.set_credentials("new", {})
-                api.manager.core.change_users(Users(), api.manager.clock())
+                api.manager.core.use(replace(api.manager.core.settings, users=Users()), api.manager.clock())
 
             api.run(change())
             sent = api.call("POST", f"{API}/queues/private$/empty/messages", {"body": "x"}, headers=new)

@@ -48,7 +48,7 @@ class Peer:
 
 
 def bodies(api: Served) -> list[object]:
-    return [each.body for each in api.run(api.manager.peek(r"private$\orders", 100, timeout=0))]
+    return [each.body for each in api.run(api.manager.reads.peek(r"private$\orders", 100, timeout=0))]
 
 
 def test_a_request_that_comes_in_pieces_is_served_when_it_is_complete(api: Served) -> None:

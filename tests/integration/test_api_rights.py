@@ -13,7 +13,8 @@ import pytest
 from postroad.api import build_app
 from postroad.api.app import OPERATIONS
 from postroad.api.calls import Needs, Operation, Operations
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.queues.permissions import ACTION_WORDS, Action
 from postroad.runtime.logs import level_name
 from postroad.security.access import default_manager_descriptor
@@ -194,7 +195,7 @@ def test_an_operation_must_say_what_it_needs() -> None:
         Operations().add("GET /new", "New")  # type: ignore[call-arg]
     assert all(isinstance(each.needs, Action | Needs) for each in OPERATIONS)
     others = {"/", "/docs", "/metrics", "/healthz", "/readyz", f"{API}/openapi.json"}
-    routes = {each.template for each in build_app(Manager("alpha", MemoryStore())).routes}
+    routes = {each.template for each in build_app(build_manager(default_configuration("alpha"), MemoryStore())).routes}
     assert routes == others | {API + each.path for each in OPERATIONS}
 
 

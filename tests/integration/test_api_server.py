@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from postroad.api import ApiServer, TlsFiles
+from postroad.config import default_configuration
 from postroad.errors import ConfigurationError
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.store import MemoryStore
 from tests.certificates import Authority
 from tests.served import API, ORDERS, Served, served
@@ -29,7 +30,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "http-api.md"
 
 
 async def manager() -> Manager:
-    made = Manager("alpha", MemoryStore())
+    made = build_manager(default_configuration("alpha"), MemoryStore())
     await made.start()
     return made
 

@@ -126,9 +126,8 @@ def run(
         server = Server(load_configuration(file))
         await server.start()
         try:
-            assert server._manager is not None
-            assert server._manager.binary is not None
-            await body(server._manager, server._manager.binary)
+            assert server.manager.doors.binary is not None
+            await body(server.manager, server.manager.doors.binary)
         finally:
             await server.stop()
 
@@ -294,7 +293,7 @@ def test_no_more_hosts_are_called_than_there_may_be_connections(tmp_path: Path) 
 )
 def test_a_ping_says_whether_there_would_be_a_session(binary: Any, found: str | None) -> None:
     async def body() -> None:
-        responder = PingResponder(SimpleNamespace(identifier=CALLER, binary=binary), "127.0.20.70", 0)
+        responder = PingResponder(CALLER, binary, "127.0.20.70", 0)
         await responder.start()
         client = PingClient(UUID(int=1), lambda host: responder.port)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:  # what is no ping is not answered

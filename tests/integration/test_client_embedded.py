@@ -20,7 +20,8 @@ from postroad import aio, errors
 from postroad.client.blocking import LoopThread
 from postroad.client.embedded import EmbeddedBackend
 from postroad.client.sync.backend import Backend
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import Manager, build_manager
 from postroad.queues.queue import PositionState
 from postroad.store import Batch, MemoryStore
 from tests.faces import served
@@ -193,7 +194,7 @@ def embedded(store: MemoryStore) -> tuple[postroad.QueueManager, Manager]:
     """A manager with its blocking API, on the given store."""
 
     async def begin() -> Manager:
-        manager = Manager("alpha", store)
+        manager = build_manager(default_configuration("alpha"), store)
         await manager.start()
         return manager
 
@@ -296,7 +297,7 @@ def test_an_interrupt_ends_a_receive_from_afar_and_takes_nothing(tmp_path: Path)
 def test_a_receive_that_is_cancelled_while_its_message_leaves_gives_it_back() -> None:
     async def main() -> None:
         store = GatedStore()
-        manager = Manager("alpha", store)
+        manager = build_manager(default_configuration("alpha"), store)
         await manager.start()
         async with aio.QueueManager(EmbeddedBackend(manager)) as qm:
             queue = await qm.create_queue(r"private$\orders")

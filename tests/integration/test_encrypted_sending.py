@@ -76,8 +76,7 @@ async def running(directory: Path, name: str) -> AsyncIterator[Manager]:
     server = Server(load_configuration(file))
     await server.start()
     try:
-        assert server._manager is not None
-        yield server._manager
+        yield server.manager
     finally:
         await server.stop()
 
@@ -117,7 +116,7 @@ def orders(manager: Manager) -> str:
 
 
 async def received(manager: Manager, queue: str = "private$\\orders") -> ReceivedMessage:
-    (message,) = await manager.receive(queue, 1, PATIENCE_S)
+    (message,) = await manager.reads.receive(queue, 1, PATIENCE_S)
     return message
 
 

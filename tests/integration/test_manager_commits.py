@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from postroad.config import default_configuration
 from postroad.errors import StorageError
-from postroad.manager import Manager
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.store import Batch, LayeredStore
 from postroad.store.journal import DirectoryFiles
@@ -60,7 +61,7 @@ def test_a_lone_small_commit_needs_no_other_thread_and_a_large_one_does(monkeypa
 
     async def run(directory: Path) -> None:
         store = WatchedStore(directory)
-        manager = Manager("alpha", store)
+        manager = build_manager(default_configuration("alpha"), store)
         await manager.start()
         await manager.create_queue(QUEUE)
         bodies = [b"a", b"b", bytes(SHORT_BYTES), b"c"]
@@ -72,7 +73,7 @@ def test_a_lone_small_commit_needs_no_other_thread_and_a_large_one_does(monkeypa
             await manager.send(QUEUE, [message(body)])
             here += [thread is threading.current_thread() for thread in store.threads]
         assert here == [True, True, False, True]
-        assert [each.body for each in await manager.receive(QUEUE, count=9)] == bodies
+        assert [each.body for each in await manager.reads.receive(QUEUE, count=9)] == bodies
         await manager.stop()
 
     with fast_directory() as directory:
@@ -84,7 +85,7 @@ def test_a_disk_that_fails_a_commit_of_the_event_loop_fails_that_one(monkeypatch
 
     async def run(directory: Path) -> None:
         store = WatchedStore(directory)
-        manager = Manager("alpha", store)
+        manager = build_manager(default_configuration("alpha"), store)
         await manager.start()
         await manager.create_queue(QUEUE)
         await manager.send(QUEUE, [message(b"a")])

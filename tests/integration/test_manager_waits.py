@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from postroad.config import default_configuration
 from postroad.errors import NoMessage
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.message import Message
 from postroad.queues.open_queue import WaitingRead
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
@@ -29,20 +30,20 @@ def test_a_message_that_comes_after_its_reader_has_left_stays() -> None:
     """The reader is cancelled in the same turn of the event loop, before anything else learns of it."""
 
     async def run() -> None:
-        manager = Manager("alpha", MemoryStore())
+        manager = build_manager(default_configuration("alpha"), MemoryStore())
         await manager.start()
         await manager.create_queue(QUEUE)
         await manager.send(QUEUE, [Message(b"one")])
-        locked = await manager.lock(QUEUE)
+        locked = await manager.reads.lock(QUEUE)
         queue = manager.core.queues.get(QUEUE)
         record = queue.get(locked.messages[0].lookup_id)
         assert record is not None
-        ended: asyncio.Future[list[Record]] = manager.wait(waiting_read(manager), lambda records: records)
+        ended: asyncio.Future[list[Record]] = manager.reads.wait(waiting_read(manager), lambda records: records)
         ended.cancel()
         manager.core.reading.put_back(queue, record, manager.clock())
         await asyncio.sleep(0)
         assert not queue.waiting
-        assert [message.body for message in await manager.receive(QUEUE, timeout=0)] == [b"one"]
+        assert [message.body for message in await manager.reads.receive(QUEUE, timeout=0)] == [b"one"]
         await manager.stop()
 
     asyncio.run(run())
@@ -50,12 +51,12 @@ def test_a_message_that_comes_after_its_reader_has_left_stays() -> None:
 
 def test_an_error_is_what_the_reader_makes_of_it() -> None:
     async def run() -> None:
-        manager = Manager("alpha", MemoryStore())
+        manager = build_manager(default_configuration("alpha"), MemoryStore())
         await manager.start()
         await manager.create_queue(QUEUE)
         soon = manager.clock() + 0.01
-        told = manager.wait(waiting_read(manager, soon), lambda records: 0, lambda error: error.status)
-        raised = manager.wait(waiting_read(manager, soon), lambda records: records)
+        told = manager.reads.wait(waiting_read(manager, soon), lambda records: 0, lambda error: error.status)
+        raised = manager.reads.wait(waiting_read(manager, soon), lambda records: records)
         assert await told == NoMessage("").status
         with pytest.raises(NoMessage):
             await raised

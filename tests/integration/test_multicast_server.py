@@ -45,9 +45,8 @@ async def running(directory: Path, name: str, number: int, interface: str | None
     file.write_text(CONFIGURATION.format(name=name, number=number, interface=interface))
     server = Server(load_configuration(file))
     await server.start()
-    assert server._manager is not None
     try:
-        yield server._manager
+        yield server.manager
     finally:
         await server.stop()
 
@@ -71,11 +70,11 @@ def test_one_message_reaches_every_queue_that_listens_at_that_time(tmp_path: Pat
             await gamma.delete_queue(NEWS)
             await alpha.send(NAME, [Message(bytes(60_000), label="second"), Message("third", label="third")])
             await wait_until(lambda: beta.core.queues.get(NEWS).count == 3)
-            assert gamma.multicast is not None
-            assert beta.multicast is not None
-            assert alpha.multicast is not None
-            assert (beta.multicast.info().received, gamma.multicast.info().received) == (3, 1)
-            assert alpha.multicast.info().sent == 3
+            assert gamma.doors.multicast is not None
+            assert beta.doors.multicast is not None
+            assert alpha.doors.multicast is not None
+            assert (beta.doors.multicast.info().received, gamma.doors.multicast.info().received) == (3, 1)
+            assert alpha.doors.multicast.info().sent == 3
 
     asyncio.run(run())
 
@@ -83,8 +82,8 @@ def test_one_message_reaches_every_queue_that_listens_at_that_time(tmp_path: Pat
 def test_a_server_without_such_an_interface_starts_and_says_so(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path, "alpha", 1, "nothing0") as alpha:
-            assert alpha.multicast is not None
-            info = alpha.multicast.info()
+            assert alpha.doors.multicast is not None
+            info = alpha.doors.multicast.info()
             assert info.address is None
             assert info.error is not None
             assert "there is no interface nothing0" in info.error

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from postroad.config import default_configuration
 from postroad.errors import StorageError
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.message import Message
 from postroad.reports.offsets import Selection, Submission
 from postroad.store import Store, open_store
@@ -26,7 +27,7 @@ def rows(*bodies: str) -> list[Message]:
 @asynccontextmanager
 async def running(store: Store) -> AsyncIterator[Manager]:
     """A manager that is never stopped. It ends as in a crash, and its store stays as it is."""
-    manager = Manager("alpha", store)
+    manager = build_manager(default_configuration("alpha"), store)
     await manager.start()
     try:
         yield manager
@@ -53,7 +54,7 @@ def test_a_crash_between_reading_and_committing_loses_nothing(tmp_path: Path) ->
     async def again(end: int) -> None:
         async with running(open_store(tmp_path)) as manager:
             await manager.send(QUEUE, rows("c"))
-            assert [message.text for message in await manager.receive(QUEUE, 10, 0)] == ["c"]
+            assert [message.text for message in await manager.reads.receive(QUEUE, 10, 0)] == ["c"]
             assert (await manager.offsets.hold(QUEUE, "stream", 0, end)).messages == 2
             assert await held(manager, "stream") == ["a", "b"]
             assert await manager.offsets.commit_hold(QUEUE, "stream", end) == 2
@@ -85,7 +86,7 @@ def test_a_task_that_is_tried_again_after_a_crash_sends_what_was_not_sent(tmp_pa
     async def third() -> None:
         async with running(open_store(tmp_path)) as manager:
             assert await manager.offsets.submit(QUEUE, "q", 4, 0, 0, rows("0", "1", "2")) == Submission(0, 3)
-            assert [message.text for message in await manager.receive(QUEUE, 10, 0)] == ["0", "1", "2"]
+            assert [message.text for message in await manager.reads.receive(QUEUE, 10, 0)] == ["0", "1", "2"]
 
     asyncio.run(first())
     asyncio.run(second())
@@ -106,7 +107,7 @@ def test_whoever_is_told_that_rows_were_sent_can_rely_on_it() -> None:
                 await first
             store.full = False
             assert await second == Submission(2, 0)
-            assert [message.text for message in await manager.receive(QUEUE, 10, 0)] == ["0", "1"]
+            assert [message.text for message in await manager.reads.receive(QUEUE, 10, 0)] == ["0", "1"]
 
     asyncio.run(attempts())
 

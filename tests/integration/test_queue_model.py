@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from postroad.errors import NoMessage, StorageError
+from postroad.manager.composition import SECRET
 from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.open_queue import Transaction, WaitingRead
@@ -62,7 +63,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def open_store(self) -> None:
         self.store = LayeredStore(self.directory)
-        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, new_id=uuid4)
+        self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, SECRET)
         self.manager.start(self.now)
         self.commit_tick()
 

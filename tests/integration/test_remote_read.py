@@ -111,7 +111,7 @@ def test_a_message_is_what_its_own_manager_says_it_is(running: Station, manager:
     running.run(running.manager.create_queue(r"private$\ledger", transactional=True))
     running.run(running.manager.send_transactional(r"private$\ledger", [Message(b"t", label="t")]))
     for path in (ORDERS, r"private$\ledger"):
-        (here,) = running.run(running.manager.peek(path, 1, 0))
+        (here,) = running.run(running.manager.reads.peek(path, 1, 0))
         there = manager.queue(path).peek(timeout=5)
         assert there.packet == here.packet
         assert there.lookup_id == here.lookup_id
@@ -120,7 +120,7 @@ def test_a_message_is_what_its_own_manager_says_it_is(running: Station, manager:
 
 def test_what_a_manager_keeps_with_a_message_stays_there(running: Station, manager: postroad.QueueManager) -> None:
     running.send("one", dead_letter_queue=r"private$\dead")
-    (here,) = running.run(running.manager.peek(ORDERS, 1, 0))
+    (here,) = running.run(running.manager.reads.peek(ORDERS, 1, 0))
     there = manager.queue(ORDERS).peek(timeout=5)
     assert (here.dead_letter_queue, there.dead_letter_queue) == (r".\private$\dead", None)
     assert there.packet == here.packet[: here.view.packet_size]

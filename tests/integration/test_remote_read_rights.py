@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -38,7 +38,7 @@ READER = User(USER, Sid.parse("S-1-5-21-1-2-3-1001"))
 @pytest.fixture
 def running() -> Iterator[Station]:
     with station(authenticate=True) as running:
-        running.manager.core.access.users = Users([READER])
+        running.manager.core.use(replace(running.manager.core.settings, users=Users([READER])), running.manager.clock())
         yield running
 
 
@@ -48,7 +48,7 @@ def remote(running: Station, user: str | None = USER) -> postroad.QueueManager:
 
 
 def allow(running: Station, *rights: str, who: str = USER) -> None:
-    running.run(running.manager.edit_acl(ORDERS, "grant", who, rights))
+    running.run(running.manager.access_lists.edit(ORDERS, "grant", who, rights))
 
 
 def test_a_user_with_a_sid_needs_the_right(running: Station) -> None:
@@ -66,7 +66,7 @@ def test_a_user_with_a_sid_needs_the_right(running: Station) -> None:
             queue.purge()
         allow(running, "receive")
         assert queue.receive(0).label == "one"
-        running.run(running.manager.set_acl(ORDERS, None))
+        running.run(running.manager.access_lists.set(ORDERS, None))
         with pytest.raises(AccessDenied):  # the queue is still open
             queue.receive(0)
         with pytest.raises(AccessDenied):
@@ -81,7 +81,7 @@ def test_a_waiting_read_ends_when_its_reader_loses_the_right(running: Station, r
     async def revoke() -> None:
         while not running.manager.queue(ORDERS).waiting:  # noqa: ASYNC110  # the manager has no event for who waits
             await asyncio.sleep(0.005)
-        await running.manager.edit_acl(ORDERS, "revoke", USER, [right])
+        await running.manager.access_lists.edit(ORDERS, "revoke", USER, [right])
         await running.manager.send(ORDERS, [Message(label="one")])
 
     with remote(running) as manager, ThreadPoolExecutor(1) as later:
@@ -123,7 +123,7 @@ def keep(running: Station, *users: User) -> None:
 
     async def change() -> None:
         assert running.server.set_passwords({each.name: PASSWORD for each in users})
-        running.manager.core.change_users(Users(users), running.manager.clock())
+        running.manager.core.use(replace(running.manager.core.settings, users=Users(users)), running.manager.clock())
 
     running.run(change())
 
@@ -295,7 +295,9 @@ def test_no_operation_does_or_tells_anything_beyond_the_callers_rights(running: 
         client = await connect(host, port, QMCOMM, QM2QM, security=security)
         if kind.endswith("removed"):
             assert running.server.set_passwords({USER: PASSWORD})
-            running.manager.core.change_users(Users([READER]), running.manager.clock())
+            running.manager.core.use(
+                replace(running.manager.core.settings, users=Users([READER])), running.manager.clock()
+            )
         try:
             for operation, request in CALLS.items():
                 before = await everything(running)

@@ -66,8 +66,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Server:
 
 async def started(server: Server) -> Manager:
     await server.start()
-    assert server._manager is not None
-    return server._manager
+    return server.manager
 
 
 def with_session(server: Server, look: Callable[[Session, bytes], T]) -> T:
@@ -75,8 +74,8 @@ def with_session(server: Server, look: Callable[[Session, bytes], T]) -> T:
 
     async def body() -> T:
         manager = await started(server)
-        assert manager.binary is not None
-        session = manager.binary.accepted("127.0.20.42", 1000.0)
+        assert manager.doors.binary is not None
+        session = manager.doors.binary.accepted("127.0.20.42", 1000.0)
         assert session is not None
         peer, said = Session.initiate(FIRST, NULL_GUID, PeerSettings(), 1000.0), b""
         while asked := peer.data_to_send():
@@ -161,8 +160,8 @@ def test_every_manager_has_an_id_of_its_own_and_keeps_it_unless_it_is_told_anoth
 
         async def body() -> UUID:
             manager = await started(server)
-            assert manager.binary is not None
-            session = manager.binary.accepted("127.0.20.42", 1000.0)
+            assert manager.doors.binary is not None
+            session = manager.doors.binary.accepted("127.0.20.42", 1000.0)
             assert session is not None
             await server.stop()
             return session.identifier

@@ -53,8 +53,7 @@ def started(directory: Path, look: Callable[[Manager], T], more: str = "") -> T:
         server = Server(load_configuration(file))
         await server.start()
         try:
-            assert server._manager is not None
-            return look(server._manager)
+            return look(server.manager)
         finally:
             await server.stop()
 

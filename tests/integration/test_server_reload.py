@@ -276,8 +276,7 @@ def test_a_certificate_of_a_sender_is_read_again_and_no_longer_counts_if_it_is_r
     async def body() -> None:
         text = f'[[certificate]]\nsid = "{SID}"\nfile = "ann.der"\n'
         async with running(tmp_path / "alpha.toml", text) as server:
-            assert server._manager is not None
-            protection = server._manager.core.protection
+            protection = server.manager.core.protection
             guards = (protection.guard, protection.opener)
             assert all(isinstance(each.open(SIGNED_2_0, 0.0), Opened) for each in guards)
             (tmp_path / "ann.der").write_bytes(certificate_of(ADVANCED))
@@ -300,7 +299,7 @@ def test_the_directory_is_read_at_once(tmp_path: Path) -> None:
     async def body() -> None:
         text = '[directory]\nfile = "enterprise.toml"\npoll_s = 1000\n'
         async with running(tmp_path / "alpha.toml", text) as server:
-            manager = server._manager
+            manager = server.manager
             assert manager is not None
             await server.reload()
             assert [each.computer_name for each in manager.router.directory.managers] == []
@@ -322,7 +321,7 @@ def test_other_authorities_are_trusted_for_the_next_connection_to_another_manage
             answering(OK, tls=server_context(after, FAR)) as peer,
             running(tmp_path / "alpha.toml", text + TLS) as server,
         ):
-            manager = server._manager
+            manager = server.manager
             assert manager is not None
             name = direct(peer.port, scheme="HTTPS")
             await manager.send(name, [Message(label="a", recoverable=True)])

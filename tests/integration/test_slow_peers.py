@@ -19,8 +19,8 @@ from postroad.api import ApiServer, TlsFiles
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.binary.states import Received, singly
-from postroad.config import load_configuration
-from postroad.manager import Manager
+from postroad.config import default_configuration, load_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.net import http as accepting
 from postroad.net import listening
@@ -131,8 +131,8 @@ def test_connections_in_a_tls_handshake_count(tmp_path: Path) -> None:
     certificate, key = authority.issue("127.0.0.1")
 
     async def run() -> None:
-        manager = Manager("alpha", MemoryStore())
-        manager.limits = limits = Limits(connections=4)
+        limits = Limits(connections=4)
+        manager = build_manager(default_configuration("alpha"), MemoryStore(), limits=limits)
         await manager.start()
         server = ApiServer(manager, port=0, tls=TlsFiles(certificate, key))
         await server.start()
@@ -215,7 +215,7 @@ def test_a_session_whose_peer_does_not_read_ends_and_its_mail_goes_later(
         listener = await asyncio.start_server(peer.serve, PEER, 1801)
         server = Server(load_configuration(file))
         await server.start()
-        manager = server._manager
+        manager = server.manager
         assert manager is not None
         messages = [Message(bytes(3 << 20), label=label, recoverable=True) for label in sorted(labels)]
         await manager.send(rf"DIRECT=TCP:{PEER}\private$\q", messages)

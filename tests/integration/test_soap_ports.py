@@ -58,10 +58,9 @@ async def serving(
     server = Server(load_configuration(file))
     await server.start()
     try:
-        assert server._manager is not None
         addresses = server.ready["listen"]
         assert isinstance(addresses, dict)
-        yield server._manager, addresses
+        yield server.manager, addresses
     finally:
         await server.stop()
 
@@ -335,16 +334,15 @@ def test_a_hardened_manager_sends_and_listens_by_http_alone(tmp_path: Path) -> N
         server = Server(load_configuration(file))
         await server.start()
         try:
-            assert server._manager is not None
             addresses = server.ready["listen"]
             assert isinstance(addresses, dict)
-            await body(server._manager, addresses)
+            await body(server.manager, addresses)
         finally:
             await server.stop()
 
     async def locked(manager: Manager, addresses: dict[str, str]) -> None:
         assert set(addresses) == {"http"}
-        (row,) = manager.exposure
+        (row,) = manager.doors.exposure
         assert row.allows.endswith("; hardened: by HTTP alone, and nobody reads remotely")
         await manager.send(far, [Message(label="far", recoverable=True)])
         async with answering(OK) as near:
@@ -493,7 +491,7 @@ def test_a_message_is_taken_once_it_is_durable_and_not_where_storing_fails(
                     raise fault
 
                 with monkeypatch.context() as broken:
-                    broken.setattr(manager.soap, "received", fail)
+                    broken.setattr(manager.doors.soap, "received", fail)
                     answer = await post(manager, addresses["http"])
                 assert answer.startswith(b"HTTP/1.1 500 ")
                 assert caplog.messages.count("request not taken") == isinstance(fault, ZeroDivisionError)
@@ -510,8 +508,8 @@ def test_durable_messages_that_come_together_share_a_commit_and_regular_ones_mak
     async def body() -> None:
         async with serving(tmp_path) as (manager, addresses):
             await manager.create_queue(r"private$\orders")
-            assert manager.soap is not None
-            soap = manager.soap.driver
+            assert manager.doors.soap is not None
+            soap = manager.doors.soap.driver
             assert isinstance(soap, transport.SoapTransport)
             commits: list[Iterable[Batch]] = []
             commit = manager.store.commit

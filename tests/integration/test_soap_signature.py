@@ -70,10 +70,10 @@ def test_signed_messages_by_http(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         server = Server(load_configuration(tmp_path / "alpha.toml"))
         await server.start()
         try:
-            manager = server._manager
+            manager = server.manager
             assert manager is not None
-            assert manager.soap is not None
-            receiver = manager.soap.receiver
+            assert manager.doors.soap is not None
+            receiver = manager.doors.soap.receiver
             receiver.settings = replace(receiver.settings, accept_hashes=frozenset(accepted))
             listen = server.ready["listen"]
             assert isinstance(listen, dict)

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from postroad.binary.transport import BinaryTransport
 from postroad.config import load_configuration
 from postroad.queues.outgoing_queues import Watcher
 from postroad.runtime import supervision
@@ -89,11 +90,12 @@ def test_timers_of_protocols_and_the_directory_watch_go_on_after_a_fault(tmp_pat
         server = Server(load_configuration(tmp_path / "alpha.toml"))
         await server.start()
         try:
-            manager, binary = server._manager, server._binary
-            assert manager is not None
-            assert binary is not None
-            assert manager.soap is not None
-            soap = manager.soap.driver
+            manager = server.manager
+            assert manager.doors.binary is not None
+            binary = manager.doors.binary.driver
+            assert isinstance(binary, BinaryTransport)
+            assert manager.doors.soap is not None
+            soap = manager.doors.soap.driver
             assert isinstance(soap, SoapTransport)
             url = f"http://{server.ready['listen']['api']}"  # type: ignore[index]
             broken = {

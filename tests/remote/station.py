@@ -9,7 +9,8 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import Manager, build_manager
 from postroad.message import Message
 from postroad.remote_read.server import RemoteReadServer
 from postroad.rpc.constants import AuthLevel
@@ -49,7 +50,7 @@ class Station:
         """What a reader could have."""
 
         async def look() -> list[str]:
-            return [message.label for message in await self.manager.peek(queue, 10_000, after=-1)]
+            return [message.label for message in await self.manager.reads.peek(queue, 10_000, after=-1)]
 
         return self.run(look())
 
@@ -92,9 +93,8 @@ def station(
     thread.start()
 
     async def start() -> Station:
-        manager = Manager("alpha", store or MemoryStore())
+        manager = build_manager(default_configuration("alpha"), store or MemoryStore(), hosts=(host,))
         await manager.start()
-        manager.core.queues.local_hosts.add(host)
         for path in queues:
             await manager.create_queue(path)
         users = providers({USER: PASSWORD, OTHER_USER: PASSWORD}, "alpha")
@@ -114,7 +114,7 @@ def station(
         except BaseException:
             await manager.stop()
             raise
-        manager.remote_read = server
+        manager.doors.open(remote_read=server)
         return Station(manager, server, loop)
 
     try:

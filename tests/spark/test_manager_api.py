@@ -58,7 +58,7 @@ def test_a_user_logs_in() -> None:
         caller = ManagerApi(Place(url, r"private$\orders", None, 10, "ann", PASSWORD))
         with pytest.raises(AccessDenied, match="no right to look at the messages of"):
             caller.mark()
-        manager.run(manager.manager.edit_acl(r"private$\orders", "grant", "ann", ["peek"]))
+        manager.run(manager.manager.access_lists.edit(r"private$\orders", "grant", "ann", ["peek"]))
         caller.mark()
         caller.close()
 

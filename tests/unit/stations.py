@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
 
 from postroad.errors import StorageError
 from postroad.message import Message
+from postroad.queues.core_settings import Chance
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.open_queue import WaitingRead
 from postroad.queues.outgoing_queues import OutgoingInfo
@@ -26,6 +31,11 @@ ACKS = r"private$\acks"
 JOURNAL, DEADLETTER, DEADXACT = ";journal", ";deadletter", ";deadxact"
 
 Done = Callable[[StorageError | None], object]
+
+
+def chance(seed: UUID) -> Chance:
+    """The same in each run: two runs can be compared."""
+    return Chance(uuid4, Random(seed.int).randrange)
 
 
 class BaseNetwork:
@@ -79,6 +89,10 @@ class BaseStation:
     commits = True  # a test that holds ticks back says False, then `land` or `lose`
     _promises: list[Done]
     _out: tuple[Tick, list[Done]] | None
+
+    def use(self, **settings: Any) -> None:
+        """Other settings of the core, as a reload brings them."""
+        self.core.use(replace(self.core.settings, **settings), self.network.now)
 
     def _make_queues(self) -> None:
         for path in (ORDERS, ACKS):

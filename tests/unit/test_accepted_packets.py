@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ from postroad.describe import message_json, packet_json
 from postroad.describe.capture.items import DecodedPacket, Origin
 from postroad.describe.received import ReceivedMessage, decode_records, encode_records
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, NoMessage, RemoteProtocolError, StorageError
+from postroad.manager.composition import SECRET
 from postroad.manager.outlook import Outlook
 from postroad.manager.trace import Search
 from postroad.message import Message
@@ -62,7 +63,7 @@ class House:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.core = LocalQueueManager("alpha", OWN, self.store, insecure_nacks=True, new_id=uuid4, locate=_locate)
+        self.core = LocalQueueManager("alpha", OWN, self.store, SECRET, insecure_nacks=True, locate=_locate)
         self.core.start(STARTED)
         self.tick()
         self.binary = BinaryService(self.core, BinarySettings(), self._resolve, self)

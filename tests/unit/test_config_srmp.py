@@ -8,7 +8,7 @@ import pytest
 
 from postroad.config import StandardPort, load_configuration
 from postroad.errors import ConfigurationError
-from postroad.server.server import soap_settings
+from postroad.server.listeners import soap_settings
 from postroad.soap.addresses import Redirection
 from postroad.soap.settings import SoapSettings
 from postroad.wire.constants import RESEND_TABLE_S
@@ -57,7 +57,7 @@ to = "https://gate/msmq/private$/receipts"
 """,
         )
     )
-    settings = soap_settings(config.srmp)
+    settings = soap_settings(config.srmp, config.limits.remote_managers, config.security.accept_hashes)
     assert (settings.retransmission_ms, settings.resend_s, settings.cleanup_ms) == (300, (7.0,), 1000)
     assert settings.clock_tolerance_s == 0
     redirections = settings.redirections
@@ -74,8 +74,11 @@ to = "https://gate/msmq/private$/receipts"
 
 def test_the_defaults_are_the_protocols(tmp_path: Path) -> None:
     config = load_configuration(written(tmp_path, ""))
-    assert soap_settings(config.srmp) == SoapSettings()
-    assert soap_settings(config.srmp).resend_s == RESEND_TABLE_S
+    assert soap_settings(config.srmp, config.limits.remote_managers, config.security.accept_hashes) == SoapSettings()
+    assert (
+        soap_settings(config.srmp, config.limits.remote_managers, config.security.accept_hashes).resend_s
+        == RESEND_TABLE_S
+    )
     assert isinstance(config.listen.http, StandardPort)
     assert (config.listen.http, config.listen.https) == (80, None)
 

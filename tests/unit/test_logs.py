@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.reports.trace import class_words
 from postroad.runtime.logs import RateLimitedLog, start_logging
@@ -114,7 +115,7 @@ def test_a_table_stands_below_its_line_in_columns_and_in_json_as_it_is() -> None
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_message_that_dies_has_a_line_without_its_body(caplog: pytest.LogCaptureFixture, lost: bool) -> None:
     async def run() -> None:
-        manager = Manager("alpha", MemoryStore())
+        manager = build_manager(default_configuration("alpha"), MemoryStore())
         await manager.start()
         await manager.create_queue(r"private$\orders")
         if lost:

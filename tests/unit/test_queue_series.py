@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 from postroad.api.monitoring import OTHERS, QueueSeries
-from postroad.manager import Manager
+from postroad.config import default_configuration
+from postroad.manager import build_manager
 from postroad.reports.info import QueueInfo
 from postroad.store import MemoryStore
 
@@ -15,7 +16,7 @@ from postroad.store import MemoryStore
 @cache
 def sample() -> QueueInfo:
     async def main() -> QueueInfo:
-        manager = Manager("alpha", MemoryStore())
+        manager = build_manager(default_configuration("alpha"), MemoryStore())
         await manager.start()
         try:
             return await manager.create_queue(r"private$\orders")

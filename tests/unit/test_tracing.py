@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from postroad.config import TracingSettings, default_configuration
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import ConfigurationError, QueueNotFound
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.message import Message, Signature
 from postroad.server.tracing import manager_class
 from postroad.store import MemoryStore
@@ -87,14 +88,14 @@ def test_the_spans_of_a_manager() -> None:
     received: list[ReceivedMessage] = []
 
     async def main() -> None:
-        manager = TracedManager(tracing, "alpha", MemoryStore())
+        manager = build_manager(default_configuration("alpha"), MemoryStore(), make=partial(TracedManager, tracing))
         await manager.start()
         await manager.create_queue(r"private$\orders")
         await manager.create_queue(r"private$\exact", transactional=True)
         with tracing.tracer.start_as_current_span("work"):
             await manager.send(r"private$\orders", [with_context(Message("mine"))])
         await manager.send_transactional(r"private$\exact", [Message("exact")])
-        received.extend(await manager.receive(r"private$\orders", 1, 5))
+        received.extend(await manager.reads.receive(r"private$\orders", 1, 5))
         with pytest.raises(QueueNotFound):
             await manager.send(r"private$\nowhere", [Message("lost")])
         await manager.purge_queue(r"private$\exact")

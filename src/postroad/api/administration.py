@@ -77,7 +77,7 @@ OPERATIONS = Operations()
     needs=Action.GET_PERMISSIONS,
 )
 async def show_acl(call: Call) -> Response:
-    return json_answer({"sddl": call.manager.acl(call.queue)})
+    return json_answer({"sddl": call.manager.access_lists.show(call.queue)})
 
 
 @OPERATIONS.add(
@@ -91,7 +91,7 @@ async def show_acl(call: Call) -> Response:
 )
 async def set_acl(call: Call) -> Response:
     values = read_object(await call.json_object(), _SET)
-    sddl = await call.manager.set_acl(call.queue, values["sddl"], call.token)
+    sddl = await call.manager.access_lists.set(call.queue, values["sddl"], call.token)
     call.facts["sddl"] = sddl
     return json_answer({"sddl": sddl})
 
@@ -110,8 +110,8 @@ async def edit_acl(call: Call) -> Response:
     if len(values) != 1:
         raise InvalidArgument(f"body: must have one of {', '.join(EDITS)}, got {', '.join(values) or 'none'}")
     ((edit, entry),) = values.items()
-    call.facts |= {edit: entry["who"], "rights": " ".join(entry["rights"])}
-    sddl = await call.manager.edit_acl(call.queue, edit, entry["who"], entry["rights"])
+    call.facts.update({edit: entry["who"], "rights": " ".join(entry["rights"])})
+    sddl = await call.manager.access_lists.edit(call.queue, edit, entry["who"], entry["rights"])
     call.facts["sddl"] = sddl
     return json_answer({"sddl": sddl})
 

@@ -77,7 +77,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         return await ready(manager)
 
     async def front(request: Request, caller: Caller, _: Parameters) -> Response:
-        console = next((each for each in manager.exposure if each.listener == "console"), None)
+        console = next((each for each in manager.doors.exposure if each.listener == "console"), None)
         return front_page(None if settings.token is not None else manager.name, console)
 
     async def reference(request: Request, caller: Caller, _: Parameters) -> Response:

@@ -33,7 +33,7 @@ async def list_sessions(call: Call) -> Response:
     needs=Needs.MONITOR,
 )
 async def list_readers(call: Call) -> Response:
-    return json_answer({"readers": call.manager.remote_read.readers()})
+    return json_answer({"readers": call.manager.doors.remote_read.readers()})
 
 
 @OPERATIONS.add(
@@ -43,7 +43,7 @@ async def list_readers(call: Call) -> Response:
     needs=Needs.MONITOR,
 )
 async def list_exposure(call: Call) -> Response:
-    return json_answer({"exposure": call.manager.exposure})
+    return json_answer({"exposure": call.manager.doors.exposure})
 
 
 @OPERATIONS.add(

@@ -217,7 +217,7 @@ def _permitted(call: Call, handle: int, action: Action) -> bool:
 async def open_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), _OPENING)
     call.require(Action.PEEK if values["access"] is QueueAccess.PEEK else Action.RECEIVE, values["name"])
-    return json_answer({"handle": call.manager.open_queue(**values, holder=call.holder)}, HTTPStatus.CREATED)
+    return json_answer({"handle": call.manager.reads.open_queue(**values, holder=call.holder)}, HTTPStatus.CREATED)
 
 
 @OPERATIONS.add(
@@ -228,7 +228,7 @@ async def open_queue(call: Call) -> Response:
     needs=Needs.OWN,
 )
 async def close_queue(call: Call) -> Response:
-    call.manager.close_queue(_own_handle(call))
+    call.manager.reads.close_queue(_own_handle(call))
     return no_content()
 
 
@@ -240,7 +240,7 @@ async def close_queue(call: Call) -> Response:
     needs=Needs.OWN,
 )
 async def open_cursor(call: Call) -> Response:
-    return json_answer({"cursor": call.manager.open_cursor(_own_handle(call, Action.PEEK))}, HTTPStatus.CREATED)
+    return json_answer({"cursor": call.manager.reads.open_cursor(_own_handle(call, Action.PEEK))}, HTTPStatus.CREATED)
 
 
 @OPERATIONS.add(
@@ -251,7 +251,7 @@ async def open_cursor(call: Call) -> Response:
     needs=Needs.OWN,
 )
 async def close_cursor(call: Call) -> Response:
-    call.manager.close_cursor(_own_handle(call), _number(call, "cursor"))
+    call.manager.reads.close_cursor(_own_handle(call), _number(call, "cursor"))
     return no_content()
 
 
@@ -261,7 +261,7 @@ def _reader(read_call: ReadCall) -> Handler:
         timeout = call.query["timeout"]
         action = Action.RECEIVE if read_call is ReadCall.RECEIVE else Action.PEEK
         handle = _own_handle(call, action)
-        reading = call.manager.read_cursor(
+        reading = call.manager.reads.read_cursor(
             handle, _number(call, "cursor"), read_call, timeout, lambda: _permitted(call, handle, action)
         )
         try:

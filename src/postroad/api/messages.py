@@ -279,7 +279,7 @@ async def list_messages(call: Call) -> Response:
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
     page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
-    first = await call.manager.peek(queue, min(page, limit), after=after)
+    first = await call.manager.reads.peek(queue, min(page, limit), after=after)
     if len(first) < page or len(first) == limit:
         answer = whole_answer(form, first)
     else:
@@ -299,7 +299,7 @@ async def _pages(
         if not left:
             return
         call.authorize()  # meanwhile another queue may have the name
-        messages = await call.manager.peek(queue, min(page, left), after=messages[-1].lookup_id)
+        messages = await call.manager.reads.peek(queue, min(page, left), after=messages[-1].lookup_id)
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
@@ -326,11 +326,11 @@ async def receive(call: Call) -> Response:
     if (correlation_id := call.query["correlation_id"]) is not None:
         if call.query["count"] != 1:
             raise InvalidArgument("count: must be 1 together with correlation_id")
-        reading = call.manager.receive_correlated(
+        reading = call.manager.reads.receive_correlated(
             call.queue, correlation_id, call.query["timeout"], transaction, call.permitted
         )
         return whole_answer(form, [await call.wait(reading)])
-    return whole_answer(form, await _wait(call, call.manager.receive, transaction=transaction))
+    return whole_answer(form, await _wait(call, call.manager.reads.receive, transaction=transaction))
 
 
 @OPERATIONS.add(
@@ -344,7 +344,7 @@ async def receive(call: Call) -> Response:
 )
 async def peek(call: Call) -> Response:
     form = _format(call)
-    return whole_answer(form, await _wait(call, call.manager.peek))
+    return whole_answer(form, await _wait(call, call.manager.reads.peek))
 
 
 @OPERATIONS.add(
@@ -363,13 +363,13 @@ async def lock(call: Call) -> Response:
     if call.request.has_body:
         values = _settlement(call, await call.json_object())
         if values.pop("delete"):
-            call.manager.acknowledge(call.queue, **values)
+            call.manager.reads.acknowledge(call.queue, **values)
         else:
-            await call.manager.settle(call.queue, delete=False, **values)
-    locked = await _wait(call, call.manager.lock, holder=call.holder)
+            await call.manager.reads.settle(call.queue, delete=False, **values)
+    locked = await _wait(call, call.manager.reads.lock, holder=call.holder)
     if call.request.connection.lost:
         lookup_ids = [message.lookup_id for message in locked.messages]
-        await call.manager.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
+        await call.manager.reads.settle(call.queue, lookup_ids, delete=False, leases=[locked.lease])
     answer = whole_answer(form, locked.messages)
     answer.headers[_LEASE] = str(locked.lease)
     answer.headers[_LEASE_S] = f"{call.manager.leases.times.receive_s:g}"
@@ -385,7 +385,7 @@ async def lock(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def settle(call: Call) -> Response:
-    await call.manager.settle(call.queue, **_settlement(call, await call.json_object()))
+    await call.manager.reads.settle(call.queue, **_settlement(call, await call.json_object()))
     return no_content()
 
 
@@ -407,7 +407,7 @@ def _settlement(call: Call, given: dict[str, object]) -> dict[str, Any]:
 )
 async def show(call: Call) -> Response:
     form = _format(call, one=True)
-    return whole_answer(form, [await call.manager.lookup(call.queue, call.lookup_id, call.query["action"])])
+    return whole_answer(form, [await call.manager.reads.lookup(call.queue, call.lookup_id, call.query["action"])])
 
 
 @OPERATIONS.add(
@@ -420,7 +420,7 @@ async def show(call: Call) -> Response:
 )
 async def take(call: Call) -> Response:
     form = _format(call, one=True)
-    message = await call.manager.lookup(
+    message = await call.manager.reads.lookup(
         call.queue,
         call.lookup_id,
         call.query["action"],
@@ -445,7 +445,7 @@ async def take(call: Call) -> Response:
 async def resend(call: Call) -> Response:
     values = read_object(await call.json_object(), _RESEND)
     call.facts["to"] = values.get("to")
-    outcomes = await call.manager.resend(call.queue, values.pop("lookup_ids"), **values, token=call.token)
+    outcomes = await call.manager.rescue.resend(call.queue, values.pop("lookup_ids"), **values, token=call.token)
     call.facts["messages"] = sum(each.id is not None for each in outcomes)
     return json_answer({"resent": outcomes, "locked": call.manager.leases.locked(call.queue)})
 
@@ -462,8 +462,10 @@ async def resend(call: Call) -> Response:
 async def resend_changed(call: Call) -> Response:
     values = read_object(json_object(await call.json(MAX_CHANGED_BYTES)), _CHANGED)
     to, transactional = values.pop("to", None), values.pop(TRANSACTIONAL, None)
-    call.facts |= {"to": to, "lookup_id": call.lookup_id, "changed": ", ".join(sorted(values))}
-    sent = await call.manager.resend_changed(call.queue, call.lookup_id, to, values, transactional, token=call.token)
+    call.facts.update({"to": to, "lookup_id": call.lookup_id, "changed": ", ".join(sorted(values))})
+    sent = await call.manager.rescue.resend_changed(
+        call.queue, call.lookup_id, to, values, transactional, token=call.token
+    )
     call.facts["id"] = sent
     return json_answer({"ids": [sent]}, HTTPStatus.CREATED)
 
@@ -483,7 +485,7 @@ async def move(call: Call) -> Response:
         raise InvalidArgument("lookup_ids: must not be set together with `after` or `limit`")
     call.facts["to"] = values["target"]
     call.require(Action.SEND, values["target"])
-    moved = await call.manager.move(call.queue, **values)
+    moved = await call.manager.rescue.move(call.queue, **values)
     call.facts["messages"] = len(moved)
     return json_answer({"moved": moved, "locked": call.manager.leases.locked(call.queue)})
 
@@ -509,7 +511,7 @@ async def export_packets(call: Call) -> Response:
     packets: list[bytes] = []
     size = 0
     while limit and size < MAX_BATCH_BYTES:
-        messages = await call.manager.peek(queue, min(page, limit), after=after)
+        messages = await call.manager.reads.peek(queue, min(page, limit), after=after)
         if not messages:
             break
         packets += [without_local_part(message.packet) for message in messages]
@@ -542,7 +544,7 @@ async def import_packets(call: Call) -> Response:
         )
     check_batch(len(packets), "packets")
     call.facts["messages"] = len(packets)
-    return json_answer({"lookup_ids": await call.manager.insert(call.queue, packets)}, HTTPStatus.CREATED)
+    return json_answer({"lookup_ids": await call.manager.rescue.insert(call.queue, packets)}, HTTPStatus.CREATED)
 
 
 SCHEMAS = {"Settlement": _SETTLEMENT, "Move": _MOVE, "Resend": _RESEND, "Changed": _CHANGED, "Question": QUESTION}

@@ -169,11 +169,11 @@ def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | S
 def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Samples]]:
     """Each with its value, or with a value for each of its labels."""
     info, tally, leases = manager.info(), manager.core.delivery.tally, manager.leases.core
-    outlook, readers = manager.outlook(), manager.remote_read.readers()
+    outlook, readers = manager.outlook(), manager.doors.remote_read.readers()
     sent, received = outlook.traffic
-    acknowledged, returned = manager.remote_read.settled
-    binary, soap = manager.binary, manager.soap
-    multicast = None if manager.multicast is None else manager.multicast.info()
+    acknowledged, returned = manager.doors.remote_read.settled
+    binary, soap = manager.doors.binary, manager.doors.soap
+    multicast = None if manager.doors.multicast is None else manager.doors.multicast.info()
     directions = Counter(session.direction for session in outlook.sessions())
     accesses = Counter(reader.access for reader in readers)
 
@@ -317,7 +317,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
         (
             "postroad_journal_messages_expired_total",
             "Messages that journals no longer keep, because of keep_journal_days.",
-            manager.retention.removed,
+            manager.core.retention.removed,
         ),
         ("postroad_locks_taken_back_total", "Locked messages taken back from silent clients.", leases.expired_locks),
         (

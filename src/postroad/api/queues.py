@@ -45,8 +45,8 @@ async def show_status(call: Call) -> Response:
             "manager": info,
             "queues": queues,
             "sessions": call.manager.outlook().sessions(),
-            "readers": call.manager.remote_read.readers(),
-            "exposure": call.manager.exposure,
+            "readers": call.manager.doors.remote_read.readers(),
+            "exposure": call.manager.doors.exposure,
             "locks": call.manager.leases.locks(),
             "transactions": call.manager.leases.transactions(),
             "multicast": info.multicast,
@@ -167,5 +167,5 @@ SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}
 
 def _refuse_unheard(call: Call, values: Mapping[str, object]) -> None:
     """A queue with a multicast address that nobody listens to would stay empty without a word."""
-    if values.get("multicast_address") is not None and call.manager.multicast is None:
+    if values.get("multicast_address") is not None and call.manager.doors.multicast is None:
         raise InvalidArgument(f"multicast_address: {OFF}")

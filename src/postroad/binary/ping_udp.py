@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.ping import PING_RESPONSE_S, Pinger, PingResult, answer, ping_cookies
@@ -12,18 +11,12 @@ from postroad.binary.service import BinaryService
 from postroad.net.endpoints import endpoint
 
 
-class Host(Protocol):
-    """What the responder needs of the queue manager that it belongs to."""
-
-    identifier: UUID
-    binary: BinaryService | None
-
-
 class PingResponder(asyncio.DatagramProtocol):
-    """Answers pings, [MS-MQQB] 3.1.7.7; anything else on this port is ignored."""
+    """Answers pings, [MS-MQQB] 3.1.7.7; anything else on this port is ignored. Without a service nobody is taken."""
 
-    def __init__(self, manager: Host, host: str, port: int) -> None:
-        self.manager = manager
+    def __init__(self, identifier: UUID, service: BinaryService | None, host: str, port: int) -> None:
+        self._identifier = identifier
+        self._service = service
         self.host = host
         self.port = port
         self._transport: asyncio.DatagramTransport | None = None
@@ -43,9 +36,9 @@ class PingResponder(asyncio.DatagramProtocol):
             self._transport.close()
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
-        service = self.manager.binary
+        service = self._service
         refused = service is None or service.full
-        response = answer(data, self.manager.identifier, refused=refused)
+        response = answer(data, self._identifier, refused=refused)
         if response is not None and self._transport is not None:
             self._transport.sendto(response, address)
 

@@ -43,7 +43,6 @@ class Host(Protocol):
     core: LocalQueueManager
     identifier: UUID
     clock: Callable[[], float]
-    binary: BinaryService | None
     supervisor: Supervisor
     limits: Limits
     audit: AuditLog

@@ -13,7 +13,7 @@ from uuid import UUID
 from postroad.client.payloads import MAX_SUBMISSION, as_name
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import IllegalName, InvalidArgument, MessageAlreadyReceived, MessageNotFound, NoMessage
-from postroad.manager import NAME_STATE, Manager
+from postroad.manager import NAME_STATE, Manager, build_embedded
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.reports.enterprise import Route, Table
@@ -47,7 +47,7 @@ async def open_embedded(path: str | Path, name: str | None = None) -> EmbeddedBa
     try:
         name = name or _stored_name(store) or socket.gethostname().partition(".")[0] or "postroad"
         _check_name(name)
-        manager = Manager(name, store)
+        manager = build_embedded(name, store)
         manager.core.tick.set_state(NAME_STATE, name.encode())
     except BaseException:
         store.close()
@@ -99,10 +99,10 @@ class EmbeddedBackend:
         return self.manager.outlook().sessions()
 
     async def readers(self) -> list[ReaderInfo]:
-        return self.manager.remote_read.readers()
+        return self.manager.doors.remote_read.readers()
 
     async def exposure(self) -> list[ListenerInfo]:
-        return list(self.manager.exposure)
+        return list(self.manager.doors.exposure)
 
     async def keys(self) -> KeysInfo:
         return self.manager.keys.describe()
@@ -134,13 +134,13 @@ class EmbeddedBackend:
         return await self.manager.purge_queue(as_name(name))
 
     async def acl(self, name: str) -> str:
-        return self.manager.acl(as_name(name))
+        return self.manager.access_lists.show(as_name(name))
 
     async def set_acl(self, name: str, sddl: str | None) -> str:
-        return await self.manager.set_acl(as_name(name), sddl)
+        return await self.manager.access_lists.set(as_name(name), sddl)
 
     async def edit_acl(self, name: str, edit: str, who: str, rights: Sequence[str]) -> str:
-        return await self.manager.edit_acl(as_name(name), edit, who, rights)
+        return await self.manager.access_lists.edit(as_name(name), edit, who, rights)
 
     async def pause_queue(self, name: str) -> QueueInfo:
         return self.manager.pause_queue(as_name(name))
@@ -186,10 +186,10 @@ class EmbeddedBackend:
     ) -> list[ReceivedMessage]:
         parsed = as_name(name)
         if transaction is not None:
-            return await self.manager.receive(parsed, count, timeout, transaction)
-        messages = (await self.manager.lock(parsed, count, timeout)).messages
+            return await self.manager.reads.receive(parsed, count, timeout, transaction)
+        messages = (await self.manager.reads.lock(parsed, count, timeout)).messages
         try:
-            await self.manager.settle(parsed, [message.lookup_id for message in messages], delete=True)
+            await self.manager.reads.settle(parsed, [message.lookup_id for message in messages], delete=True)
         except asyncio.CancelledError:
             self._put_back(parsed, messages)
             raise
@@ -199,27 +199,27 @@ class EmbeddedBackend:
         self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
     ) -> ReceivedMessage:
         while True:
-            lookup_id = await self.manager.find_correlated(as_name(name), correlation_id, timeout)
+            lookup_id = await self.manager.reads.find_correlated(as_name(name), correlation_id, timeout)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
                 return await self.lookup(name, lookup_id, SeekAction.CURRENT, True, transaction)
 
     def _put_back(self, name: FormatName | PathName, messages: list[ReceivedMessage]) -> None:
         """Puts messages back whose reader was cancelled while they were being received, which cannot be stopped."""
-        task = asyncio.ensure_future(self.manager.insert(name, [message.packet for message in messages]))
+        task = asyncio.ensure_future(self.manager.rescue.insert(name, [message.packet for message in messages]))
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return await self.manager.peek(as_name(name), count, timeout)
+        return await self.manager.reads.peek(as_name(name), count, timeout)
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        return await self.manager.peek(as_name(name), limit, after=after)
+        return await self.manager.reads.peek(as_name(name), limit, after=after)
 
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage:
         parsed = as_name(name)
-        reading = self.manager.lookup(parsed, lookup_id, action, receive=receive, transaction=transaction)
+        reading = self.manager.reads.lookup(parsed, lookup_id, action, receive=receive, transaction=transaction)
         if not receive or transaction is not None:
             return await reading
         taking = asyncio.ensure_future(reading)
@@ -234,16 +234,16 @@ class EmbeddedBackend:
             self._put_back(name, [taken.result()])
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
-        return (await self.manager.lock(as_name(name), count, timeout)).messages
+        return (await self.manager.reads.lock(as_name(name), count, timeout)).messages
 
     async def settle(self, name: str, lookup_ids: Sequence[int], delete: bool) -> None:
-        await self.manager.settle(as_name(name), lookup_ids, delete=delete)
+        await self.manager.reads.settle(as_name(name), lookup_ids, delete=delete)
 
     async def fetch(
         self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
     ) -> list[ReceivedMessage]:
         if acknowledged:
-            self.manager.acknowledge(as_name(name), acknowledged)
+            self.manager.reads.acknowledge(as_name(name), acknowledged)
         return await self.lock(name, count, timeout)
 
     # Ranges by order of arrival
@@ -297,20 +297,20 @@ class EmbeddedBackend:
     # Handles and cursors
 
     async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
-        return self.manager.open_queue(as_name(name), access, share)
+        return self.manager.reads.open_queue(as_name(name), access, share)
 
     async def close_queue(self, handle: int) -> None:
-        self.manager.close_queue(handle)
+        self.manager.reads.close_queue(handle)
 
     async def open_cursor(self, handle: int) -> int:
-        return self.manager.open_cursor(handle)
+        return self.manager.reads.open_cursor(handle)
 
     async def close_cursor(self, handle: int, cursor: int) -> None:
-        self.manager.close_cursor(handle, cursor)
+        self.manager.reads.close_cursor(handle, cursor)
 
     async def read_cursor(self, handle: int, cursor: int, call: ReadCall, timeout: float | None) -> ReceivedMessage:
         try:
-            return await self.manager.read_cursor(handle, cursor, call, timeout)
+            return await self.manager.reads.read_cursor(handle, cursor, call, timeout)
         except MessageNotFound:  # the specification's error for a time-out of this call
             raise NoMessage(self.manager.core.descriptor(handle).queue_name) from None
 
@@ -342,10 +342,10 @@ class EmbeddedBackend:
     # Rescue
 
     async def move(self, name: str, target: str, lookup_ids: Sequence[int]) -> list[int]:
-        return await self.manager.move(as_name(name), as_name(target), lookup_ids)
+        return await self.manager.rescue.move(as_name(name), as_name(target), lookup_ids)
 
     async def move_page(self, name: str, target: str, after: int, limit: int) -> list[int]:
-        return await self.manager.move(as_name(name), as_name(target), limit=limit, after=after)
+        return await self.manager.rescue.move(as_name(name), as_name(target), limit=limit, after=after)
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
-        return await self.manager.insert(as_name(name), packets)
+        return await self.manager.rescue.insert(as_name(name), packets)

@@ -24,14 +24,19 @@ EDITS: Mapping[str, Callable[[SecurityDescriptor, Sid, int], SecurityDescriptor]
 _WITH_LIST = (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR)
 
 
-class AccessLists(DurableCore):
+class AccessLists:
     """Whether a caller may use these calls is for the caller's listener to check. Only the owner is checked here."""
 
-    def acl(self, name: Name) -> str:
-        """The descriptor that counts for this queue, in SDDL."""
-        return format_sddl(self.core.access.descriptor(self.core.queues.get(name)))
+    def __init__(self, durable: DurableCore) -> None:
+        self._core = durable.core
+        self._clock = durable.clock
+        self._durably = durable.durably
 
-    async def set_acl(self, name: Name, sddl: str | None, token: Token = TRUSTED) -> str:
+    def show(self, name: Name) -> str:
+        """The descriptor that counts for this queue, in SDDL."""
+        return format_sddl(self._core.access.descriptor(self._core.queues.get(name)))
+
+    async def set(self, name: Name, sddl: str | None, token: Token = TRUSTED) -> str:
         """Replaces the list; the owner stays if `sddl` names none. None restores the default.
 
         Without `D:`, everyone may do everything.
@@ -44,15 +49,15 @@ class AccessLists(DurableCore):
                 _check_owner(old, given, token)
             return None if sddl is None else format_sddl(given)
 
-        return await self._change_acl(name, changed)
+        return await self._change(name, changed)
 
-    async def edit_acl(self, name: Name, edit: str, who: str, rights: Sequence[str]) -> str:
+    async def edit(self, name: Name, edit: str, who: str, rights: Sequence[str]) -> str:
         """`edit` is a word of EDITS, `who` a user, a SID, everyone or anonymous, `rights` are words."""
-        sid, mask = self.core.access.users.resolve(who), parse_queue_rights(rights)
-        return await self._change_acl(name, lambda queue, old: format_sddl(EDITS[edit](old, sid, mask)))
+        sid, mask = self._core.access.users.resolve(who), parse_queue_rights(rights)
+        return await self._change(name, lambda queue, old: format_sddl(EDITS[edit](old, sid, mask)))
 
-    async def _change_acl(self, name: Name, changed: Callable[[Queue, SecurityDescriptor], str | None]) -> str:
-        queue = self.core.queues.get(name)
+    async def _change(self, name: Name, changed: Callable[[Queue, SecurityDescriptor], str | None]) -> str:
+        queue = self._core.queues.get(name)
         if queue.properties.queue_type not in _WITH_LIST:
             raise UnsupportedFormatNameOperation(
                 f"{queue.name} has no access list of its own: journals and subqueues have their queue's, other queues "
@@ -60,11 +65,11 @@ class AccessLists(DurableCore):
             )
 
         def change() -> None:
-            old = self.core.access.descriptor(queue)
-            self.core.change_queue(queue, self.clock(), acl=changed(queue, old))
+            old = self._core.access.descriptor(queue)
+            self._core.change_queue(queue, self._clock(), acl=changed(queue, old))
 
-        await self.durably(change)
-        return format_sddl(self.core.access.descriptor(queue))
+        await self._durably(change)
+        return format_sddl(self._core.access.descriptor(queue))
 
 
 def _check_owner(old: SecurityDescriptor, new: SecurityDescriptor, token: Token) -> None:

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from uuid import UUID
 
-from postroad.manager.leases import LeaseService
 from postroad.manager.troubles import Troubles
 from postroad.queues.durability import Durability
-from postroad.queues.leases import LeaseTimes
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.open_queue import Transaction
 from postroad.store.interface import Committer, Store
 
 
 class DurableCore:
-    def __init__(
-        self, core: LocalQueueManager, store: Store, clock: Callable[[], float], lease_times: LeaseTimes
-    ) -> None:
+    def __init__(self, core: LocalQueueManager, store: Store, clock: Callable[[], float]) -> None:
         self.core = core
         self.store = store
         self.clock = clock
@@ -34,17 +28,12 @@ class DurableCore:
         self.change_then = self.durability.change_then
         self.when_durable = self.durability.when_durable
         self.commit_soon = self.durability.soon
-        self.leases = LeaseService(core, self.durably, clock, lease_times)
-        self.troubles = Troubles(core, self.durability)
+        self.troubles = Troubles(core, self.durability, clock)
 
     @property
     def storage_error(self) -> str | None:
         """Why the last commit failed, or why there is no room for more messages."""
         return self.durability.error
-
-    def used(self, transaction: UUID | None) -> Transaction | None:
-        """The open transaction that a call belongs to, if it names one."""
-        return None if transaction is None else self.leases.transaction(transaction)
 
     def drive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Changes are committed on this event loop from now on."""

@@ -6,13 +6,13 @@ An operator sees the messages that clients have locked, and can take them back w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
+from postroad.manager.durable import DurableCore
 from postroad.names import FormatName, PathName
-from postroad.queues.leases import Holder, Leases, LeaseTimes, TakenBack, locked_messages
-from postroad.queues.local import LocalQueueManager
+from postroad.queues.core_settings import LeaseTimes
+from postroad.queues.leases import Holder, Leases, TakenBack, locked_messages
 from postroad.queues.open_queue import Transaction
 from postroad.queues.queue import Queue
 from postroad.reports.info import LockInfo, TransactionInfo
@@ -25,20 +25,14 @@ log = logging.getLogger(__name__)
 
 
 class LeaseService:
-    """`remote_locks` lists the locks of remote readers; the remote-read server sets it."""
+    """`remote_locks` lists the locks of remote readers."""
 
-    def __init__(
-        self,
-        core: LocalQueueManager,
-        durably: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
-        clock: Callable[[], float],
-        times: LeaseTimes,
-    ) -> None:
-        self.core = Leases(core, times)
-        self.remote_locks: Callable[[float], list[LockInfo]] = lambda now: []
-        self._queues = core.queues
-        self._durably = durably
-        self._clock = clock
+    def __init__(self, durable: DurableCore, remote_locks: Callable[[float], list[LockInfo]]) -> None:
+        self.core = Leases(durable.core)
+        self._remote_locks = remote_locks
+        self._queues = durable.core.queues
+        self._durably = durable.durably
+        self._clock = durable.clock
         self._taken_back = RateLimitedLog(log, "taken back from a silent client")
 
     @property
@@ -63,6 +57,10 @@ class LeaseService:
         """An open transaction; its lease starts again."""
         return self.core.transaction(identifier, self._clock())
 
+    def used(self, identifier: UUID | None) -> Transaction | None:
+        """The open transaction that a call belongs to, if it names one."""
+        return None if identifier is None else self.transaction(identifier)
+
     def renew(self, identifiers: Sequence[UUID]) -> list[UUID]:
         """Renews these leases, and returns those that have ended."""
         return self.core.renew(identifiers, self._clock())
@@ -82,7 +80,7 @@ class LeaseService:
         """Messages that clients have locked, in one queue or in all, remote readers included; the oldest first."""
         queue = None if name is None else self._queues.get(name)
         now = self._clock()
-        remote = [each for each in self.remote_locks(now) if queue is None or each.queue == queue.name]
+        remote = [each for each in self._remote_locks(now) if queue is None or each.queue == queue.name]
         return sorted([*self.core.locks(queue, now), *remote], key=lambda each: -each.age_s)
 
     def locked(self, name: Name) -> int:

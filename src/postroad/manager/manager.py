@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from postroad.describe.packets import destination_text
-from postroad.directory.snapshot import Directory
 from postroad.directory.watch import DirectoryWatch
 from postroad.errors import (
     InvalidArgument,
-    NoRoute,
     OperationCancelled,
     PostroadError,
     StorageError,
@@ -28,46 +21,36 @@ from postroad.errors import (
 )
 from postroad.manager.access_lists import AccessLists
 from postroad.manager.backup import Backups
+from postroad.manager.doors import Doors
+from postroad.manager.durable import DurableCore
 from postroad.manager.keys import Keys
+from postroad.manager.leases import LeaseService
 from postroad.manager.offsets import Offsets
 from postroad.manager.outlook import Outlook, describe_manager
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.manager.trace import Search
 from postroad.message import Message
-from postroad.names import FormatName, MessageId, PathName, PublicName, QueueKind, parse_name
+from postroad.names import PathName, QueueKind, parse_name
 from postroad.net.limits import Limits
-from postroad.queues.expiry import Retention
-from postroad.queues.leases import THIS_PROCESS, Holder, LeaseTimes
+from postroad.queues.leases import THIS_PROCESS, Holder
 from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing_queues import Watcher
-from postroad.queues.owners import Held
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.queues.transactions import MOST_APART
-from postroad.remote_read.readers import RemoteReaders
-from postroad.reports.info import ListenerInfo, ManagerInfo, QueueInfo
+from postroad.reports.info import ManagerInfo, QueueInfo
 from postroad.reports.operations import Destination, Resolution
-from postroad.reports.trace import Trace, class_words
+from postroad.reports.trace import Trace
 from postroad.routing import Router
 from postroad.runtime.deadlines import Source
-from postroad.runtime.logs import RateLimitedLog, place_of
 from postroad.runtime.supervision import Supervisor
 from postroad.security.access import Token, default_queue_descriptor
 from postroad.security.attempts import FailedLogins
 from postroad.security.audit import AuditLog
 from postroad.security.descriptors import Sid
-from postroad.security.guard import Protection
 from postroad.security.sddl import format_sddl
 from postroad.store.interface import Store
-from postroad.store.memory import MemoryStore
-from postroad.validation.queue_properties import MAX_QUOTA_KB, NO_BASE_PRIORITY
-from postroad.wire.view import MessageView
-
-if TYPE_CHECKING:
-    from postroad.binary.service import BinaryService
-    from postroad.soap.multicast import MulticastService
-    from postroad.soap.service import SoapService
+from postroad.validation.queue_properties import NO_BASE_PRIORITY
 
 log = logging.getLogger(__name__)
 
@@ -75,75 +58,46 @@ IDENTITY_STATE = "manager"
 NAME_STATE = "manager/name"
 TIMER_INTERVAL_S = 0.5
 DESCRIBED_AT_ONCE = 100  # queues, before other tasks have a turn
-FIRST_MESSAGE_IDS = 1 << 31  # a new manager begins to count below this; the other half is room to grow
 
 
-class Manager(Reads, Rescue, AccessLists):
-    """Takes over an open store; `start`, then use, then `stop`."""
+class Manager(DurableCore):
+    """Takes over an open store; `start`, then use, then `stop`. `build_manager` has the parts that it is made of."""
 
     def __init__(
         self,
-        name: str,
+        core: LocalQueueManager,
         store: Store,
+        clock: Callable[[], float],
         *,
-        identifier: UUID | None = None,
-        insecure_nacks: bool = False,
-        quota_kb: int | None = None,
-        lease_times: LeaseTimes = LeaseTimes(),  # noqa: B008  (it is frozen)
-        clock: Callable[[], float] = time.time,
-        audit: AuditLog | None = None,
-        protection: Protection | None = None,
-        key_file: Path | None = None,
-        keys_made_at_s: int | None = None,
-        hardened_security: bool = False,
+        router: Router,
+        watch: DirectoryWatch | None,
+        keys: Keys,
+        audit: AuditLog,
+        limits: Limits,
+        metrics_queues: int,
     ) -> None:
-        """Without `protection` it has no keys and knows no certificate: an embedded manager needs none."""
-        self.name = name
-        self.identifier = identifier or _stored_identifier(store) or uuid4()
-        core = LocalQueueManager(
-            name,
-            self.identifier,
-            store,
-            insecure_nacks=insecure_nacks,
-            hardened_security=hardened_security,
-            first_message_id=1 + secrets.randbelow(FIRST_MESSAGE_IDS),
-            locate=self._locate,
-            base_priority=self._base_priority,
-            new_id=uuid4,
-            express=MemoryStore(),  # readers on other threads see whole batches
-            apart=lambda: 1 + secrets.randbelow(MOST_APART),
-            protection=protection,
-            public_keys=self._public_keys,
-            key_clock=time.monotonic,
-        )
-        core.delivery.quota_kb = None if quota_kb == MAX_QUOTA_KB else quota_kb
-        super().__init__(core, store, clock, lease_times)
-        self.audit = audit or AuditLog()
-        self.logins = FailedLogins(self.audit)  # of all interfaces: guessing at one slows down the others
-        self.exposure: tuple[ListenerInfo, ...] = ()  # set by the server that opens the listeners
-        self.keys = Keys(core, key_file, keys_made_at_s, clock)
-        self.backups = Backups(self)
+        """`watch` reads the directory of the router again, where there is one. `limits` are shared by all listeners;
+        `metrics_queues` have metrics of their own."""
+        super().__init__(core, store, clock)
+        self.name = core.name
+        self.identifier = core.identifier
+        self.router = router
+        self.watch = watch
+        self.keys = keys
+        self.audit = audit
+        self.limits = limits
+        self.metrics_queues = metrics_queues
+        self.doors = Doors()
+        self.logins = FailedLogins(audit)  # of all interfaces: guessing at one slows down the others
+        self.leases = LeaseService(self, lambda now: self.doors.remote_read.locks(now))
+        self.reads = Reads(self, self.leases)
+        self.rescue = Rescue(self)
+        self.access_lists = AccessLists(self)
         self.offsets = Offsets(core, self.durably, clock)
-        self.router = Router(self.identifier, Directory(), clock())
-        self.watch: DirectoryWatch | None = None  # the server that sets it also updates the router
-        self.retention = Retention(core.queues, core.delivery)
-        self.started_at = 0.0
-        self.leases.remote_locks = lambda now: self.remote_read.locks(now)
-        self.binary: BinaryService | None = None  # set by the server that opens its listener
-        self.soap: SoapService | None = None  # the same
-        self.multicast: MulticastService | None = None  # set by the server where multicast is on
-        self.remote_read: RemoteReaders = RemoteReaders()  # the same
-        self.limits = Limits()  # shared by all listeners; the server may replace it before it opens them
-        self.metrics_queues = 100  # that have metrics of their own
+        self.backups = Backups(self)
         self.supervisor = Supervisor()
-        self._held = {kind: RateLimitedLog(log, "limit reached", burst=1) for kind in Held}
-        self.core.owners.reached = self._log_reached
-        self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
-        self._deaths = RateLimitedLog(log, "message died", level=logging.INFO)
-        self._lost_letters = RateLimitedLog(log, "dead letter lost: its queue is full")
-        self.core.watch(
-            Watcher(follow_up_failed=self._log_follow_up, removed=core.departures.removed, died=self._log_death)
-        )
+        self.started_at = 0.0
+        core.watch(Watcher(removed=core.departures.removed))
 
     async def start(self) -> None:
         """Loads the queues, but reads none of their messages."""
@@ -151,10 +105,10 @@ class Manager(Reads, Rescue, AccessLists):
         self.started_at = self.clock()
         self.core.start(self.started_at)
         await self.write_identifier()
-        self.core.state = QueueManagerState.READY
+        self.core.enter(QueueManagerState.READY)
         for work in (
             lambda now: self.core.run_timers(now),
-            lambda now: self.retention.run_timers(now),
+            lambda now: self.core.retention.run_timers(now),
             lambda now: self.leases.run_timers(now),
             lambda now: self.keys.cleanup(),
             lambda now: self.troubles.look(now),
@@ -169,7 +123,7 @@ class Manager(Reads, Rescue, AccessLists):
 
     async def stop(self) -> None:
         """Aborts open transactions, commits the rest, and closes the store."""
-        self.core.state = QueueManagerState.STOPPING
+        self.core.enter(QueueManagerState.STOPPING)
         self.core.deadlines.stop()
         await self.supervisor.stop()
         now = self.clock()
@@ -184,7 +138,7 @@ class Manager(Reads, Rescue, AccessLists):
         try:
             await self.close_store()
         finally:
-            self.core.state = QueueManagerState.STOPPED
+            self.core.enter(QueueManagerState.STOPPED)
 
     def _every(self, seconds: float, work: Callable[[float], object]) -> None:
         """For work that looks for itself at what is due. Each has its own entry, so one that fails stops no other."""
@@ -195,46 +149,6 @@ class Manager(Reads, Rescue, AccessLists):
 
         source: Source[None] = self.core.deadlines.source("timers", run_timers)
         source.set(None, self.clock() + seconds)
-
-    def _locate(self, name: PublicName) -> UUID | None:
-        try:
-            return self.router.destination(name)
-        except NoRoute:
-            return None
-
-    def _manager_name(self, identifier: UUID) -> str | None:
-        entry = self.router.directory.manager(identifier)
-        return None if entry is None else entry.computer_name
-
-    def _public_keys(self, identifier: UUID) -> bytes:
-        entry = self.router.directory.manager(identifier)
-        return b"" if entry is None else entry.public_encryption_keys
-
-    def _base_priority(self, name: FormatName) -> int:
-        """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
-        queue = self.router.directory.queue(name.guid) if isinstance(name, PublicName) else None
-        return 0 if queue is None else queue.base_priority
-
-    def _log_reached(self, kind: Held, owner: str) -> None:
-        facts = {"limit": kind.setting, "maximum": self.core.owners.maximum[kind], "owner": owner}
-        self._held[kind].warn(self.clock(), facts)
-
-    def _log_follow_up(self, message_id: str | None, error: Exception) -> None:
-        facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
-        self._follow_ups.warn(self.clock(), facts)
-
-    def _log_death(self, queue: str | None, packet: bytes, reason: int, letter: str | None, lost: bool) -> None:
-        def facts() -> dict[str, object]:
-            view = MessageView(packet)
-            return {
-                "queue": queue or destination_text(view),
-                "id": str(MessageId(view.source_queue_manager, view.message_id)),
-                "reason": class_words(reason),
-                "label": view.label,
-                "dead_letter": letter or "not asked for",
-            }
-
-        (self._lost_letters if lost else self._deaths).warn(self.clock(), facts)
 
     # Queues
 
@@ -247,7 +161,7 @@ class Manager(Reads, Rescue, AccessLists):
             directory_failures=0 if self.watch is None else self.watch.failures,
             directory_error=None if self.watch is None else self.watch.last_error,
             limits={each.name: each.figures for each in self.limits.all} | self.core.owners.figures,
-            multicast=None if self.multicast is None else self.multicast.info(),
+            multicast=None if self.doors.multicast is None else self.doors.multicast.info(),
             disk=dict(self.store.disk_use()),
         )
 
@@ -276,7 +190,7 @@ class Manager(Reads, Rescue, AccessLists):
 
     async def trace(self, message_id: str) -> Trace:
         """Where a message went, as far as this manager knows; other tasks run between two pages of messages."""
-        search = Search(self.outlook(), message_id, self._manager_name)
+        search = Search(self.outlook(), message_id, self.router.manager_name)
         for _ in search.pages():
             await asyncio.sleep(0)
         return search.trace()
@@ -346,7 +260,7 @@ class Manager(Reads, Rescue, AccessLists):
         sends."""
         if any(each.encrypt is not None for each in messages):
             await self.keys.prepare(destination, messages)
-        held = None if transaction is None else self.used(transaction)
+        held = None if transaction is None else self.leases.used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
 
@@ -425,11 +339,6 @@ def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
     """The core ignores one that does not count, as the specification says; a person is told."""
     if attributes.get("base_priority"):
         raise InvalidArgument(f"base_priority: {NO_BASE_PRIORITY}")
-
-
-def _stored_identifier(store: Store) -> UUID | None:
-    stored = store.state(IDENTITY_STATE).get(IDENTITY_STATE)
-    return UUID(bytes=stored) if stored else None
 
 
 def resolution(core: LocalQueueManager, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:

@@ -23,6 +23,7 @@ from postroad.errors import (
     QueueNotAvailable,
 )
 from postroad.manager.durable import DurableCore
+from postroad.manager.leases import LeaseService
 from postroad.names import FormatName, MessageId, PathName
 from postroad.queues.leases import THIS_PROCESS, Holder
 from postroad.queues.open_queue import Cursor, OpenQueueDescriptor, WaitingRead, always
@@ -45,8 +46,14 @@ class Locked:
     lease: UUID
 
 
-class Reads(DurableCore):
+class Reads:
     """A read that finds nothing waits. If its reader leaves meanwhile, no message is lost."""
+
+    def __init__(self, durable: DurableCore, leases: LeaseService) -> None:
+        self._core = durable.core
+        self._clock = durable.clock
+        self._durable = durable
+        self._leases = leases
 
     async def receive(
         self,
@@ -58,10 +65,9 @@ class Reads(DurableCore):
     ) -> list[ReceivedMessage]:
         """At least one message and at most `count`; waits for the first up to `timeout` seconds, None for ever. The
         wait ends with AccessDenied when the access list changes and `permitted` says no."""
-        held = self.used(transaction)
-        descriptor = self._open(name, QueueAccess.RECEIVE)
-        if transaction is not None:
-            descriptor.holder = self.leases.core.holder(transaction)
+        held = self._leases.used(transaction)
+        holder = None if transaction is None else self._leases.core.holder(transaction)
+        descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
         try:
             deadline = self._deadline(timeout)
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, transaction=held, permitted=permitted)
@@ -103,9 +109,9 @@ class Reads(DurableCore):
         request = WaitingRead(descriptor, ReadCall.PEEK, 1, deadline, permitted=permitted, matches=matches)
         arrival = self.wait(request, lambda records: records[0].lookup_id)
         try:
-            self.core.reading.watch(request)
+            self._core.reading.watch(request)
             after = START
-            while page := self.core.delivery.fresh(queue, SEARCHED_AT_ONCE, self.clock(), after):
+            while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after):
                 if (found := next(filter(matches, page), None)) is not None:
                     return found.lookup_id
                 after = page[-1].lookup_id
@@ -131,7 +137,7 @@ class Reads(DurableCore):
             if after is not None:
                 if count < 1:
                     raise InvalidArgument(f"count: must be at least 1, got {count}")
-                return _received(self.core.delivery.fresh(self.core.queues.get(name), count, self.clock(), after))
+                return _received(self._core.delivery.fresh(self._core.queues.get(name), count, self._clock(), after))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout), permitted=permitted)
             return _received(await self._read(request))
         finally:
@@ -147,12 +153,12 @@ class Reads(DurableCore):
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
         """One message by its lookup id, or the one before or after it."""
-        held = self.used(transaction)
+        held = self._leases.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
-            record = await self.durably(
-                lambda: self.core.reading.read_by_lookup_id(
-                    descriptor, lookup_id, action, self.clock(), peek=not receive, transaction=held
+            record = await self._durable.durably(
+                lambda: self._core.reading.read_by_lookup_id(
+                    descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
                 )
             )
         finally:
@@ -169,9 +175,8 @@ class Reads(DurableCore):
     ) -> Locked:
         """The first phase of a receive: no other reader gets the messages until `settle`, the end of their lease, or a
         restart."""
-        self.leases.core.check_lock(holder)
-        descriptor = self._open(name, QueueAccess.RECEIVE)
-        descriptor.holder = holder
+        self._leases.core.check_lock(holder)
+        descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
         queue = descriptor.queue
         assert queue is not None
         try:
@@ -180,13 +185,13 @@ class Reads(DurableCore):
             records = await self._read(request)
         finally:
             self._close(descriptor)
-        return Locked(_received(records), self.leases.lock(queue, records, holder))
+        return Locked(_received(records), self._leases.lock(queue, records, holder))
 
     async def settle(
         self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
     ) -> None:
         """The second phase: deletes the messages, or puts them back. With `leases`, only messages of these."""
-        await self.durably(lambda: self._settle(name, lookup_ids, delete, leases))
+        await self._durable.durably(lambda: self._settle(name, lookup_ids, delete, leases))
 
     def acknowledge(self, name: Name, lookup_ids: Sequence[int], leases: Collection[UUID] | None = None) -> None:
         """Like `settle` with `delete`, without waiting for the disk: the next commit takes it along, at the latest in
@@ -194,18 +199,18 @@ class Reads(DurableCore):
         try:
             self._settle(name, lookup_ids, True, leases)
         finally:
-            self.commit_soon()
+            self._durable.commit_soon()
 
     def _settle(self, name: Name, lookup_ids: Sequence[int], delete: bool, leases: Collection[UUID] | None) -> None:
-        queue = self.core.queues.get(name)
-        records = self.leases.held(queue, lookup_ids, leases)
-        with self.core.delivery.atomic:
+        queue = self._core.queues.get(name)
+        records = self._leases.held(queue, lookup_ids, leases)
+        with self._core.delivery.atomic:
             if delete:
-                self.core.reading.end_all(queue, records, self.clock())
+                self._core.reading.end_all(queue, records, self._clock())
             else:
                 for record in records:
-                    self.core.reading.end(queue, record, self.clock(), delete=False)
-        self.leases.settled(queue, records)
+                    self._core.reading.end(queue, record, self._clock(), delete=False)
+        self._leases.settled(queue, records)
 
     # Now, or with a wait
 
@@ -221,9 +226,10 @@ class Reads(DurableCore):
         A caller that cancels the future has left, and takes no message with it. It is a future and no coroutine,
         because one that is cancelled before its first step could not give anything back.
         """
-        queue, reading = request.descriptor.queue, self.core.reading
+        queue, reading = request.descriptor.queue, self._core.reading
         assert queue is not None
-        ended: asyncio.Future[T] = self._loop.create_future()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[T] = loop.create_future()
 
         def satisfied(records: list[Record]) -> None:
             if ended.done():  # cancelled a moment ago: the core takes the read back
@@ -244,11 +250,11 @@ class Reads(DurableCore):
             if future.cancelled():
                 reading.cancel(queue, request, OperationCancelled("the reader has left"))
 
-        request.satisfied, request.failed = satisfied, failed
+        request.tell(satisfied, failed)
         alarm = None
         if request.deadline is not None:
-            wait = max(0.0, request.deadline - self.clock())
-            alarm = self._loop.call_later(wait, reading.time_out, queue, request)
+            wait = max(0.0, request.deadline - self._clock())
+            alarm = loop.call_later(wait, reading.time_out, queue, request)
         ended.add_done_callback(finish)
         return ended
 
@@ -257,9 +263,9 @@ class Reads(DurableCore):
         if queue is None:
             raise QueueNotAvailable("the queue was deleted while it was open; close it and open it again")
         try:
-            records = self.core.reading.read(request, self.clock())
+            records = self._core.reading.read(request, self._clock())
         finally:
-            self.commit_soon()  # the read may have taken out messages that had expired
+            self._durable.commit_soon()  # the read may have taken out messages that had expired
         return await self._waited(queue, request) if records is None else records
 
     async def _waited(self, queue: Queue, request: WaitingRead) -> list[Record]:
@@ -270,7 +276,7 @@ class Reads(DurableCore):
         except asyncio.CancelledError:
             if request.two_phase and not ended.cancelled() and ended.exception() is None:
                 for record in ended.result():
-                    self.core.reading.put_back(queue, record, self.clock())
+                    self._core.reading.put_back(queue, record, self._clock())
             raise
 
     async def _receive(self, request: WaitingRead) -> list[Record]:
@@ -280,30 +286,30 @@ class Reads(DurableCore):
         assert queue is not None
         if request.transaction is not None:
             return await self._read(request)
-        tick, writes = self.core.tick, self.core.tick.writes
+        tick, writes = self._core.tick, self._core.tick.writes
         found: list[Record] | None = None
         try:
-            found = self.core.reading.read(request, self.clock())
+            found = self._core.reading.read(request, self._clock())
         finally:
             if found is None:
-                self.commit_soon()  # the read may have taken out messages that had expired
+                self._durable.commit_soon()  # the read may have taken out messages that had expired
         if found is not None:
             if tick.writes != writes:
-                await self.durability.landed()
+                await self._durable.durability.landed()
             return found
-        request.two_phase = True
+        request.lock_first()
         records = await self._waited(queue, request)
 
         def end() -> None:
             try:
-                with self.core.delivery.atomic:
-                    self.core.reading.end_all(queue, records, self.clock())
+                with self._core.delivery.atomic:
+                    self._core.reading.end_all(queue, records, self._clock())
             except BaseException:  # none of them was received
                 for record in records:
-                    self.core.reading.put_back(queue, record, self.clock())
+                    self._core.reading.put_back(queue, record, self._clock())
                 raise
 
-        await self.durably(end)
+        await self._durable.durably(end)
         return records
 
     def _deadline(self, timeout: float | None) -> float | None:
@@ -313,19 +319,25 @@ class Reads(DurableCore):
             raise InvalidArgument(
                 f"timeout: must be a number of seconds, at least 0, or None to wait without limit, got {timeout!r}"
             )
-        return self.clock() + timeout if timeout else 0.0
+        return self._clock() + timeout if timeout else 0.0
 
     # Handles and cursors
 
-    def _open(self, name: Name, access: QueueAccess, share: ShareMode = ShareMode.DENY_NONE) -> OpenQueueDescriptor:
+    def _open(
+        self,
+        name: Name,
+        access: QueueAccess,
+        share: ShareMode = ShareMode.DENY_NONE,
+        holder: Holder | None = None,
+    ) -> OpenQueueDescriptor:
         """A caller that looks at outgoing messages counts as an administrator; no local caller can receive them."""
-        if access is QueueAccess.PEEK and (queue := self.core.queues.find(name)) is not None and queue.is_outgoing:
+        if access is QueueAccess.PEEK and (queue := self._core.queues.find(name)) is not None and queue.is_outgoing:
             access = QueueAccess.PEEK_ADMIN
-        return self.core.open(name, access, share, self.clock())
+        return self._core.open(name, access, share, self._clock(), holder)
 
     def _close(self, descriptor: OpenQueueDescriptor) -> None:
         if not descriptor.closed:
-            self.core.close(descriptor)
+            self._core.close(descriptor)
 
     def open_queue(
         self,
@@ -335,26 +347,26 @@ class Reads(DurableCore):
         holder: Holder = THIS_PROCESS,
     ) -> int:
         """A handle that can exclude others, and that owns cursors."""
-        self.leases.core.check_handle(holder)
+        self._leases.core.check_handle(holder)
         handle = self._open(name, access, share).handle
-        self.leases.use_handle(handle)
-        self.leases.core.own_handle(handle, holder)
+        self._leases.use_handle(handle)
+        self._leases.core.own_handle(handle, holder)
         return handle
 
     def _descriptor(self, handle: int) -> OpenQueueDescriptor:
-        descriptor = self.core.descriptor(handle)
-        self.leases.use_handle(handle)
+        descriptor = self._core.descriptor(handle)
+        self._leases.use_handle(handle)
         return descriptor
 
     def close_queue(self, handle: int) -> None:
-        self.leases.core.close_handle(self._descriptor(handle))
+        self._leases.core.close_handle(self._descriptor(handle))
 
     def open_cursor(self, handle: int) -> int:
-        return self.leases.core.open_cursor(self._descriptor(handle))
+        return self._leases.core.open_cursor(self._descriptor(handle))
 
     def close_cursor(self, handle: int, cursor: int) -> None:
         descriptor = self._descriptor(handle)
-        self.leases.core.close_cursor(descriptor, _cursor(descriptor, cursor))
+        self._leases.core.close_cursor(descriptor, _cursor(descriptor, cursor))
 
     async def read_cursor(
         self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None, permitted: Permitted = always

@@ -25,7 +25,12 @@ MOVE_BATCH = 1000
 RESEND_BATCH = 100  # messages that share a commit
 
 
-class Rescue(DurableCore):
+class Rescue:
+    def __init__(self, durable: DurableCore) -> None:
+        self._core = durable.core
+        self._clock = durable.clock
+        self._durably = durable.durably
+
     async def move(
         self,
         name: Name,
@@ -36,18 +41,18 @@ class Rescue(DurableCore):
         after: int = -1,
     ) -> list[int]:
         """Moves these messages, or up to `limit` after `after`; returns the lookup ids they had. One commit."""
-        queue = self.core.queues.get(name)
-        to = self.core.queues.get(target)
+        queue = self._core.queues.get(name)
+        to = self._core.queues.get(target)
         if queue is to:
             raise InvalidArgument(f"target: must be another queue, got {target}, where the messages are")
         if lookup_ids is None:
-            records = self.core.delivery.fresh(queue, limit, self.clock(), after)
+            records = self._core.delivery.fresh(queue, limit, self._clock(), after)
         else:
             records = [
-                self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False)
+                self._core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=False)
                 for lookup_id in dict.fromkeys(lookup_ids)
             ]
-        await self.durably(lambda: self.core.move(queue, to, records, self.clock()))
+        await self._durably(lambda: self._core.move(queue, to, records, self._clock()))
         return [record.lookup_id for record in records]
 
     async def resend(
@@ -63,7 +68,7 @@ class Rescue(DurableCore):
         """Sends each of these messages as a new one, to `to` or to where it was sent before, and removes it in the same
         commit. One that is refused stays. `keep` removes none, and messages of journals always stay. `ttbr` is a new
         time to be received, in seconds."""
-        queue = self.core.queues.get(name)
+        queue = self._core.queues.get(name)
         if to is not None:
             parse_name(to)
         stays = keep or queue.properties.queue_type is QueueType.JOURNAL or queue.properties.path.lower() == JOURNAL
@@ -71,7 +76,7 @@ class Rescue(DurableCore):
         chosen = list(dict.fromkeys(lookup_ids))
         for start in range(0, len(chosen), RESEND_BATCH):
             batch = chosen[start : start + RESEND_BATCH]
-            outcomes += await self.durably(partial(self._resend_all, queue, batch, to, stays, ttbr, token))
+            outcomes += await self._durably(partial(self._resend_all, queue, batch, to, stays, ttbr, token))
         return outcomes
 
     def _resend_all(
@@ -84,21 +89,21 @@ class Rescue(DurableCore):
     ) -> Resent:
         destination = to
         try:
-            record = self.core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
+            record = self._core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
             message = received(record)
             destination = to or message.destination_queue
             destination = _sendable_again(message, destination)
-            with self.core.delivery.atomic:
+            with self._core.delivery.atomic:
                 ids = self._send_again(new_message(message, ttbr), message.view.transactional, destination, token)
                 if not stays:
-                    self.core.delivery.discard(queue, record)
+                    self._core.delivery.discard(queue, record)
         except PostroadError as fault:
             return Resent(lookup_id, destination, why=str(fault))
-        here = self.core.queues.is_local(parse_name(destination))
+        here = self._core.queues.is_local(parse_name(destination))
         return Resent(
             lookup_id,
             destination,
-            f"{{{self.core.identifier}}}\\{ids[0]}",
+            f"{{{self._core.identifier}}}\\{ids[0]}",
             lifetime_s=lifetime_s(message, ttbr, here=here),
         )
 
@@ -116,17 +121,17 @@ class Rescue(DurableCore):
         stays. The id of the new one."""
 
         def send() -> str:
-            record = self.core.reading.seek(self.core.queues.get(name), lookup_id, SeekAction.CURRENT, peek=True)
+            record = self._core.reading.seek(self._core.queues.get(name), lookup_id, SeekAction.CURRENT, peek=True)
             old = received(record)
             destination = _sendable_again(old, to or old.destination_queue)
             again = old.view.transactional if transactional is None else transactional
             ids = self._send_again(replace(new_message(old), **changes), again, destination, token)
-            return f"{{{self.core.identifier}}}\\{ids[0]}"
+            return f"{{{self._core.identifier}}}\\{ids[0]}"
 
-        return await self.durably(send)
+        return await self._durably(send)
 
     def _send_again(self, message: Message, transactional: bool, destination: str, token: Token) -> list[int]:
-        now, core = self.clock(), self.core
+        now, core = self._clock(), self._core
         found = core.queues.find(destination)
         if found is None and core.queues.is_local(parse_name(destination)):
             raise QueueNotFound(f"there is no queue {destination} on {core.name}")
@@ -139,9 +144,9 @@ class Rescue(DurableCore):
 
     async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
         """Puts whole packets into a local queue, byte for byte, without acknowledging them."""
-        queue = self.core.queues.get(name)
+        queue = self._core.queues.get(name)
         views = [MessageView(packet) for packet in packets]
-        return await self.durably(lambda: self.core.insert(queue, views, self.clock()))
+        return await self._durably(lambda: self._core.insert(queue, views, self._clock()))
 
 
 def _sendable_again(message: ReceivedMessage, destination: str | None) -> str:

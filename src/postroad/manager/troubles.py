@@ -1,4 +1,4 @@
-"""Limits that were reached, and commits that failed: in the log each kind once, and again after a while.
+"""What goes wrong in a running manager, in the log: each kind once, and again after a while.
 
 What is counted is counted where it happens.
 """
@@ -6,9 +6,17 @@ What is counted is counted where it happens.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from postroad.describe.packets import destination_text
+from postroad.names import MessageId
 from postroad.queues.durability import Durability
 from postroad.queues.local import LocalQueueManager
+from postroad.queues.outgoing_queues import Watcher
+from postroad.queues.owners import Held
+from postroad.reports.trace import class_words
+from postroad.runtime.logs import RateLimitedLog, place_of
+from postroad.wire.view import MessageView
 
 log = logging.getLogger(__name__)
 
@@ -18,10 +26,16 @@ AGAIN_S = 60.0
 class Troubles:
     """`look` as often as you like."""
 
-    def __init__(self, core: LocalQueueManager, durability: Durability) -> None:
+    def __init__(self, core: LocalQueueManager, durability: Durability, clock: Callable[[], float]) -> None:
         self._core = core
         self._durability = durability
+        self._clock = clock
         self._told: dict[str, tuple[int, float]] = {}  # by event: how many there were, and when that was said
+        self._held = {kind: RateLimitedLog(log, "limit reached", burst=1) for kind in Held}
+        self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
+        self._deaths = RateLimitedLog(log, "message died", level=logging.INFO)
+        self._lost_letters = RateLimitedLog(log, "dead letter lost: its queue is full")
+        core.watch(Watcher(follow_up_failed=self._follow_up_failed, died=self._died, limit_reached=self._reached))
 
     def look(self, now: float) -> str | None:
         """Why nothing more is stored; None while there is room."""
@@ -32,6 +46,27 @@ class Troubles:
         self._tell("copies dropped, for a journal or dead-letter queue is full", copies, now, queues=names)
         self._tell("outgoing queues refused, for there are too many", idle.refused, now, limit=idle.limit)
         return full
+
+    def _reached(self, kind: Held, owner: str) -> None:
+        facts = {"limit": kind.setting, "maximum": self._core.owners.maximum[kind], "owner": owner}
+        self._held[kind].warn(self._clock(), facts)
+
+    def _follow_up_failed(self, message_id: str | None, error: Exception) -> None:
+        facts = {"id": message_id, "error": repr(error), "at": place_of(error)}
+        self._follow_ups.warn(self._clock(), facts)
+
+    def _died(self, queue: str | None, packet: bytes, reason: int, letter: str | None, lost: bool) -> None:
+        def facts() -> dict[str, object]:
+            view = MessageView(packet)
+            return {
+                "queue": queue or destination_text(view),
+                "id": str(MessageId(view.source_queue_manager, view.message_id)),
+                "reason": class_words(reason),
+                "label": view.label,
+                "dead_letter": letter or "not asked for",
+            }
+
+        (self._lost_letters if lost else self._deaths).warn(self._clock(), facts)
 
     def _tell(self, event: str, count: int, now: float, **facts: object) -> None:
         told, at = self._told.get(event, (0, 0.0))

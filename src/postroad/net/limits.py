@@ -140,6 +140,11 @@ class Limits:
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[Standing, dict[Admission, None]] = {Standing.FRESH: {}, Standing.IDLE: {}}
 
+    def use(self, connections_per_address: int, unfinished_input_mb: int) -> None:
+        """What can change while connections are open."""
+        self.connections_per_address.maximum = connections_per_address
+        self.unfinished_input.maximum = unfinished_input_mb << 20
+
     @property
     def all(self) -> list[Limit]:
         members = [len(each.members) for key, each in self._addresses.items() if not key.startswith(">")]

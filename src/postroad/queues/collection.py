@@ -73,9 +73,10 @@ class QueueCollection:
     _new_id: Callable[[], UUID]
     hardened_security: bool = False
     _base_priority: Callable[[FormatName], int] = lambda name: 0
+    _hosts: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.local_hosts = {".", "localhost", self.name.lower()}
+        self.local_hosts = {".", "localhost", self.name.lower(), *(each.lower() for each in self._hosts)}
         self.answers = AnswerAddresses()  # how others reach us by address; empty if a directory knows us
         self.http_ports: set[int] = set()  # that we listen on; other ports here are other managers'
         self.usage = Usage()
@@ -341,6 +342,10 @@ class QueueCollection:
             for each in list(self._namesakes.get(queue.properties.path.lower(), ())):
                 self._index(each)  # it was to be deleted, and is back
 
+    def use_answers(self, answers: AnswerAddresses) -> None:
+        """Where others find us by our address, once listeners are open."""
+        self.answers = answers
+
     def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
         """Sets properties that may change while the queue is in use: all that are given, or none."""
         for name in attributes:
@@ -526,7 +531,6 @@ class AnswerAddresses:
 # Strangers can cause outgoing queues, so their number is limited. A queue with messages is never dropped.
 
 
-MAX_OUTGOING = 10_000
 OWN_SHARE = 10  # one part in so many of the limit is for local applications only
 FORGET_AFTER_S = 600.0
 SWEEP_S = 60.0
@@ -538,13 +542,16 @@ class IdleQueues:
     """`needed` says whether a queue without messages must stay."""
 
     def __init__(self, queues: QueueCollection) -> None:
-        self.limit = MAX_OUTGOING
+        self.limit = 0  # until `use` says another
         self.refused = 0  # outgoing queues that were refused, since the start
         self.needed: list[Callable[[Queue], bool]] = []
         self._queues = queues
         self._empty_since: dict[Queue, float] = {}
         self._sweep_at = 0.0
         self._full_at = -1  # the second in which none could be dropped: one search per second is enough
+
+    def use(self, limit: int) -> None:
+        self.limit = limit
 
     def sweep(self, tick: Tick, now: float) -> None:
         """Drops the queues that have been empty for long. May be called at any rate."""

@@ -31,6 +31,7 @@ from postroad.names import DirectName, FormatName, MachineName, PathName, Public
 from postroad.names.format import leads_to_internal
 from postroad.queues.behalf import ACK_SHARE_BYTES, Asked, Shares
 from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
+from postroad.queues.core_settings import CoreSettings
 from postroad.queues.outcomes import DEATHS, OF_TAKING, POSITIVE, Tally, asks_for
 from postroad.queues.outgoing_queues import Carrier, Watcher
 from postroad.queues.permissions import NOBODY, OWN, Access, Action, Credentials, no_right
@@ -89,10 +90,10 @@ class Delivery:
     insecure_nacks: bool
     _wake: Callable[[Queue, float, Iterable[int]], None]
     _locate: Callable[[PublicName], UUID | None]
+    relay: Relay
     quota_kb: int | None = None
     throttled: bool = False
     full: str | None = None  # why the disk accepts nothing more
-    relay: Relay = field(default_factory=Relay.open)  # a manager that strangers can reach sets a stricter one
     tick: Tick = field(default_factory=Tick)
     tally: Tally = field(default_factory=Tally)
     atomic: Atomic = field(init=False)
@@ -105,6 +106,13 @@ class Delivery:
     def __post_init__(self) -> None:
         self.atomic = Atomic(self)
         self.asked = Asked(self.identifier.bytes_le, lambda: self.tick, self._may_answer)
+
+    def use(self, settings: CoreSettings) -> None:
+        self.quota_kb = settings.quota_kb
+        self.relay.use(settings.relay)
+
+    def throttle(self, *, on: bool) -> None:
+        self.throttled = on
 
     # In
 

@@ -60,21 +60,24 @@ _RANKS = 8  # priorities
 
 
 class Retention:
-    """Removes old messages from journals. With `days` None, everything stays."""
+    """Removes old messages from journals. With days of None, everything stays."""
 
     def __init__(self, queues: QueueCollection, delivery: Delivery) -> None:
-        self.days: float | None = None
+        self._days: float | None = None
         self.removed = 0  # since the start
         self._queues = queues
         self._delivery = delivery
         self._next_look = 0.0
 
+    def use(self, days: float | None) -> None:
+        self._days = days
+
     def run_timers(self, now: float) -> None:
         """Removes at most one batch. The next call continues."""
-        if self.days is None or now < self._next_look:
+        if self._days is None or now < self._next_look:
             return
         self._next_look = now + EVERY_S
-        before_ms = int((now - self.days * DAY_S) * 1000)
+        before_ms = int((now - self._days * DAY_S) * 1000)
         left = BATCH
         for queue in self._journals():
             left -= self._remove(queue, before_ms, left)

@@ -15,6 +15,7 @@ from itertools import groupby
 from uuid import UUID
 
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
+from postroad.queues.core_settings import LeaseTimes
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.open_queue import (
     Cursor,
@@ -40,14 +41,6 @@ LONGEST_STEP_S = 0.75
 REMEMBERED = 10_000  # ends of leases that are kept, so that a client that comes too late learns why
 _NO_RIGHT = "its user has lost the right to it"
 _HELD = (PositionState.LOCKED, PositionState.PURGE_PENDING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTimes:
-    """How long a client may be silent: before a locked message returns, and before a transaction is aborted."""
-
-    receive_s: float = 60.0
-    transaction_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +121,7 @@ class _AwakeTime:
 class Leases:
     """Every lease has an id that cannot be guessed. Whoever knows the id may renew the lease."""
 
-    def __init__(self, core: LocalQueueManager, times: LeaseTimes) -> None:
-        self.times = times
+    def __init__(self, core: LocalQueueManager) -> None:
         self.expired_locks = 0  # messages that went back
         self.expired_transactions = 0
         self._core = core
@@ -142,6 +134,10 @@ class Leases:
         self._handle_used: dict[int, float] = {}
         self._handle_holders: dict[int, Holder] = {}
         self._ended: dict[tuple[int, int] | UUID, str] = {}
+
+    @property
+    def times(self) -> LeaseTimes:
+        return self._core.settings.leases
 
     # Messages
 

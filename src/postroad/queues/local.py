@@ -7,7 +7,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from itertools import count, groupby
@@ -44,8 +44,9 @@ from postroad.names import (
 from postroad.names.format import INTERNAL_QUEUES
 from postroad.queues.behalf import STATE as ASKED_STATE
 from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL, QueueCollection
+from postroad.queues.core_settings import Chance, CoreSettings
 from postroad.queues.delivery import OFF, Delivery, as_format_name, check_kind, check_movable, check_multicast
-from postroad.queues.expiry import Expiry
+from postroad.queues.expiry import Expiry, Retention
 from postroad.queues.holds import STATE as HOLD_STATE
 from postroad.queues.holds import Holding
 from postroad.queues.open_queue import (
@@ -64,7 +65,7 @@ from postroad.queues.outgoing_queues import (
     OutgoingEvent,
     Watcher,
 )
-from postroad.queues.owners import Owners
+from postroad.queues.owners import Held, Owners
 from postroad.queues.permissions import NOBODY, OWN, Access, Action, no_right, sender_of
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import END, PositionState, Queue
@@ -73,15 +74,15 @@ from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
 from postroad.queues.submissions import Submissions
 from postroad.queues.tick import COUNTERS_STATE, MAX_MESSAGE_ID, Counters, Tick, Ticks
+from postroad.queues.transactions import MOST_APART, Transacting
 from postroad.queues.transactions import STATE as SEQUENCE_STATE
-from postroad.queues.transactions import Transacting
 from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.runtime.deadlines import Timetable
 from postroad.security.access import Token
 from postroad.security.descriptors import Sid
 from postroad.security.guard import Protection
 from postroad.security.refusals import COULD_NOT_ENCRYPT
-from postroad.security.users import Users
+from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
 from postroad.store.interface import ARRIVAL_MASK, Record, Store
 from postroad.validation.queue_properties import QueuePrivacy
@@ -93,6 +94,7 @@ from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView, with_sender
 
 PURGE_BATCH = 1000
+FIRST_MESSAGE_IDS = 1 << 31  # a new manager begins to count below this; the other half is room to grow
 _SENT_TO = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 TRUSTED = Token.administrator()
 Review = Callable[[Collection[Queue], float], None]
@@ -110,7 +112,7 @@ class QueueManagerState(Enum):
 class LocalQueueManager:
     """Built on an open store. `start` makes it ready, and reads only definitions and counts.
 
-    `state` is set by whoever starts and stops it. `connection_active` is False while it accepts nothing from others.
+    `settings` are those that count now. `connection_active` is False while it accepts nothing from others.
     """
 
     def __init__(
@@ -118,37 +120,41 @@ class LocalQueueManager:
         name: str,
         identifier: UUID,
         store: Store,
+        chance: Chance,
+        settings: CoreSettings = CoreSettings(),  # noqa: B008  (it is frozen)
         *,
         insecure_nacks: bool = False,
         hardened_security: bool = False,
-        new_id: Callable[[], UUID],
+        hosts: Iterable[str] = (),
         express: ExpressStore | None = None,
-        first_message_id: int = 1,
-        apart: Callable[[], int] = lambda: 1,
+        knows_host: Callable[[str], bool] = lambda host: False,
         locate: Callable[[PublicName], UUID | None] = lambda name: None,
         base_priority: Callable[[FormatName], int] = lambda name: 0,
-        protection: Protection | None = None,
         public_keys: Callable[[UUID], bytes] = lambda manager: b"",
+        resolve_list: ResolveDistributionList | None = None,
+        protection: Protection | None = None,
         key_clock: Callable[[], float] | None = None,
     ) -> None:
-        """`new_id` gives ids that were never given. If strangers can reach the manager, they must be hard to guess.
+        """`hosts` mean this manager in a direct name, besides its name.
 
-        `first_message_id` is where a new store begins to count. `apart` gives the distance from the last sequence to
-        the next one. `locate`, `base_priority` and `public_keys` say what the directory knows: which manager has a
-        public queue, the priority of messages to it, and the keys that encrypt bodies for a manager. Without
-        `protection`, no signature is accepted and nothing can be decrypted. `key_clock` is the monotonic clock of its
-        caches.
+        `knows_host`, `locate`, `base_priority` and `public_keys` say what the directory knows: whether a host is a
+        manager of it, which manager has a public queue, the priority of messages to it, and the keys that bodies for a
+        manager are encrypted with. Without `protection` no signature is accepted and nothing can be decrypted;
+        `key_clock` is the monotonic clock of its caches.
         """
+        new_id, below = chance.new_id, chance.below
         self.new_id = new_id
         self.name = name
         self.identifier = identifier
         self.store = store
         self.state = QueueManagerState.STOPPED
         self.connection_active = True
-        self.resolve_list: ResolveDistributionList = _no_directory
+        self.resolve_list = resolve_list or _no_directory
         self.express = ExpressStore() if express is None else express
-        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), first_message_id)
-        self.queues = QueueCollection(name, identifier, store, self.express, new_id, hardened_security, base_priority)
+        self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), 1 + below(FIRST_MESSAGE_IDS))
+        self.queues = QueueCollection(
+            name, identifier, store, self.express, new_id, hardened_security, base_priority, frozenset(hosts)
+        )
         self.access = Access(self.queues)
         self.delivery = Delivery(
             identifier,
@@ -159,15 +165,16 @@ class LocalQueueManager:
             insecure_nacks,
             lambda queue, now, opened: self.reading.wake(queue, now, opened),
             locate,
+            Relay(known=lambda host: host in self.queues.local_hosts or knows_host(host)),
         )
         self.protection = protection or Protection(_no_randomness)
         self.securing = Securing(self.access, self.protection, public_keys, key_clock)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
         self.departures = Departures()
-        self.transacting = Transacting(self.delivery, self.reading, new_id, apart)
+        self.transacting = Transacting(self.delivery, self.reading, new_id, lambda: 1 + below(MOST_APART))
         self.transactions = self.transacting.open
-        self.owners = Owners()
+        self.owners = Owners(self._limit_reached)
         self.holding = Holding(self.queues, self.delivery, self.reading, self.owners)
         self.submissions = Submissions(lambda: self.tick, self.owners)
         self.reviews: list[Review] = []  # what else ends when its owner loses the right
@@ -175,10 +182,12 @@ class LocalQueueManager:
         self._handles = count(1)
         self.ticks = Ticks(self)
         self._expiry = Expiry(self.delivery, (self.express, store))  # the store that can fail comes last
+        self.retention = Retention(self.queues, self.delivery)
+        self._take(settings)
 
     def start(self, now: float) -> None:
         """Loads the queues, and creates the manager's own if they are missing. Commit the tick afterwards."""
-        self.state = QueueManagerState.INITIALIZING
+        self.enter(QueueManagerState.INITIALIZING)
         if COUNTERS_STATE in self.store.damaged:
             self.counters.recover(now)
         self.queues.load()
@@ -189,7 +198,38 @@ class LocalQueueManager:
         for path in (JOURNAL, DEADLETTER, DEADXACT, *INTERNAL_QUEUES):
             if self.queues.find(path) is None:
                 self.queues.create(self.tick, path, int(now), transactional=path == DEADXACT)
+        for destination in self.queues.outgoing:
+            if isinstance(destination, DirectName):
+                self.delivery.relay.name(destination.host)
         self.counters.reserve(self.tick.batch)
+
+    def enter(self, state: QueueManagerState) -> None:
+        """For whoever starts and stops it."""
+        self.state = state
+
+    # Settings
+
+    def use(self, settings: CoreSettings, now: float) -> None:
+        """From now on these count. What others have begun ends where their users are gone or lost the right to it."""
+        self._take(settings)
+        self.review(list(self.queues), now)
+        self.submissions.forget_owners(lambda owner: settings.users.with_sid(owner) is None)
+
+    def _take(self, settings: CoreSettings) -> None:
+        self.settings = settings
+        self.access.use(settings)
+        self.delivery.use(settings)
+        self.owners.use(settings.held)
+        self.queues.idle.use(settings.outgoing_queues)
+        self.retention.use(settings.journal_days)
+
+    def throttle(self, *, on: bool) -> None:
+        """Flow control: while it is on, nothing is taken from anybody."""
+        self.delivery.throttle(on=on)
+
+    def _limit_reached(self, kind: Held, owner: str) -> None:
+        for watcher in self.delivery.watchers:
+            watcher.limit_reached(kind, owner)
 
     def take_offline(self) -> None:
         """[MS-MQDMPR] 3.1.4.12"""
@@ -249,12 +289,6 @@ class LocalQueueManager:
             self.queues.change(self.tick, queue, int(now), **attributes)
         if "acl" in attributes:
             self.review(self.queues.family(queue), now)
-
-    def change_users(self, users: Users, now: float) -> None:
-        """Replaces the users. What removed users have begun ends, and what the other users' groups no longer allow."""
-        self.access.users = users
-        self.review(list(self.queues), now)
-        self.submissions.forget_owners(lambda owner: users.with_sid(owner) is None)
 
     def review(self, queues: Collection[Queue], now: float) -> None:
         """Rights on these queues have changed. What readers hold without a right goes back."""
@@ -343,9 +377,14 @@ class LocalQueueManager:
     # Opening
 
     def open(
-        self, name: FormatName | PathName | str, access: QueueAccess, share: ShareMode, now: float
+        self,
+        name: FormatName | PathName | str,
+        access: QueueAccess,
+        share: ShareMode,
+        now: float,
+        holder: Hashable = None,
     ) -> OpenQueueDescriptor:
-        """Open Queue, [MS-MQDMPR] 3.1.7.1.5"""
+        """Open Queue, [MS-MQDMPR] 3.1.7.1.5. `holder` is who has it open, where that client can hold messages too."""
         parsed = self._expanded(name)
         if isinstance(parsed, MultipleElementName):
             return self._open_several(parsed, access, share, now)
@@ -357,7 +396,7 @@ class LocalQueueManager:
             raise AccessDenied(f"{parsed} is used by the queue manager itself")
         check_sharing(queue.descriptors, access, share)
         format_name = parsed if isinstance(parsed, FormatName) else None
-        descriptor = OpenQueueDescriptor(next(self._handles), format_name, access, share, queue)
+        descriptor = OpenQueueDescriptor(next(self._handles), format_name, access, share, queue, holder=holder)
         queue.descriptors.append(descriptor)
         self.descriptors[descriptor.handle] = descriptor
         return descriptor
@@ -665,7 +704,7 @@ class LocalQueueManager:
 
         Raises StorageError if the store cannot be read.
         """
-        self.departures.now = now
+        self.departures.at(now)
         self.reading.expire_all_waits(now)
         self.delivery.try_after(None, self.queues.idle.sweep, self.tick, now)
         self.counters.reserve(self.tick.batch)  # messages that never touch the store use up ids too

@@ -191,6 +191,14 @@ class WaitingRead:
     def destructive(self) -> bool:
         return self.call is ReadCall.RECEIVE
 
+    def tell(self, satisfied: Callable[[list[Record]], None], failed: Callable[[PostroadError], None]) -> None:
+        """Who hears how the wait ends."""
+        self.satisfied, self.failed = satisfied, failed
+
+    def lock_first(self) -> None:
+        """From now on it locks what it finds, in place of taking it out."""
+        self.two_phase = True
+
 
 # An open queue, [MS-MQDMPR] 3.1.1.16: who may do what with it, and who shares it with whom.
 

@@ -84,12 +84,15 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """The newest messages that left. The timers set `now`; seconds are exact enough."""
+    """The newest messages that left. The timers say what time it is; seconds are exact enough."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self._groups: deque[tuple[Departure, list[bytes]]] = deque()
         self._count = 0
+
+    def at(self, now: float) -> None:
+        self.now = now
 
     def delivered(
         self,

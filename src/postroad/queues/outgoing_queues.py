@@ -15,6 +15,7 @@ from postroad.store.interface import Record
 from postroad.wire.view import MessageView
 
 if TYPE_CHECKING:
+    from postroad.queues.owners import Held
     from postroad.queues.queue import Queue
     from postroad.reports.info import SessionInfo
 
@@ -299,3 +300,4 @@ class Watcher:
     # In which queue (None: on its way), its packet, of what, where its dead letter goes (None: it asked for none), and
     # whether there was no room for that
     died: Callable[[str | None, bytes, int, str | None, bool], None] = _ignore
+    limit_reached: Callable[[Held, str], None] = _ignore  # by an owner

@@ -7,7 +7,7 @@ kept with the SID, so that names of different users never collide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from postroad.errors import IllegalIdentifier, InvalidArgument, LimitReached, TooManyHeld
@@ -37,7 +37,7 @@ class Held(Enum):
         return f"{self.value}_per_user"
 
 
-DEFAULTS = {
+DEFAULTS: Mapping[Held, int] = {
     Held.TRANSACTIONS: 1000,
     Held.LOCKED_MESSAGES: 100_000,
     Held.LOCKED_MB: 256 << 20,
@@ -63,11 +63,14 @@ _WORDS = {
 class Owners:
     """`reached` is called at each refusal, with the kind and the owner."""
 
-    def __init__(self) -> None:
-        self.maximum = dict(DEFAULTS)
+    def __init__(self, reached: Callable[[Held, str], None] = lambda kind, owner: None) -> None:
+        self.maximum = DEFAULTS
         self.refused = dict.fromkeys(Held, 0)
-        self.reached: Callable[[Held, str], None] = lambda kind, owner: None
+        self._reached = reached
         self._held: dict[Held, dict[str, int]] = {kind: {} for kind in Held}
+
+    def use(self, maximum: Mapping[Held, int]) -> None:
+        self.maximum = maximum
 
     def held(self, kind: Held, owner: str) -> int:
         return self._held[kind].get(owner, 0)
@@ -82,7 +85,7 @@ class Owners:
 
     def refuse(self, kind: Held, owner: str) -> None:
         self.refused[kind] += 1
-        self.reached(kind, owner)
+        self._reached(kind, owner)
         error = LimitReached if kind in _DURABLE else TooManyHeld
         what, remedy = _WORDS[kind]
         setting = f"limits.{kind.setting}"

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from postroad.errors import AccessDenied, IllegalIdentifier, PostroadError, RemoteProtocolError
 from postroad.queues.collection import JOURNAL, QueueCollection
+from postroad.queues.core_settings import CoreSettings
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
 from postroad.security.access import (
@@ -140,20 +141,15 @@ class Access:
 
     def __init__(self, queues: QueueCollection) -> None:
         self._queues = queues
-        self._users = Users()
-        self._gone: frozenset[str] = frozenset()
+        self.users = Users()
         self.claimed = False
+        self._gone: frozenset[str] = frozenset()
         self.manager_descriptor = default_manager_descriptor()
 
-    @property
-    def users(self) -> Users:
-        return self._users
-
-    @users.setter
-    def users(self, users: Users) -> None:
-        before, now = ({each.name.casefold() for each in some} for some in (self._users, users))
+    def use(self, settings: CoreSettings) -> None:
+        before, now = ({each.name.casefold() for each in some} for some in (self.users, settings.users))
         self._gone = (self._gone | before) - now
-        self._users = users
+        self.users, self.claimed = settings.users, settings.claimed_senders
 
     def is_gone(self, name: str) -> bool:
         """Whether somebody was a user and was removed. Such a user counts as nobody, not as somebody unknown."""

@@ -36,12 +36,23 @@ OPEN_KIND = "PCTX_OPENREMOTE_HANDLE_TYPE"
 FROM_SERVER = 1  # the usual value of Reserved, which nobody reads
 
 
-class Host(Protocol):
+class WaitingReads(Protocol):
+    """Reads that end later."""
+
+    def wait(
+        self, request: WaitingRead, take: Callable[[list[Record]], T], refuse: Callable[[PostroadError], T]
+    ) -> Awaitable[T]: ...
+
+
+class ReadManager(Protocol):
     """What the handlers need from their queue manager."""
 
     clock: Callable[[], float]
     core: LocalQueueManager
     limits: Limits
+
+    @property
+    def reads(self) -> WaitingReads: ...
 
     def commit_soon(self) -> None: ...
 
@@ -49,17 +60,13 @@ class Host(Protocol):
 
     async def durably(self, operation: Callable[[], T]) -> T: ...
 
-    def wait(
-        self, request: WaitingRead, take: Callable[[list[Record]], T], refuse: Callable[[PostroadError], T]
-    ) -> Awaitable[T]: ...
-
 
 class Handlers:
     """The methods of one queue manager. They answer at once if they can. When a client leaves, the RPC runtime cancels
     its waiting calls."""
 
-    def __init__(self, host: Host, service: RemoteReadService, audit: Audit | None = None) -> None:
-        self.host = host
+    def __init__(self, manager: ReadManager, service: RemoteReadService, audit: Audit | None = None) -> None:
+        self.manager = manager
         self.service = service
         self.audit = audit
 
@@ -95,7 +102,7 @@ class Handlers:
             None if structure is None else qmcomm.queue_format_parts(structure),
             request.desired_access,
             request.share_mode,
-            self.host.clock(),
+            self.manager.clock(),
             call.caller,
         )
         if remote is None:
@@ -133,7 +140,7 @@ class Handlers:
         entry = call.context(request.context, OpenQueueEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
-            lambda: self.service.close_queue(entry, self.host.clock()),
+            lambda: self.service.close_queue(entry, self.manager.clock()),
             lambda status: structures.CloseQueueOut(null, status),
         )
 
@@ -151,12 +158,12 @@ class Handlers:
 
     async def _purge_queue(self, call: Call, request: structures.PurgeQueueIn) -> structures.Result:
         def step() -> tuple[int, bool]:
-            return self.service.purge_queue(request.queue_handle, self.host.clock(), call.caller)
+            return self.service.purge_queue(request.queue_handle, self.manager.clock(), call.caller)
 
         try:
-            status, more = await self.host.durably(step)
+            status, more = await self.manager.durably(step)
             while more:  # one commit for each step
-                status, more = await self.host.durably(step)
+                status, more = await self.manager.durably(step)
         except PostroadError as error:
             return structures.Result(error.status)
         return structures.Result(status)
@@ -186,9 +193,9 @@ class Handlers:
     ) -> structures.StartReceive2Out:
         desc = request.remote_read_desc2.remote_read_desc
         answer = self.service.start_receive_by_lookup_id(
-            request.lookup_id, _read_request(desc), self.host.clock(), call.caller
+            request.lookup_id, _read_request(desc), self.manager.clock(), call.caller
         )
-        self.host.commit_soon()
+        self.manager.commit_soon()
         return self._answer2(call, desc, answer)
 
     def _answer2(self, call: Call, desc: RemoteReadDesc | None, answer: Answer) -> structures.StartReceive2Out:
@@ -199,12 +206,12 @@ class Handlers:
         )
 
     def _read(self, call: Call, desc: RemoteReadDesc | None, reply: Callable[[Answer], Out]) -> Out | Awaitable[Out]:
-        found = self.service.start_receive(_read_request(desc), self.host.clock(), call.caller)
-        self.host.commit_soon()  # the read may have removed expired messages
+        found = self.service.start_receive(_read_request(desc), self.manager.clock(), call.caller)
+        self.manager.commit_soon()  # the read may have removed expired messages
         if isinstance(found, Answer):
             return reply(found)
         assert found.waiting is not None
-        return self.host.wait(
+        return self.manager.reads.wait(
             found.waiting,
             lambda records: reply(self.service.finish(found, records)),
             lambda error: reply(self.service.fail(found, error)),
@@ -219,7 +226,7 @@ class Handlers:
         entry = call.context(request.context, RemoteReadEntry) if request.context else None
         null = call.close_context(request.context)
         return self._durably(
-            lambda: self.service.end_receive(entry, request.ack, self.host.clock()),
+            lambda: self.service.end_receive(entry, request.ack, self.manager.clock()),
             lambda status: structures.EndReceiveOut(null, status),
         )
 
@@ -231,12 +238,12 @@ class Handlers:
     # Rundown, [MS-MQQP] 3.1.6
 
     def _run_down_session(self, entry: OpenQueueEntry) -> None:
-        self.service.close_queue(entry, self.host.clock())
-        self.host.commit_soon()
+        self.service.close_queue(entry, self.manager.clock())
+        self.manager.commit_soon()
 
     def _run_down_read(self, entry: RemoteReadEntry) -> None:
-        self.service.end_receive(entry, Ack.RR_NACK, self.host.clock())
-        self.host.commit_soon()
+        self.service.end_receive(entry, Ack.RR_NACK, self.manager.clock())
+        self.manager.commit_soon()
 
     # Durability
 
@@ -248,7 +255,7 @@ class Handlers:
         def done(status: int, error: StorageError | None) -> None:
             later.give(reply(status if error is None else error.status))
 
-        self.host.change_then(operation, done)
+        self.manager.change_then(operation, done)
         return later
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
-from postroad.remote_read.handlers import Handlers, Host
+from postroad.remote_read.handlers import Handlers, ReadManager
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM
 from postroad.remote_read.readers import RemoteReaders
@@ -41,7 +41,7 @@ class RemoteReadServer(RemoteReaders):
 
     def __init__(
         self,
-        manager: Host,
+        manager: ReadManager,
         host: str,
         port: int,
         read_port: int | None = None,
@@ -108,7 +108,7 @@ class RemoteReadServer(RemoteReaders):
         except OSError:
             await self.rpc.stop()
             raise
-        self.service.ports = Ports(handshake, read)
+        self.service.listen_on(Ports(handshake, read))
 
     async def register(self, mapper_port: int) -> None:
         """Registers both interfaces with an endpoint mapper: our own, or the one with the port. Call it after
@@ -127,7 +127,7 @@ class RemoteReadServer(RemoteReaders):
             await self._offer.stop()
             self._offer = None
         await self.rpc.stop()
-        self.service.ports = Ports(0, 0)
+        self.service.listen_on(Ports(0, 0))
 
     def readers(self) -> list[ReaderInfo]:
         return list(self.service.readers())

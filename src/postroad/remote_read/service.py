@@ -152,6 +152,9 @@ class RemoteReadService:
 
     # qmcomm, [MS-MQMP] 3.1.4
 
+    def listen_on(self, ports: Ports) -> None:
+        self.ports = ports
+
     def open_remote_queue(
         self, queue_format: tuple[int, int, Arm] | None, access: int, share: int, now: float, caller: Caller
     ) -> tuple[int, RemoteQueue | None]:

@@ -42,6 +42,31 @@ class Router:
         self.initialize(directory, now)
         return True
 
+    # What queues ask of the directory
+
+    def locate(self, name: PublicName) -> UUID | None:
+        """The manager that has the public queue; None if the directory does not know it."""
+        try:
+            return self.destination(name)
+        except NoRoute:
+            return None
+
+    def base_priority(self, name: FormatName) -> int:
+        """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
+        queue = self.directory.queue(name.guid) if isinstance(name, PublicName) else None
+        return 0 if queue is None else queue.base_priority
+
+    def public_keys(self, identifier: UUID) -> bytes:
+        """What encrypts messages to a manager; empty if the directory does not know it."""
+        entry = self.directory.manager(identifier)
+        return b"" if entry is None else entry.public_encryption_keys
+
+    def manager_name(self, identifier: UUID) -> str | None:
+        entry = self.directory.manager(identifier)
+        return None if entry is None else entry.computer_name
+
+    # Routes
+
     def next_hops(self, destination_id: UUID) -> NextHops:
         """The next hops of a message for this queue manager. Raises NoRoute if there are none. Cached until
         `initialize`."""

@@ -42,6 +42,9 @@ class RelayRule:
             return False  # a name; it is not resolved here
 
 
+ANY_HOST = RelayRule(None, "*")
+
+
 class Relay:
     """A host is a name or an address. `known` are the managers of the directory and of `[peers]`."""
 
@@ -50,10 +53,9 @@ class Relay:
         self._known = known
         self._named: dict[str, None] = {}
 
-    @classmethod
-    def open(cls) -> Relay:
-        """Allows everything. For managers that only trusted hosts can reach."""
-        return cls((RelayRule(None, "*"),))
+    def use(self, rules: Iterable[RelayRule]) -> None:
+        """Other rules. Who was named stays so."""
+        self._rules = tuple(rules)
 
     @property
     def everything(self) -> bool:

@@ -14,16 +14,17 @@ from postroad.soap.multicast_transport import MulticastTransport
 from postroad.soap.requests import Outgoing
 
 
-def make_multicast(manager: Manager, configuration: Configuration) -> MulticastTransport:
+def make_multicast(manager: Manager, configuration: Configuration) -> tuple[MulticastTransport, MulticastService]:
     config = configuration.multicast
     udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
     options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
     transport = MulticastTransport(manager, options)
     pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
-    written = Outgoing(manager.core, Redirections()) if manager.soap is None else manager.soap.outgoing
-    transport.service = manager.multicast = MulticastService(
+    soap = manager.doors.soap
+    written = Outgoing(manager.core, Redirections()) if soap is None else soap.outgoing
+    service = MulticastService(
         manager.core,
-        MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and manager.soap is not None)),
+        MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and soap is not None)),
         transport,
         written,
         secrets.SystemRandom().random,
@@ -31,4 +32,5 @@ def make_multicast(manager: Manager, configuration: Configuration) -> MulticastT
         frozenset(configuration.security.accept_hashes),
         configuration.srmp.clock_tolerance_s,
     )
-    return transport
+    transport.serve(service)
+    return transport, service

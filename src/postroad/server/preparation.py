@@ -27,6 +27,9 @@ from postroad.remote_read.readers import readers_log_in
 from postroad.server.console_process import console_port
 from postroad.server.protection import check_libraries, read_certificates
 
+WILDCARDS = frozenset({"0.0.0.0", "::"})
+_LOOPBACK = ("127.0.0.1", "::1")
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -90,6 +93,15 @@ def refuse_listener(config: Configuration, key: str, what: str, error: OSError) 
     if error.errno == errno.EACCES:
         raise PostroadError(f"{key}: {what}: {words}; set a port above 1023, or run with the right to listen on it")
     raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
+
+
+def own_hosts(config: Configuration, entry: ManagerEntry | None) -> set[str]:
+    """Other hosts that mean this manager in a direct name, besides its name."""
+    host = config.listen.host
+    hosts = {*_LOOPBACK} if host in WILDCARDS else {host.lower()}
+    if config.listen.http is not None or config.listen.https is not None:
+        hosts |= {each.lower() for each in config.srmp.hosts}
+    return hosts if entry is None or entry.address is None else {*hosts, entry.address.lower()}
 
 
 def _watch(config: Configuration) -> DirectoryWatch | None:

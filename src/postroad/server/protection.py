@@ -6,16 +6,13 @@ Nothing is decided here about a message.
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from uuid import UUID
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from postroad.config import Configuration, SecuritySettings, SenderIds
-from postroad.errors import InvalidArgument
 from postroad.security.algorithms import (
     CIPHERS,
     DEFAULT_CIPHERS,
@@ -25,48 +22,13 @@ from postroad.security.algorithms import (
     Hash,
     MissingLibrary,
 )
-from postroad.security.descriptors import Sid
-from postroad.security.guard import Protection
-from postroad.security.keys import KeyRing
 from postroad.security.refusals import Reason, Refused
-from postroad.security.signatures import DEFAULT_VERSIONS, PROFILES, public_key_of
-from postroad.security.users import User, Users, derive_sid
+from postroad.security.signatures import DEFAULT_VERSIONS, public_key_of
 
 log = logging.getLogger(__name__)
 
 _PEM = b"-----BEGIN"
 _MAX_BYTES = 1 << 20
-
-
-def build_protection(
-    security: SecuritySettings, ring: KeyRing, certificates: Mapping[str, tuple[bytes, ...]]
-) -> Protection:
-    return Protection(
-        secrets.token_bytes,
-        ring,
-        certificates,
-        profile=PROFILES[security.signature_profile],
-        accepted_hashes=security.accept_hashes,
-        accepted_ciphers=security.accept_ciphers,
-        accepted_versions=security.accept_signatures,
-        send_cipher=security.send_cipher,
-    )
-
-
-def build_users(config: Configuration, manager: UUID) -> Users:
-    """Raises ConfigurationError for a name or SID that no user can have, and for a SID of two users."""
-    users: dict[Sid, User] = {}
-    for index, each in enumerate(config.users, 1):
-        sid = each.sid or derive_sid(manager, each.name)
-        if sid in users:
-            fault = f"must be unique, got {sid}, which {users[sid].name} has too"
-            config.fail(f"user[{index}].sid", fault)
-        try:
-            users[sid] = User(each.name, sid, frozenset(each.groups), each.administrator, each.monitor)
-        except InvalidArgument as error:
-            key, _, fault = str(error).partition(" ")
-            config.fail(f"user[{index}].{key}", fault)
-    return Users(users.values())
 
 
 def announce_algorithms(security: SecuritySettings) -> None:

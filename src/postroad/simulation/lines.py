@@ -21,7 +21,7 @@ RETRANSMISSION_S = 0.2  # the first wait; each further one is twice as long
 MAX_RETRANSMISSIONS = 7
 
 
-class Host(Protocol):
+class Machine(Protocol):
     """Anything that has an address."""
 
     name: str
@@ -50,7 +50,7 @@ class End:
     """One end of a connection, and the bytes on their way from it to the other end."""
 
     _network: Network
-    host: Host
+    host: Machine
     _line: Line
     http: bool = False  # whether the connection leads to a port for HTTP
     other: End = field(init=False)
@@ -182,20 +182,20 @@ class Network:
 
     def __post_init__(self) -> None:
         self.lines: dict[frozenset[str], Line] = {}
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, Machine] = {}
         self._names: dict[str, str] = {}
         self._absent: set[str] = set()  # hosts whose machine is gone too
         self._parted: set[frozenset[str]] = set()
         self._refusing: set[str] = set()
         self._ends: list[tuple[End, End]] = []
 
-    def join(self, host: Host) -> None:
+    def join(self, host: Machine) -> None:
         """The host is there and listens from now on."""
         self._hosts[host.address] = host
         self._names[host.name.lower()] = host.address
         self._absent.discard(host.address)
 
-    def leave(self, host: Host, *, silently: bool) -> None:
+    def leave(self, host: Machine, *, silently: bool) -> None:
         """The host's process is gone. With `silently`, the machine is gone too, so peers notice nothing."""
         self._hosts.pop(host.address, None)
         if silently:
@@ -263,7 +263,9 @@ class Network:
         """Whether a packet would get an answer. A refusal counts as one."""
         return frozenset((one, other)) not in self._parted and not {one, other} & self._absent
 
-    def connect(self, caller: Host, name: str, done: Callable[[End | None, str], None], *, http: bool = False) -> None:
+    def connect(
+        self, caller: Machine, name: str, done: Callable[[End | None, str], None], *, http: bool = False
+    ) -> None:
         """Connects. `done` gets the caller's end, or None and the reason."""
         address = self._names.get(name.lower(), name)
         started = self.loop.now

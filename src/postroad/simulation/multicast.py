@@ -21,6 +21,7 @@ from postroad.pgm.packet import Data, Kind, MalformedPgm, Spm, Tsi, after, decod
 from postroad.pgm.receiver import OutgoingNak
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Outgoing
+from postroad.queues.core_settings import Chance
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
 from postroad.soap.addresses import Redirections
@@ -55,7 +56,9 @@ class Host:
         self._start()
 
     def _start(self) -> None:
-        self.core = LocalQueueManager(self.name, self.identifier, self.store, new_id=self._new_id)
+        self.core = LocalQueueManager(
+            self.name, self.identifier, self.store, Chance(self._new_id, self.lan.random.randrange)
+        )
         self.core.start(self.lan.now)
         self.commit()
         watcher = TransferWatcher(suspicious=lambda event, facts: self.notices.append((event, facts)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from random import Random
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -16,8 +17,11 @@ from postroad.binary.service import BinaryService, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.carriers.flights import TransferWatcher
+from postroad.config import Configuration
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
+from postroad.manager.composition import build_core
+from postroad.queues.core_settings import Chance
 from postroad.queues.durability import Done, Durability
 from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
@@ -43,7 +47,7 @@ POWER_FAILED = StorageError("the queue manager crashed before this was stored")
 class Node:
     """`provide` makes the queues of a core that starts. Every function in `started` is called after each start."""
 
-    name: str
+    config: Configuration
     address: str
     identifier: UUID
     settings: BinarySettings
@@ -52,13 +56,12 @@ class Node:
     directory: Directory
     network: Network
     stage: Stage
-    quota_kb: int | None
     provide: Callable[[LocalQueueManager, float], None]
     watcher: TransferWatcher
     vault: Vault
-    insecure_nacks: bool = False
 
     def __post_init__(self) -> None:
+        self.name = self.config.manager.name
         self.up = False
         self.clock_error_s = 0.0
         self.crashes = 0
@@ -71,6 +74,7 @@ class Node:
         self._log = self.stage.log
         self._life = 0
         self._ids = count(1)
+        self._chance = Chance(self._new_id, Random(self.identifier.int).randrange)
         self._clear()
 
     def _clear(self) -> None:
@@ -115,19 +119,19 @@ class Node:
     def start(self) -> None:
         """Starts as Manager.start does: queues, one commit, then the network. If the disk fails, tries again later."""
         self._clear()
-        self.core = core = LocalQueueManager(
-            self.name,
+        router = Router(self.identifier, self.directory, self.now)
+        self.core = core = build_core(
+            self.config,
             self.identifier,
             self.disk.store,
-            insecure_nacks=self.insecure_nacks,
-            new_id=self._new_id,
+            self._chance,
+            router,
+            hosts=(self.address,),
             protection=self.vault.protection(self.identifier),
             public_keys=self.vault.public_keys,
         )
         self.durability = Durability(core, lambda: self.now)
         self.durability.drive(self, self)
-        core.queues.local_hosts.add(self.address)
-        core.delivery.quota_kb = self.quota_kb
         core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is an error in the simulation
         core.start(self.now)
         self.provide(core, self.now)
@@ -138,10 +142,9 @@ class Node:
         while (tick := core.ticks.seal()) is not None:
             self.disk.store.commit([tick.batch])
             core.ticks.committed(tick, self.now)
-        core.state = QueueManagerState.READY
+        core.enter(QueueManagerState.READY)
         self.up = True
         self._log.note(self.name, "started")
-        router = Router(self.identifier, self.directory, self.now)
         known = KnownManagers(lambda: router, self.identifier)
         self.service = BinaryService(core, self.settings, resolver(lambda: router), self, known, self.watcher)
         self.web = None
@@ -179,7 +182,7 @@ class Node:
     def throttle(self, *, on: bool) -> None:
         """Flow control: accepts nothing from any peer."""
         if self.up:
-            self.core.delivery.throttled = on
+            self.core.throttle(on=on)
 
     def pause(self) -> None:
         if self.up:

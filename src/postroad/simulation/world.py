@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from postroad.carriers.flights import TransferWatcher
+from postroad.config import Configuration, default_configuration
 from postroad.directory.file import read_directory
 from postroad.names import FormatName, PrivateName, parse_format_name
 from postroad.names.format import AWAITING_FINAL_ACK
@@ -70,7 +71,7 @@ class World:
         for entry in scenario.enterprise.managers:
             assert entry.address is not None
             node = Node(
-                entry.name,
+                self._configuration(entry.name),
                 entry.address,
                 entry.id,
                 scenario.settings,
@@ -79,16 +80,23 @@ class World:
                 directory,
                 self.network,
                 self.stage,
-                scenario.quotas_kb.get(entry.name),
                 self._provide,
                 TransferWatcher(refused=lambda view, why: self.stage.ledger.ended(view.data, why.acknowledgment)),
                 self.vault,
-                scenario.insecure_nacks,
             )
             node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
             self.nodes[entry.name] = node
         for pair, line in scenario.lines.items():
             self.network.lines[frozenset(self.nodes[name].address for name in pair)] = line
+
+    def _configuration(self, name: str) -> Configuration:
+        """The defaults of `postroad serve`, but for what the scenario says."""
+        config, quota_kb = default_configuration(name), self.scenario.quotas_kb.get(name)
+        return replace(
+            config,
+            manager=config.manager if quota_kb is None else replace(config.manager, quota_kb=quota_kb),
+            binary=replace(config.binary, insecure_nacks=self.scenario.insecure_nacks),
+        )
 
     def _soap_settings(self, name: str) -> SoapSettings | None:
         scenario = self.scenario
@@ -118,7 +126,7 @@ class World:
                 privacy=plan.privacy,
             )
             if plan.acl is not None:  # set at each start, like a list from a configuration
-                queue.properties = replace(queue.properties, acl=plan.acl)
+                core.change_queue(queue, now, acl=plan.acl)
 
     def _name(self, flow: Flow) -> FormatName:
         target, path = self.nodes[flow.to.computer], local_path(flow.to)

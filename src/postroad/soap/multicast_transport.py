@@ -32,7 +32,7 @@ class Host(Protocol):
 
 
 class MulticastTransport:
-    """The Driver of a MulticastService. Set `service` before you call `start`."""
+    """The Driver of a MulticastService. `serve`, then `start`."""
 
     def __init__(self, manager: Host, options: TransportOptions) -> None:
         self.manager = manager
@@ -42,6 +42,9 @@ class MulticastTransport:
         self._rebinding = self._waking = False
         self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
+
+    def serve(self, service: MulticastService) -> None:
+        self.service = service
 
     def start(self) -> None:
         """A manager without the right to use raw sockets starts all the same, and logs what to set."""

@@ -416,7 +416,7 @@ class Receiver:
     def way_of_acknowledgment(self, view: MessageView, name: FormatName) -> FormatName | None:
         """Of delivery and commitment receipts, and of acknowledgments to names that are not URLs."""
         address = brought_by(view.data)
-        if not isinstance(name, DirectName) or self.core.queues.is_local(name):
+        if not isinstance(name, DirectName) or not name.is_send_only or self.core.queues.is_local(name):
             return name if self.core.delivery.may_call(name, address or None) else None
         return self._way_back(name, address)
 

@@ -68,7 +68,7 @@ def leads_here(path: str) -> bool:
 class SoapTransport:
     """The Driver of a SoapService on an event loop. `known` is asked for hosts before the name service.
 
-    Set `service` before a listener uses this as its app. Call `start` once all listeners accept.
+    Call `serve` before a listener uses this as its app, and `start` once all listeners accept.
     """
 
     def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
@@ -81,6 +81,9 @@ class SoapTransport:
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
+
+    def serve(self, service: SoapService) -> None:
+        self.service = service
 
     def start(self) -> None:
         service = self.service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
@@ -33,6 +33,7 @@ from tests.unit.stations import (
     BaseNetwork,
     BaseStation,
     Done,
+    chance,
     whole,
 )
 
@@ -120,15 +121,16 @@ class Station(Party, BaseStation):
             self.name,
             self.identifier,
             self.store,
+            chance(self.identifier),
             insecure_nacks=self.insecure_nacks,
-            new_id=uuid4,
+            hosts=(self.address,),
+            knows_host=self.network.knows,
             locate=self.network.owner,
             base_priority=lambda name: self.network.base_priorities.get(name, 0),
             protection=self.network.protections.get(self.name),
             public_keys=lambda manager: self.network.public_keys.get(manager, b""),
         )
         self.core.watch(Watcher(follow_up_failed=raised))
-        self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()
         self.service = BinaryService(
@@ -229,6 +231,10 @@ class Network(BaseNetwork):
         known = [party for party in known if isinstance(party, Station)] or known  # whatever a stranger claims
         hops = self.routes.get((station, manager), known)
         return [Hop(each.address, each.identifier) for each in hops]
+
+    def knows(self, host: str) -> bool:
+        """Whether the directory has a manager of this address or name."""
+        return self.listed and any(host in (each.address, each.name) for each in self.stations)
 
     def owner(self, name: PublicName) -> UUID | None:
         """The manager that has a public queue, according to the directory."""

@@ -105,9 +105,9 @@ def test_an_id_whose_message_could_not_be_stored_is_forgotten(
 
 
 def test_a_message_that_found_no_room_is_not_a_duplicate(network: Network, alpha: Station, beta: Station) -> None:
-    beta.core.delivery.throttled = True
+    beta.core.throttle(on=True)
     alpha.send(beta.direct(ORDERS), "a", Message(label="b"))
-    beta.core.delivery.throttled = False
+    beta.core.throttle(on=False)
     network.wait(alpha.settings.retry_connect_s)
     assert beta.labels(ORDERS) == ["a", "b"]
 

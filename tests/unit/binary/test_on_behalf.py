@@ -14,7 +14,7 @@ from postroad.queues.behalf import ACK_SHARE_BYTES
 from postroad.queues.outgoing_queues import Watcher
 from postroad.security.access import Token
 from postroad.security.guard import Protection
-from postroad.security.relay import Relay
+from postroad.security.relay import ANY_HOST
 from postroad.security.signatures import sign
 from postroad.security.users import User, Users
 from postroad.wire.constants import MessageClass, SenderIdType
@@ -37,8 +37,8 @@ def beta(network: Network) -> Station:
     network.listed = False
     network.protections["beta"] = Protection(Counted(), RING, REGISTERED)
     beta = network.station("beta", 2)
-    beta.core.delivery.relay = Relay()
-    beta.core.access.users = Users([USER])
+    beta.use(relay=())
+    beta.use(users=Users([USER]))
     beta.create(TARGET)
     return beta
 
@@ -198,7 +198,7 @@ def test_a_sender_who_could_write_there_gets_it(
 
 def test_what_only_passes_through_is_nobodys(network: Network, beta: Station, stranger: Stranger) -> None:
     """Nobody has checked the signature of a message on its way elsewhere, whatever its header says."""
-    beta.core.delivery.relay = Relay.open()
+    beta.use(relay=(ANY_HOST,))
     by_signature(beta, TARGET)
     gone = f"PRIVATE={stranger.identifier}\\9".replace("aa", "ab")
     message = Message(b"body", label="a", ack="full", admin_queue=rf"DIRECT=OS:beta\{TARGET}", time_to_reach_queue=5)
@@ -234,7 +234,7 @@ def test_of_a_strangers_refused_message_nothing_is_left_but_a_count(
 ) -> None:
     by_quota(beta, TARGET)
     if known:
-        beta.core.delivery.relay = Relay.open()
+        beta.use(relay=(ANY_HOST,))
     before = beta.core.queues.usage.used_bytes
     message = Message(b"body", label="a", dead_letter=True, recoverable=True)
     session = stranger.call(beta)
@@ -247,7 +247,7 @@ def test_of_a_strangers_refused_message_nothing_is_left_but_a_count(
 
 
 def test_dead_letters_of_others_leave_room_for_our_own(network: Network, beta: Station, stranger: Stranger) -> None:
-    beta.core.delivery.relay = Relay.open()
+    beta.use(relay=(ANY_HOST,))
     dead = beta.queue(DEADLETTER)
     beta.core.change_queue(dead, network.now, quota_kb=8)
     died: list[tuple[str | None, bool]] = []
@@ -260,7 +260,7 @@ def test_dead_letters_of_others_leave_room_for_our_own(network: Network, beta: S
     beta.core.watch(Watcher(died=lambda queue, packet, reason, letter, lost: died.append((letter, lost))))
     for _ in range(10):
         beta.send(ORDERS, Message(bytes(500), label="own", dead_letter=True, recoverable=True, time_to_be_received=5))
-    beta.core.delivery.quota_kb = 1  # the manager is full, too
+    beta.use(quota_kb=1)  # the manager is full, too
     network.wait(10)
     own = beta.labels(DEADLETTER).count("own")
     assert own >= 4
@@ -313,7 +313,7 @@ def test_where_there_is_no_room_for_a_final_ack_the_sender_keeps_its_message(
     beta.core.change_queue(beta.queue(LEDGER), network.now, quota_kb=0)
     network.run()
     used = beta.core.queues.usage.used_bytes
-    beta.core.delivery.quota_kb = None if room else used // 1024
+    beta.use(quota_kb=None if room else used // 1024)
     late = Message(b"body", recoverable=True, dead_letter=True, time_to_reach_queue=5)
     packet = stranger.compose(beta.direct(LEDGER), late, (SEQUENCE, 2, 1))
     network.now += 10
@@ -321,7 +321,7 @@ def test_where_there_is_no_room_for_a_final_ack_the_sender_keeps_its_message(
     assert session.closed is not room
     assert [ack.final_class for ack in stranger.final_acks] == ([MessageClass.NACK_REACH_QUEUE_TIMEOUT] if room else [])
     if not room:
-        beta.core.delivery.quota_kb = None
+        beta.use(quota_kb=None)
         stranger.send(stranger.call(beta), packet)
         assert [ack.final_class for ack in stranger.final_acks] == [MessageClass.NACK_REACH_QUEUE_TIMEOUT]
     assert beta.labels(DEADXACT) == []
@@ -333,7 +333,7 @@ def test_what_waits_to_leave_for_one_stranger_has_a_bound(
 ) -> None:
     """Acknowledgments for somebody who never fetches them."""
     if known:
-        beta.core.delivery.relay = Relay.open()
+        beta.use(relay=(ANY_HOST,))
     session = stranger.call(beta)
     stranger.send(session, stranger.compose(beta.direct(ORDERS), "a"))
     name = stranger.direct(ACKS)
@@ -366,7 +366,7 @@ def test_what_was_asked_for_comes_into_a_closed_queue(
     beta.send(alpha.direct(r"private$\far"), asking(ack="full"), asking(ack="full"))
     if restarted:
         beta.restart()
-        beta.core.delivery.relay = Relay()
+        beta.use(relay=())
     alpha.receive(r"private$\far", 2)
     network.wait(2)
     assert beta.classes(TARGET) == [MessageClass.ACK_REACH_QUEUE] * 2 + [MessageClass.ACK_RECEIVE] * 2

@@ -176,13 +176,13 @@ def test_a_full_manager_closes_the_session_and_says_nothing(
 ) -> None:
     there = gamma.private(ORDERS) if forwarded else beta.private(ORDERS)
     network.routes[alpha, gamma.identifier] = [beta]
-    beta.core.delivery.quota_kb = 0
+    beta.use(quota_kb=0)
     alpha.send(there, asking(dead_letter=True, recoverable=True))
     assert network.links == []
     assert (alpha.classes(ACKS), alpha.labels(DEADLETTER), beta.labels(DEADLETTER)) == ([], [], [])
     assert alpha.waiting(there) == ["a"]
     assert alpha.outgoing(there).history[-1].status is ConnectionStatus.UNKNOWN_FAILURE
-    beta.core.delivery.quota_kb = None
+    beta.use(quota_kb=None)
     network.wait(alpha.settings.retry_connect_s)
     assert (gamma if forwarded else beta).labels(ORDERS) == ["a"]
 

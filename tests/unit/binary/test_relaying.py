@@ -12,7 +12,7 @@ from postroad.directory.snapshot import Directory
 from postroad.message import Message
 from postroad.names import PrivateName, parse_format_name
 from postroad.routing import Router
-from postroad.security.relay import Relay, RelayRule
+from postroad.security.relay import ANY_HOST, RelayRule
 from postroad.wire.constants import MessageClass
 from postroad.wire.headers import TxSequenceId
 from postroad.wire.queue_names import destination_name
@@ -26,7 +26,7 @@ VICTIM = "10.0.0.77"
 @pytest.fixture(autouse=True)
 def strict(network: Network, beta: Station) -> None:
     network.listed = False
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
 
 
 def asking(admin_queue: str, **properties: object) -> Message:
@@ -45,7 +45,7 @@ def test_an_administration_queue_makes_nobody_else_be_called(
     stranger.send(session, stranger.compose(beta.direct(ORDERS), asking(name)))
     assert (beta.labels(ORDERS), withheld(beta)) == (["a"], 1)
     beta.restart()
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
     beta.receive(ORDERS)
     network.wait(5)
     assert withheld(beta) == 1
@@ -101,7 +101,7 @@ def test_the_address_that_the_message_came_from_is_answered(
     stranger.send(stranger.call(beta), stranger.compose(beta.direct(ORDERS), asking(name)))
     network.cut(beta, stranger)
     beta.restart()
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
     beta.receive(ORDERS)
     network.wait(2)
     classes = list(dict.fromkeys(view.message_class for view in stranger.messages))
@@ -117,7 +117,7 @@ def test_what_an_application_here_sends_to_may_be_answered_to(
 
 
 def test_the_owner_may_allow_more(network: Network, beta: Station, gamma: Station, stranger: Stranger) -> None:
-    beta.core.delivery.relay = Relay([RelayRule.parse("10.0.0.0/24")])
+    beta.use(relay=(RelayRule.parse("10.0.0.0/24"),))
     stranger.send(stranger.call(beta), stranger.compose(beta.direct(ORDERS), asking(gamma.direct(ACKS))))
     assert gamma.classes(ACKS) == [MessageClass.ACK_REACH_QUEUE]
 
@@ -125,7 +125,7 @@ def test_the_owner_may_allow_more(network: Network, beta: Station, gamma: Statio
 def test_messages_of_local_applications_are_not_strangers(network: Network, beta: Station, gamma: Station) -> None:
     beta.send(ORDERS, asking(gamma.direct(ACKS)))
     beta.restart()
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
     beta.receive(ORDERS)
     network.wait(2)
     assert gamma.classes(ACKS) == [MessageClass.ACK_REACH_QUEUE, MessageClass.ACK_RECEIVE]
@@ -152,7 +152,7 @@ def test_messages_for_unknown_managers_are_not_stored(
 
 
 def test_star_brings_forwarding_back(network: Network, beta: Station, stranger: Stranger) -> None:
-    beta.core.delivery.relay = Relay.open()
+    beta.use(relay=(ANY_HOST,))
     name = f"PRIVATE={uuid4()}\\9"
     stranger.send(stranger.call(beta), stranger.compose(name, "a"))
     assert beta.waiting(name) == ["a"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import pytest
 
 from postroad.binary.session_reports import STUCK_S, SendingFacts
 from postroad.binary.settings import BinarySettings
 from postroad.errors import NoRoute
+from postroad.manager.composition import SECRET
 from postroad.manager.outlook import Outlook
 from postroad.message import Message
 from postroad.names import FormatName
@@ -106,7 +105,7 @@ def test_a_paused_queue_says_who_paused_it(alpha: Station, beta: Station) -> Non
 
 
 def test_without_a_binary_service_nothing_is_sent_and_it_says_so(alpha: Station) -> None:
-    core = LocalQueueManager(alpha.name, alpha.identifier, alpha.store, new_id=uuid4)
+    core = LocalQueueManager(alpha.name, alpha.identifier, alpha.store, SECRET)
     core.start(alpha.network.now)
     core.send(NOWHERE, [Message(b"", recoverable=True)], alpha.network.now)
     while (tick := core.ticks.seal()) is not None:

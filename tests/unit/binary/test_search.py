@@ -15,6 +15,7 @@ from postroad.names import MessageId
 from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState
 from postroad.reports.trace import Finding, Trace
+from postroad.security.relay import RelayRule
 from postroad.wire.constants import MessageClass
 from tests.unit.binary.network import ACKS, DEADLETTER, LEDGER, ORDERS, Network, Station
 
@@ -154,6 +155,7 @@ def test_acknowledgments_show_how_a_message_ended(network: Network, alpha: Stati
 def test_an_acknowledgment_that_cannot_leave_is_found_where_it_waits(
     network: Network, alpha: Station, beta: Station
 ) -> None:
+    beta.use(relay=(RelayRule.parse("10.0.0.98"),))
     message = Message(b"", recoverable=True, ack="reach-queue", admin_queue=r"DIRECT=TCP:10.0.0.98\private$\acks")
     (ordinal,) = alpha.send(beta.direct(ORDERS), message)
     network.wait(1)
@@ -218,8 +220,8 @@ def test_of_a_long_queue_both_ends_are_looked_at(alpha: Station, monkeypatch: py
 
 def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manager_trace, "PAGE", 4)
-    alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
-    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 1))
+    first, *_ = alpha.send(ORDERS, *(Message(b"") for _ in range(10)))
+    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, first))
     assert list(found.pages()) == [4, 8]
     assert found.looked_at == 10
 
@@ -227,8 +229,8 @@ def test_others_have_their_turn_between_two_pages(alpha: Station, monkeypatch: p
 def test_what_is_found_nowhere_is_looked_for_once_more(alpha: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have moved to a queue that was already searched."""
     monkeypatch.setattr(manager_trace, "PAGE", 4)
-    alpha.send(ACKS, *(Message(b"") for _ in range(4)))
-    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, 5))
+    *_, last = alpha.send(ACKS, *(Message(b"") for _ in range(4)))
+    found = Search(Outlook(alpha.core, alpha.network.now), name(alpha, last + 1))
     pages = found.pages()
     assert next(pages) == 4
     alpha.send(ORDERS, Message(b""))  # the fifth message, in the queue before

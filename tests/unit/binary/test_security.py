@@ -18,6 +18,7 @@ from postroad.security.descriptors import Sid
 from postroad.security.encryption import SessionKey, encrypt
 from postroad.security.guard import Protection, arrived_encrypted
 from postroad.security.refusals import COULD_NOT_ENCRYPT, Reason
+from postroad.security.relay import ANY_HOST
 from postroad.security.signatures import sign
 from postroad.security.users import User, Users
 from postroad.wire.constants import MessageClass, SenderIdType
@@ -142,7 +143,7 @@ def test_a_router_changes_nothing_of_security(
 ) -> None:
     """The same for AU and AS: the destination clears and sets them. Nothing is verified or decrypted on the way."""
     monkeypatch.setattr(gamma.core.protection, "opener", None)
-    gamma.core.delivery.relay = gamma.core.delivery.relay.open()
+    gamma.use(relay=(ANY_HOST,))
     session = stranger.call(gamma)
     packet = with_flags(spoil(stranger.compose(beta.private(ORDERS), Message(b"body", recoverable=True))), 0x310)
     stranger.send(session, packet)
@@ -366,7 +367,7 @@ def test_a_verified_sender_may_send_where_his_list_says_so(beta: Station, strang
 
 def test_a_group_of_the_sender_counts(beta: Station, stranger: Stranger) -> None:
     group = Sid.parse("S-1-5-21-9-9-9-2001")
-    beta.core.access.users = Users([User("ann", SID, frozenset({group}))])
+    beta.use(users=Users([User("ann", SID, frozenset({group}))]))
     set_acl(beta, CLOSED, f"O:BAD:(A;;0x4;;;{group})")
     session = stranger.call(beta)
     stranger.send(session, signed(stranger.compose(beta.direct(CLOSED), Message(b"body"))))
@@ -374,7 +375,7 @@ def test_a_group_of_the_sender_counts(beta: Station, stranger: Stranger) -> None
 
 
 def test_an_unsigned_sender_is_believed_where_the_operator_says_so(beta: Station, stranger: Stranger) -> None:
-    beta.core.access.claimed = True
+    beta.use(claimed_senders=True)
     session = stranger.call(beta)
     stranger.send(session, claiming(stranger.compose(beta.direct(CLOSED), Message(b"body"))))
     assert len(beta.messages(CLOSED)) == 1
@@ -401,7 +402,7 @@ def nameless(packet: bytes) -> bytes:
 def test_nobody_is_anonymous_and_so_is_who_only_says_that_it_is_a_manager(
     beta: Station, stranger: Stranger, spoil: Spoil, believed: bool
 ) -> None:
-    beta.core.access.claimed = believed
+    beta.use(claimed_senders=believed)
     is_anonymous = spoil is not of_a_manager or not believed
     session = stranger.call(beta)
     for sddl, arrives in (("(A;;0x4;;;AN)", is_anonymous), ("(D;;0x4;;;AN)(A;;0x4;;;WD)", not is_anonymous)):

@@ -129,7 +129,7 @@ def test_a_report_that_has_nowhere_to_go_is_dropped(
 def test_a_report_for_which_there_may_be_no_queue_is_dropped_and_the_message_is_not(
     network: Network, alpha: Station, beta: Station, gamma: Station, reports: UUID
 ) -> None:
-    beta.core.queues.idle.limit = 0  # outgoing queues
+    beta.use(outgoing_queues=0)  # outgoing queues
     alpha.send(beta.direct(ORDERS), Message(label="a", trace=reports))
     assert beta.labels(ORDERS) == ["a"]
     assert [view.source_queue_manager for view in gamma.messages(REPORTS)] == [alpha.identifier]

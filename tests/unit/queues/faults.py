@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +13,7 @@ from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.settings import BinarySettings
 from postroad.errors import StorageError
+from postroad.manager.composition import SECRET
 from postroad.message import Composer, Message
 from postroad.queues import delivery, local, transactions
 from postroad.queues.holds import Hold
@@ -80,7 +81,7 @@ class House:
         self.faults = Faults()
         self.now = STARTED
         self.store = MemoryStore()
-        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, new_id=uuid4, insecure_nacks=True)
+        self.core = core = LocalQueueManager(NAME, IDENTIFIER, self.store, SECRET, insecure_nacks=True)
         core.start(self.now)
         self.land()
         self.answers: list[Answer] = []

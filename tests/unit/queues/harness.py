@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
-from uuid import UUID, uuid4
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,7 @@ from postroad.store.interface import Record
 from postroad.store.memory import MemoryStore
 from postroad.wire.view import MessageView
 from tests.follow_ups import raised
+from tests.unit.stations import chance
 
 NAME = "alpha"
 IDENTIFIER = UUID("11223344-5566-7788-99aa-bbccddeeff00")
@@ -68,7 +70,7 @@ class Harness:
         self.now = STARTED
         self.hardened_security = hardened_security
         self._insecure_nacks = insecure_nacks
-        self.apart: Iterator[int] = repeat(1)  # how far each sequence is from the last one
+        self.chance = chance(IDENTIFIER)
         self.carriers: list[Carrier] = []  # of every start
         self._start()
 
@@ -77,8 +79,7 @@ class Harness:
             NAME,
             IDENTIFIER,
             self.store,
-            new_id=uuid4,
-            apart=lambda: next(self.apart),
+            self.chance,
             insecure_nacks=self._insecure_nacks,
             hardened_security=self.hardened_security,
         )
@@ -87,6 +88,10 @@ class Harness:
         for carrier in self.carriers:
             self.manager.attach(carrier)
         self.tick()
+
+    def use(self, **settings: Any) -> None:
+        """Other settings, as a reload brings them."""
+        self.manager.use(replace(self.manager.settings, **settings), self.now)
 
     def restart(self) -> None:
         """A crash and a new start. What no tick had committed is gone."""

@@ -12,6 +12,7 @@ from postroad.errors import PostroadError, QuotaExceeded
 from postroad.message import Message, ack_flags
 from postroad.names import FormatName, PrivateName, parse_format_name
 from postroad.queues.delivery import INSECURE_NACKS
+from postroad.security.relay import ANY_HOST
 from postroad.wire.constants import MessageClass
 from postroad.wire.queue_names import destination_name, response_name
 from postroad.wire.view import MessageView
@@ -256,6 +257,7 @@ def test_a_name_that_no_grammar_admits_is_told_nothing(harness: Harness) -> None
 )
 def test_an_acknowledgment_goes_where_the_message_says(code: int, field: bytes, destination: FormatName) -> None:
     harness = Harness()
+    harness.use(relay=(ANY_HOST,))
     harness.manager.queues.identifier = UUID(int=1)  # none of the managers in the packet is this one
     harness.create(ORDERS)
     packet = by_hand(u32(8) + field, 3 << 10 | code << 13, properties=properties(flags=0x01))

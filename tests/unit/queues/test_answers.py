@@ -33,7 +33,7 @@ BY_TCP, BY_HTTP = r"DIRECT=TCP:10.0.0.5\private$\orders", "DIRECT=HTTP://10.0.0.
 def test_a_response_queue_is_named_by_our_address(addresses: AnswerAddresses, destination: str, wanted: str) -> None:
     harness = Harness()
     harness.create(ORDERS)
-    harness.manager.queues.answers = addresses
+    harness.manager.queues.use_answers(addresses)
     harness.manager.send(destination, [Message("x", response_queue=ORDERS)], harness.now)
     (queue,) = harness.manager.queues.outgoing.values()
     (record,) = queue.everything()
@@ -41,7 +41,7 @@ def test_a_response_queue_is_named_by_our_address(addresses: AnswerAddresses, de
 
 
 def test_other_names_stay_as_they_are(harness: Harness) -> None:
-    harness.manager.queues.answers = BOTH
+    harness.manager.queues.use_answers(BOTH)
     orders = harness.manager.queues.format_name(harness.manager.queues.get(ORDERS))
     messages = [
         Message("x", response_queue=orders),

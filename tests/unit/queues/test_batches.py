@@ -112,7 +112,7 @@ def test_a_batch_is_received_like_its_messages(messages: list[Message], count: i
 def test_a_quota_that_is_reached_within_a_batch_refuses_all_of_it(harness: Harness, recoverable: bool) -> None:
     harness.send(ELSEWHERE, "first")
     queue = harness.queue(ELSEWHERE)
-    harness.manager.delivery.quota_kb = 2
+    harness.use(quota_kb=2)
     used = queue.used_bytes
     with pytest.raises(QuotaExceeded):
         harness.promise(ELSEWHERE, *[Message(bytes(600), recoverable=recoverable)] * 3)

@@ -94,7 +94,7 @@ def test_a_lost_tick_brings_it_back(harness: Harness) -> None:
 
 
 def test_where_there_are_too_many_those_unused_longest_make_room(harness: Harness) -> None:
-    harness.manager.queues.idle.limit = 3
+    harness.use(outgoing_queues=3)
     for number in (1, 2, 3):
         harness.send(far(number), "a")
         harness.now += 10
@@ -105,7 +105,7 @@ def test_where_there_are_too_many_those_unused_longest_make_room(harness: Harnes
 
 
 def test_with_messages_in_all_of_them_a_new_one_is_refused_and_nothing_is_left_of_it(harness: Harness) -> None:
-    harness.manager.queues.idle.limit = 2
+    harness.use(outgoing_queues=2)
     harness.send(far(1), "a")
     harness.send(far(2), "a")
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_with_messages_in_all_of_them_a_new_one_is_refused_and_nothing_is_left_o
 
 
 def test_a_list_of_destinations_that_are_too_many_is_refused_as_a_whole(harness: Harness) -> None:
-    harness.manager.queues.idle.limit = 2
+    harness.use(outgoing_queues=2)
     harness.send(far(1), "a")
     harness.now += 60
     empty(harness, far(1))
@@ -132,7 +132,7 @@ def test_a_list_of_destinations_that_are_too_many_is_refused_as_a_whole(harness:
 
 
 def test_strangers_cannot_use_up_what_local_applications_need(harness: Harness) -> None:
-    harness.manager.queues.idle.limit = 20
+    harness.use(outgoing_queues=20)
     for number in range(18):
         caused(harness, number)
     with pytest.raises(LimitReached):
@@ -142,7 +142,7 @@ def test_strangers_cannot_use_up_what_local_applications_need(harness: Harness) 
 
 
 def test_an_acknowledgment_that_would_need_one_more_is_dropped(harness: Harness) -> None:
-    harness.manager.queues.idle.limit = 1
+    harness.use(outgoing_queues=1)
     harness.send(far(1), "a")
     asking = Message(label="a", recoverable=True, admin_queue=far(2), ack=15)
     harness.send(ORDERS, asking)

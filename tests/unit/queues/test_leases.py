@@ -9,7 +9,8 @@ import pytest
 from postroad.errors import LeaseEnded, PostroadError, TransactionSequence
 from postroad.message import Message
 from postroad.queues import leases as module
-from postroad.queues.leases import HANDLE_TIMEOUT_S, LONGEST_STEP_S, Holder, Leases, LeaseTimes, TakenBack
+from postroad.queues.core_settings import LeaseTimes
+from postroad.queues.leases import HANDLE_TIMEOUT_S, LONGEST_STEP_S, Holder, Leases, TakenBack
 from postroad.queues.open_queue import Transaction, WaitingRead
 from postroad.reports.operations import ReadCall
 from tests.unit.queues.harness import ACKS, LEDGER, ORDERS, Answer, Harness
@@ -25,7 +26,8 @@ class Clients:
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
-        self.leases = Leases(harness.manager, LeaseTimes(receive_s=RECEIVE_S, transaction_s=TRANSACTION_S))
+        harness.use(leases=LeaseTimes(receive_s=RECEIVE_S, transaction_s=TRANSACTION_S))
+        self.leases = Leases(harness.manager)
         self.leases.expire(harness.now)
 
     def lock(self, holder: Holder = ANN, count: int = 1) -> tuple[UUID, list[int]]:

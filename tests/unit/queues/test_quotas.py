@@ -60,7 +60,7 @@ def test_a_queue_without_a_quota_takes_what_comes(harness: Harness) -> None:
 @pytest.mark.spec("DM-3.1.7.1.9-01")
 def test_the_quota_of_the_manager_is_for_all_queues_and_comes_first(harness: Harness) -> None:
     harness.create(SMALL, quota_kb=0)
-    harness.manager.delivery.quota_kb = 1
+    harness.use(quota_kb=1)
     harness.send(ORDERS, Message(bytes(500), recoverable=True))
     for name in (ORDERS, OTHER, SMALL, ELSEWHERE):
         with pytest.raises(QuotaExceeded, match="the queue manager is full"):
@@ -70,11 +70,11 @@ def test_the_quota_of_the_manager_is_for_all_queues_and_comes_first(harness: Har
 @pytest.mark.spec("DM-3.1.7.2.5-01", "DM-3.1.7.1.9-01")
 def test_flow_control_refuses_everything_while_it_lasts(harness: Harness) -> None:
     harness.create(SMALL, quota_kb=0)
-    harness.manager.delivery.throttled = True
+    harness.manager.throttle(on=True)
     for name in (ORDERS, SMALL):
         with pytest.raises(QuotaExceeded, match="the queue manager"):
             harness.send(name, "a")
-    harness.manager.delivery.throttled = False
+    harness.manager.throttle(on=False)
     harness.send(ORDERS, "a")
     assert harness.labels(ORDERS) == ["a"]
 
@@ -140,7 +140,7 @@ def test_a_journal_can_be_set_to_have_no_limit(harness: Harness) -> None:
 
 
 def test_dead_letters_and_journals_count_against_the_quota_of_the_manager(harness: Harness) -> None:
-    harness.manager.delivery.quota_kb = 1
+    harness.use(quota_kb=1)
     harness.send(ORDERS, Message(bytes(500), recoverable=True, dead_letter=True))
     harness.purge(ORDERS)
     assert harness.labels(DEADLETTER) == [""]

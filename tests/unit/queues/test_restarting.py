@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from uuid import uuid4
 
 import pytest
 
+from postroad.config import default_configuration
 from postroad.errors import QueueNotFound, StorageError
-from postroad.manager import Manager
+from postroad.manager import build_manager
+from postroad.manager.composition import SECRET
 from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.properties import QueueProperties, QueueType
@@ -239,7 +240,7 @@ def test_a_definition_that_says_nothing_is_an_error_that_names_it(harness: Harne
     number = harness.queue(OTHER).number
     harness.store.set_state(f"queue/{number}", b"{}")
     with pytest.raises(StorageError, match=f"queue {number}"):
-        LocalQueueManager(NAME, IDENTIFIER, harness.store, new_id=uuid4).start(harness.now)
+        LocalQueueManager(NAME, IDENTIFIER, harness.store, SECRET).start(harness.now)
 
 
 def test_a_definition_of_a_later_version_is_read_as_far_as_it_is_known(harness: Harness) -> None:
@@ -263,7 +264,7 @@ def test_a_new_store_counts_message_ids_from_the_number_that_it_is_given() -> No
 @pytest.mark.spec("QB-3.1.1.3-11", "QB-3.1.1.3.1-09", "QB-3.1.5.6-12")
 def test_nobody_can_guess_the_numbers_of_a_manager() -> None:
     """Somebody who could guess the ids of its messages and sequences could make claims about them."""
-    cores = [Manager("alpha", MemoryStore()).core for _ in range(5)]
+    cores = [build_manager(default_configuration("alpha"), MemoryStore()).core for _ in range(5)]
     first = {core.counters.next_message_id() for core in cores}
     assert len(first) == 5
     assert min(first) > 0

@@ -15,7 +15,7 @@ KEPT = rf"{KEEPING};journal"
 @pytest.fixture
 def retention(harness: Harness) -> Retention:
     harness.create(KEEPING, journal=True)
-    return Retention(harness.manager.queues, harness.manager.delivery)
+    return harness.manager.retention
 
 
 def run(harness: Harness, retention: Retention) -> None:
@@ -32,7 +32,7 @@ def keep(harness: Harness, label: str, **options: bool | int) -> None:
 def test_messages_of_all_priorities_leave_a_journal_after_its_days(
     harness: Harness, retention: Retention, recoverable: bool
 ) -> None:
-    retention.days = 2
+    harness.use(journal_days=2)
     for priority in (0, 7):
         keep(harness, f"old {priority}", priority=priority, recoverable=recoverable)
     harness.wait(DAY_S)
@@ -47,7 +47,7 @@ def test_messages_of_all_priorities_leave_a_journal_after_its_days(
 
 
 def test_the_managers_own_journal_too_but_no_dead_letter_and_no_queue(harness: Harness, retention: Retention) -> None:
-    retention.days = 1
+    harness.use(journal_days=1)
     harness.send(ORDERS, Message(b"", label="stays", recoverable=True, journal=True))
     harness.send(OTHER, Message(b"", label="dead", recoverable=True, dead_letter=True, time_to_be_received=1))
     harness.wait(2)
@@ -66,7 +66,7 @@ def test_without_days_everything_stays(harness: Harness, retention: Retention) -
 
 
 def test_a_long_journal_leaves_in_batches(harness: Harness, retention: Retention) -> None:
-    retention.days = 1
+    harness.use(journal_days=1)
     harness.send(KEEPING, *(Message(b"", label="a", recoverable=True) for _ in range(BATCH + 5)))
     while harness.queue(KEEPING).count:
         harness.receive(KEEPING)

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from postroad.config import default_configuration
 from postroad.errors import QueueNotFound, TransactionSequence
-from postroad.manager import Manager
+from postroad.manager import Manager, build_manager
 from postroad.message import Message
 from postroad.queues.local import QueueManagerState
 from postroad.queues.outgoing_queues import OutgoingState
@@ -20,7 +21,7 @@ def run(body: Callable[[Manager], Awaitable[None]]) -> Manager:
     """A manager from its start to its stop, with two queues."""
 
     async def life() -> Manager:
-        manager = Manager(NAME, MemoryStore())
+        manager = build_manager(default_configuration(NAME), MemoryStore())
         await manager.start()
         try:
             await manager.create_queue(ORDERS)
@@ -38,7 +39,7 @@ def test_a_manager_goes_from_stopped_to_stopped() -> None:
     states = []
 
     async def life() -> None:
-        manager = Manager(NAME, MemoryStore())
+        manager = build_manager(default_configuration(NAME), MemoryStore())
         states.append(manager.core.state)
         starting = asyncio.ensure_future(manager.start())
         await asyncio.sleep(0)
@@ -84,11 +85,11 @@ def test_an_administrator_pauses_and_resumes_an_outgoing_queue() -> None:
 def test_messages_are_settled_together_or_not_at_all() -> None:
     async def body(manager: Manager) -> None:
         await manager.send(ORDERS, [Message(label="a", recoverable=True)])
-        (locked,) = (await manager.lock(ORDERS, timeout=0)).messages
+        (locked,) = (await manager.reads.lock(ORDERS, timeout=0)).messages
         with pytest.raises(TransactionSequence):
-            await manager.settle(ORDERS, [locked.lookup_id, 99], delete=True)
-        await manager.settle(ORDERS, [locked.lookup_id, locked.lookup_id], delete=False)
-        assert [message.label for message in await manager.peek(ORDERS, timeout=0)] == ["a"]
+            await manager.reads.settle(ORDERS, [locked.lookup_id, 99], delete=True)
+        await manager.reads.settle(ORDERS, [locked.lookup_id, locked.lookup_id], delete=False)
+        assert [message.label for message in await manager.reads.peek(ORDERS, timeout=0)] == ["a"]
 
     run(body)
 
@@ -96,8 +97,8 @@ def test_messages_are_settled_together_or_not_at_all() -> None:
 def test_a_message_that_is_named_twice_is_moved_once() -> None:
     async def body(manager: Manager) -> None:
         await manager.send(ORDERS, [Message(label="a", recoverable=True)])
-        (message,) = await manager.peek(ORDERS, timeout=0)
-        assert await manager.move(ORDERS, OTHER, [message.lookup_id] * 2) == [message.lookup_id]
+        (message,) = await manager.reads.peek(ORDERS, timeout=0)
+        assert await manager.rescue.move(ORDERS, OTHER, [message.lookup_id] * 2) == [message.lookup_id]
         assert manager.queue(OTHER).messages == 1
 
     run(body)
@@ -106,13 +107,13 @@ def test_a_message_that_is_named_twice_is_moved_once() -> None:
 def test_messages_on_their_way_can_be_looked_at_and_not_received() -> None:
     async def body(manager: Manager) -> None:
         with pytest.raises(QueueNotFound):
-            await manager.peek(ELSEWHERE, timeout=0)
+            await manager.reads.peek(ELSEWHERE, timeout=0)
         await manager.send(ELSEWHERE, [Message(label="a", recoverable=True)])
-        assert [message.label for message in await manager.peek(ELSEWHERE, timeout=0)] == ["a"]
-        for read in (manager.receive, manager.lock):
+        assert [message.label for message in await manager.reads.peek(ELSEWHERE, timeout=0)] == ["a"]
+        for read in (manager.reads.receive, manager.reads.lock):
             with pytest.raises(QueueNotFound, match="on another machine"):
                 await read(ELSEWHERE, timeout=0)
-        assert [message.label for message in await manager.peek(ELSEWHERE, timeout=0)] == ["a"]
+        assert [message.label for message in await manager.reads.peek(ELSEWHERE, timeout=0)] == ["a"]
 
     run(body)
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from postroad.manager.composition import SECRET
 from postroad.manager.keys import Keys
 from postroad.message import Message
 from postroad.names import PrivateName
@@ -31,7 +32,7 @@ class Managed:
             "alpha",
             UUID(int=0xA),
             MemoryStore(),
-            new_id=lambda: UUID(int=1),
+            SECRET,
             protection=self.protection,
             public_keys=lambda manager: RING.public_keys,
             key_clock=lambda: self.uptime,

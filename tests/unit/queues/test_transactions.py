@@ -9,9 +9,11 @@ import pytest
 
 from postroad.errors import InvalidArgument, PostroadError, TransactionSequence
 from postroad.message import Message
+from postroad.queues.core_settings import Chance
 from postroad.queues.open_queue import OperationType, Transaction
 from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState, Queue
+from postroad.queues.transactions import MOST_APART
 from postroad.store.interface import Record
 from postroad.wire.headers import TransactionHeader
 from tests.unit.queues.harness import ACKS, DEADXACT, ELSEWHERE, LEDGER, ORDERS, Harness, labels, refused
@@ -458,8 +460,9 @@ def test_the_numbers_of_a_lost_commit_are_given_to_the_messages_behind_it(harnes
 def test_sequences_are_apart_by_chance_and_only_grow(harness: Harness) -> None:
     """The announced sequence is the next one. When an ordinal overflows, the time stamp grows with it."""
     steps = iter([5, 1 << 24, (1 << 32) - 10, 7])
+    harness.chance = Chance(uuid4, lambda below: next(steps) - 1 if below == MOST_APART else 0)
+    harness.restart()
     transacting = harness.manager.transacting
-    harness.apart = steps
     found = []
     for number in range(4):
         told = [transacting.next_place(f"somewhere {number}")[0] for _ in range(2)]

@@ -66,7 +66,7 @@ def test_a_reader_is_given_no_more_than_so_many_octets_without_an_acknowledgment
     harness.send("one", "two", "three")
     reader, second = harness.reader(), harness.reader()
     first = reader.receive()
-    harness.service.owners.maximum[Held.LOCKED_MB] = held(harness, Held.LOCKED_MB)
+    harness.queues.use(held={**DEFAULTS, Held.LOCKED_MB: held(harness, Held.LOCKED_MB)})
     assert second.receive().status == FULL
     assert second.lookup(Action.LOOKUP_RECEIVE_NEXT, 0).status == FULL
     assert second.peek().label == "two"

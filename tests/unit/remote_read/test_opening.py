@@ -66,7 +66,7 @@ def test_the_managers_own_queues_and_journals_open(harness: Harness) -> None:
     for suffix in ("DEADLETTER", "JOURNAL"):  # they may hold anyone's messages
         assert harness.try_open(f"{machine};{suffix}")[0] == Status.ACCESS_DENIED
     sid = derive_sid(harness.queues.manager.identifier, "reader")
-    harness.queues.manager.access.users = Users([User("reader", sid, administrator=True)])
+    harness.queues.use(users=Users([User("reader", sid, administrator=True)]))
     assert harness.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
     assert harness.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
     assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"

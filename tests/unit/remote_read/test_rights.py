@@ -24,7 +24,7 @@ RECEIVES = (Action.RECEIVE, Action.LOOKUP_RECEIVE_CURRENT, Action.LOOKUP_RECEIVE
 def know(harness: Harness, sid: Sid = SID, *, administrator: bool = False) -> None:
     """The configuration gives SOMEBODY this SID."""
     users = Users([User("reader", sid, administrator=administrator)])
-    harness.queues.manager.access.users = users
+    harness.queues.use(users=users)
 
 
 def allow(harness: Harness, mask: int | None, sid: Sid | str = SID, queue: str = ORDERS) -> None:

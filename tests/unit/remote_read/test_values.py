@@ -59,7 +59,7 @@ def test_port_types() -> None:
 
 @pytest.mark.spec("QP-2.1-02", "QP-3.1.4.8-06", "QP-3.1.4.8-07", "QP-3.1.4.8-08")
 def test_a_port_is_what_the_server_listens_on_and_spx_has_none(harness: Harness) -> None:
-    harness.service.ports = Ports(2114, 2116)
+    harness.service.listen_on(Ports(2114, 2116))
     assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
     assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
     closed = RemoteReadService(harness.queues.manager, count(1).__next__)

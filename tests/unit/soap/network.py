@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from postroad.carriers.flights import TransferWatcher
 from postroad.queues.local import LocalQueueManager
@@ -31,6 +31,7 @@ from tests.unit.stations import (
     BaseNetwork,
     BaseStation,
     Done,
+    chance,
 )
 
 __all__ = ["ACKS", "DEADLETTER", "DEADXACT", "JOURNAL", "LEDGER", "ORDERS", "STARTED"]  # as tests know them
@@ -81,9 +82,15 @@ class Station(BaseStation):
         self._promises, self._out = [], None
         self._relying: list[Done] = []  # of those promises, who depend on the sealed tick too
         self.fault: str | None = None  # why the last request that was refused was
-        self.core = LocalQueueManager(self.name, self.identifier, self.store, new_id=uuid4)
+        self.core = LocalQueueManager(
+            self.name,
+            self.identifier,
+            self.store,
+            chance(self.identifier),
+            hosts=(self.address,),
+            knows_host=lambda host: host in self.network.peers,
+        )
         self.core.watch(Watcher(follow_up_failed=raised))
-        self.core.queues.local_hosts.add(self.address)
         self.core.start(self.network.now)
         self.commit()
         self.suspicions: list[tuple[str, Mapping[str, object]]] = []  # what people are told of, with its facts
@@ -175,6 +182,7 @@ class Network(BaseNetwork):
     answers: dict[str, int | None] = field(default_factory=dict)
     lost_answers: set[str] = field(default_factory=set)  # hosts that take requests and are not heard
     down: set[str] = field(default_factory=set)
+    peers: set[str] = field(default_factory=set)  # hosts that every station has in [peers]
     too_large: int | None = None  # what stands before all hosts answers 413 to requests of this size
 
     def station(self, name: str, number: int, **settings: object) -> Station:

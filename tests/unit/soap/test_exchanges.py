@@ -50,6 +50,7 @@ DONE = r"private$\deliverydone"
 
 @pytest.fixture
 def machine1(network: Network) -> Station:
+    network.peers.add("machine1")
     station = network.station("machine1", 1)
     for path in (RECEIPTS, DONE):
         station.create(path)

@@ -22,6 +22,13 @@ URL = "http://10.0.0.2/msmq/private$/orders"
 ADDRESS = "10.0.0.99"
 
 
+@pytest.fixture
+def network(network: Network) -> Network:
+    """The stranger of these tests is in [peers]: tests of others are in test_trust.py."""
+    network.peers |= {"stranger", "10.0.0.99"}
+    return network
+
+
 def text_of(number: int, label: str = "note") -> bytes:
     return write_envelope(stranger_message(URL, number, label=label))
 
@@ -179,9 +186,9 @@ def test_the_checks_of_a_queue_are_those_of_every_message(network: Network, beta
 
 def test_a_full_manager_takes_no_message_of_a_form(beta: Station) -> None:
     assert send(beta, 1, 2, 3) == [200] * 3
-    beta.core.delivery.quota_kb = 1
+    beta.use(quota_kb=1)
     assert send(beta, 4) == [500]
-    beta.core.delivery.quota_kb = None
+    beta.use(quota_kb=None)
     assert send(beta, 4) == [200]
 
 

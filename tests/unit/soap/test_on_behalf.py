@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from postroad.security.relay import Relay
+from postroad.security.relay import ANY_HOST
 from postroad.soap.elements import DeliveryReceiptRequest, Services
 from tests.unit.soap.network import ACKS, DEADLETTER, ORDERS, Network, Station, stranger_message
 
@@ -37,7 +37,7 @@ def test_a_delivery_receipt_comes_only_where_its_cause_could_write(network: Netw
 @pytest.mark.parametrize("known", [False, True])
 def test_a_refused_message_of_a_stranger_leaves_no_dead_letter(network: Network, beta: Station, known: bool) -> None:
     closed(beta, ORDERS, "signature")
-    beta.core.delivery.relay = Relay.open() if known else Relay()
+    beta.use(relay=(ANY_HOST,) if known else ())
     assert beta.ask(stranger_message(beta.url(ORDERS), dead_letter=True)) == 200
     assert (beta.labels(ORDERS), len(beta.labels(DEADLETTER))) == ([], int(known))
     assert sum(beta.core.delivery.tally.refused.values()) == 1

@@ -26,6 +26,13 @@ ARRIVALS = "http://stranger/msmq/private$/arrivals"
 DECISIONS = "http://stranger/msmq/private$/decisions"
 
 
+@pytest.fixture
+def network(network: Network) -> Network:
+    """The stranger of these tests is in [peers]: tests of others are in test_trust.py."""
+    network.peers |= {"stranger", "10.0.0.99"}
+    return network
+
+
 @pytest.fixture(autouse=True)
 def _stranger(network: Network, beta: Station) -> None:
     network.answers["stranger"] = 200

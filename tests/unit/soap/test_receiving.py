@@ -10,6 +10,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.security.refusals import Reason
+from postroad.security.relay import RelayRule
 from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import (
     Attachments,
@@ -177,6 +178,8 @@ def test_a_store_and_forward_server_passes_messages_on_and_sends_no_receipts(net
     gate = network.station("gate", 2, redirections=Redirections(store_and_forward=True))
     gamma = network.station("gamma", 3)
     gate.restart()
+    gate.use(relay=(RelayRule.parse(gamma.address),))
+    network.peers |= {alpha.name, alpha.address}
     ask = Message(b"x", label="one", recoverable=True, ack="full", admin_queue=alpha.direct(ACKS))
     alpha.send(gamma.direct(ORDERS), ask)
     alpha.send_transactional(gamma.direct(LEDGER), "a", Message(b"y", label="b", dead_letter=True))
@@ -198,6 +201,7 @@ def test_a_store_and_forward_server_passes_messages_on_and_sends_no_receipts(net
 
 def test_a_stream_message_that_comes_again_is_passed_on_again(network: Network) -> None:
     gate = network.station("gate", 2, redirections=Redirections(store_and_forward=True))
+    gate.use(relay=(RelayRule.parse("10.0.0.3"),))
     network.answers["10.0.0.3"] = 200
     message = stream_message("http://10.0.0.3/msmq/private$/q", 1)
     plain = durable(stranger_message("http://10.0.0.3/msmq/private$/p", 50))
@@ -411,11 +415,11 @@ def test_a_stream_goes_on_past_a_message_that_found_its_queue_full(network: Netw
 
 @pytest.mark.spec("SRM-3.1.5.1.12-07")
 def test_a_full_manager_is_answered_500_until_there_is_room(network: Network, alpha: Station, beta: Station) -> None:
-    beta.core.delivery.quota_kb = 0
+    beta.use(quota_kb=0)
     alpha.send(beta.direct(ORDERS), "one")
     alpha.send_transactional(beta.direct(LEDGER), "two")
     assert {each.status for each in network.exchanges} == {500}
-    beta.core.delivery.quota_kb = None
+    beta.use(quota_kb=None)
     network.wait(30)
     assert (beta.labels(ORDERS), beta.labels(LEDGER)) == (["one"], ["two"])
 
@@ -471,6 +475,7 @@ def test_without_an_msmq_element_expires_at_counts(network: Network, beta: Stati
 
 
 def test_a_stream_goes_on_past_a_message_that_is_too_late(network: Network, beta: Station) -> None:
+    network.peers.add("stranger")
     network.answers["stranger"] = 200
     beta.ask(stream_message(TX_URL, 1, lifetime_s=0, dead_letter=True, now=network.now - 310))
     beta.ask(stream_message(TX_URL, 2))
@@ -498,9 +503,10 @@ def test_a_queue_that_asks_for_more_than_soap_can_prove_takes_nothing(
     ],
 )
 def test_what_such_a_queue_refuses_is_a_dead_letter_here_if_it_asked_for_one(
-    beta: Station, properties: dict[str, object], reason: MessageClass
+    network: Network, beta: Station, properties: dict[str, object], reason: MessageClass
 ) -> None:
     """Its sender has handed it over, because the answer was 200."""
+    network.peers.add("10.0.0.99")
     beta.create(r"private$\strict", **properties)
     assert beta.ask(stranger_message("http://beta/msmq/private$/strict", dead_letter=True)) == 200
     assert beta.labels(r"private$\strict") == []

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA1 as SHA1_ALGORITHM
 from lxml import etree
 
 from postroad.security.refusals import Reason
+from postroad.security.relay import RelayRule
 from postroad.soap.addresses import Redirections
 from postroad.soap.elements import (
     Attachments,
@@ -183,6 +184,7 @@ def test_a_manager_that_forwards_checks_nothing(network: Network) -> None:
     """The destination decides. It gets what was sent."""
     gate = network.station("gate", 3, redirections=Redirections(store_and_forward=True))
     beta = network.station("beta", 2)
+    gate.use(relay=(RelayRule.parse(beta.address),))
     wrong = signature_of(Attachments(b"other", b"extra"))
     assert gate.ask(replace(stranger_message(beta.url(ORDERS)), signature=wrong), PARTS) == OK
     assert gate.core.delivery.tally.refused == {}

@@ -19,6 +19,13 @@ STRANGERS_QUEUE = "/msmq/private$/order_queue$"
 
 
 @pytest.fixture
+def network(network: Network) -> Network:
+    """The stranger of these tests is in [peers]: tests of others are in test_trust.py."""
+    network.peers |= {"stranger", "elsewhere", "10.0.0.99"}
+    return network
+
+
+@pytest.fixture
 def stranger(network: Network, beta: Station) -> None:
     """The sender of the messages, who answers receipts with 200."""
     network.answers["stranger"] = 200

@@ -18,6 +18,13 @@ ORDER_QUEUE = r"private$\order_queue$"
 
 
 @pytest.fixture
+def network(network: Network) -> Network:
+    """The stranger of these tests is in [peers]: tests of others are in test_trust.py."""
+    network.peers |= {"stranger", "10.0.0.99"}
+    return network
+
+
+@pytest.fixture
 def there(network: Network, beta: Station) -> str:
     """A queue of a host that answers every request with 200 and sends no receipts."""
     network.answers[beta.address] = 200

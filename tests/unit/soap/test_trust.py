@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-import pytest
-
 from postroad.message import Message
-from postroad.security.relay import Relay, RelayRule
+from postroad.names import parse_format_name
+from postroad.security.relay import ANY_HOST, RelayRule
 from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import (
     CommitmentReceipt,
@@ -40,12 +39,6 @@ TX_URL = "http://10.0.0.2/msmq/private$/ledger"
 ORDER_QUEUE = "http://10.0.0.1/msmq/private$/order_queue$"
 ELSEWHERE = "http://10.0.0.50/msmq/private$/order_queue$"
 FAR = "http://far-away:8080/msmq/private$/order_queue$"
-
-
-@pytest.fixture(autouse=True)
-def _reachable_by_strangers(alpha: Station, beta: Station) -> None:
-    for station in (alpha, beta):
-        station.core.delivery.relay = Relay()
 
 
 def receipt(stream_id: StreamId, last_ordinal: int, number: int = 1) -> Envelope:
@@ -94,7 +87,8 @@ def test_a_receipt_may_come_from_an_address_that_the_configuration_trusts(
     network: Network, alpha: Station, beta: Station
 ) -> None:
     network.answers[beta.address] = 200
-    alpha.core.delivery.relay = Relay([RelayRule.parse("10.7.0.0/16")], lambda host: host == "10.0.0.77")
+    alpha.use(relay=(RelayRule.parse("10.7.0.0/16"),))
+    alpha.network.peers.add("10.0.0.77")
     for number, address in enumerate(("10.7.1.1", "10.0.0.77")):
         alpha.send_transactional(beta.direct(LEDGER), "one")
         alpha.core.delivery.relay.name("10.0.0.66")  # that an application sends to somebody makes nobody a receiver
@@ -115,7 +109,7 @@ def test_a_receipt_for_more_than_was_sent_since_a_restart_counts(
     network.wait(1)
     network.answers[beta.address] = 503
     alpha.restart()
-    alpha.core.delivery.relay = Relay()
+    alpha.use(relay=())
     for record in alpha.records(there)[1:]:
         alpha.core.delivery.expire(alpha.queue(there), record, network.now)
     network.answers.clear()
@@ -127,7 +121,7 @@ def test_a_receipt_for_more_than_was_sent_since_a_restart_counts(
 def test_through_a_redirection_both_its_ends_may_acknowledge(network: Network, beta: Station) -> None:
     gate = Redirections(outbound=(Redirection("http://10.0.0.2*", "http://10.0.0.40/"),))
     sender = network.station("sender", 5, redirections=gate)
-    sender.core.delivery.relay = Relay()
+    sender.use(relay=())
     network.answers["10.0.0.40"] = 200
     for number, (address, taken) in enumerate({"10.0.0.66": False, "10.0.0.40": True, "10.0.0.2": True}.items()):
         name = beta.direct(rf"private$\q{number}")
@@ -182,11 +176,11 @@ def test_receipts_go_to_the_address_itself_and_to_what_is_allowed(network: Netwo
     network.answers["10.0.0.50"] = 200
     ask_for_receipts(beta, ELSEWHERE, "10.0.0.50")
     assert len(network.exchanges) == 4
-    beta.core.delivery.relay = Relay([RelayRule.parse("10.0.0.50")])
+    beta.use(relay=(RelayRule.parse("10.0.0.50"),))
     ask_for_receipts(beta, ELSEWHERE, "10.0.0.66", 2)
     assert len(network.exchanges) == 8
     beta.restart(redirections=Redirections(outbound=(Redirection("http://10.0.0.51*", "http://10.0.0.50/"),)))
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
     ask_for_receipts(beta, ELSEWHERE.replace(".50", ".51"), "10.0.0.66", 3)
     assert len(network.exchanges) == 12
     assert {each.address.host for each in network.exchanges} == {"10.0.0.50"}
@@ -203,7 +197,7 @@ def test_receipts_for_a_name_go_where_the_message_came_from_and_other_mail_does_
         beta.ask(replace(stranger_message(URL, 1, source=source), services=asking(FAR)), address=address)
         beta.ask(stream_message(TX_URL, 1, start=FAR, dead_letter=True, source=source), address=address)
     beta.restart()
-    beta.core.delivery.relay = Relay()
+    beta.use(relay=())
     beta.receive(ORDERS, 2)
     beta.receive(LEDGER, 2)
     network.wait(2)
@@ -218,7 +212,7 @@ def test_receipts_for_a_name_go_where_the_message_came_from_and_other_mail_does_
 
 def test_store_and_forward_goes_to_allowed_hosts_alone(network: Network, beta: Station) -> None:
     gate = network.station("gate", 7, redirections=Redirections(store_and_forward=True))
-    gate.core.delivery.relay = Relay([RelayRule.parse("10.0.0.2")])
+    gate.use(relay=(RelayRule.parse("10.0.0.2"),))
     assert gate.ask(stranger_message("http://10.0.0.50/msmq/private$/q")) == 400
     assert "[relay] allow" in str(gate.fault)
     assert not gate.core.queues.outgoing
@@ -250,6 +244,7 @@ def test_one_host_has_so_many_requests_to_answer_whatever_its_ports(network: Net
 
 def test_a_message_that_claims_to_be_ours_is_in_no_stream_of_ours(network: Network, beta: Station) -> None:
     gate = network.station("gate", 7, redirections=Redirections(store_and_forward=True))
+    gate.use(relay=(RelayRule.parse(beta.address),))
     claimed = stream_message(TX_URL, 1, source=gate.identifier, start=FAR)
     gate.ask(claimed)
     gate.send_transactional(beta.direct(LEDGER), "own")
@@ -293,7 +288,7 @@ def begin(station: Station, source: int, address: str, path: str = "ledger", cur
 def test_streams_are_capped_and_one_address_pays_for_its_own(network: Network) -> None:
     """16 addresses have streams, and one of them begins a hundred more."""
     gamma = network.station("gamma", 6, remote_managers=32)
-    gamma.core.delivery.relay = Relay()
+    gamma.use(relay=())
     for number in range(16):
         begin(gamma, 1000 + number, f"10.4.0.{number}")
         network.wait(1)
@@ -311,7 +306,7 @@ def test_streams_are_capped_and_one_address_pays_for_its_own(network: Network) -
 
 def test_a_stream_that_has_brought_nothing_gives_its_place_first(network: Network) -> None:
     gamma = network.station("gamma", 6, remote_managers=4)
-    gamma.core.delivery.relay = Relay()
+    gamma.use(relay=())
     gamma.create(r"private$\full", transactional=True, quota_kb=0)
     begin(gamma, 1, "10.4.0.1")
     for number in range(10, 30):
@@ -360,3 +355,15 @@ def test_what_is_known_of_an_outgoing_queue_goes_with_it(network: Network, alpha
     alpha.send_transactional(there, "anew")
     network.wait(5)
     assert beta.labels(LEDGER) == ["anew"]
+
+
+# Acknowledgments to names that are no URLs
+
+
+def test_an_acknowledgment_leaves_for_a_name_that_is_no_url_only_where_its_host_is_allowed(beta: Station) -> None:
+    assert beta.ask(stranger_message(URL)) == 200
+    (view,) = beta.messages(ORDERS)
+    name = parse_format_name(r"DIRECT=OS:gamma\private$\acks")
+    assert beta.service.receiver.way_of_acknowledgment(view, name) is None
+    beta.use(relay=(ANY_HOST,))
+    assert beta.service.receiver.way_of_acknowledgment(view, name) == name

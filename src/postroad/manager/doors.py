@@ -1,0 +1,45 @@
+"""What a running manager has open to others: its carriers, its remote readers, and every listener with who may use it.
+
+The server that opens them registers them here, each once it is open. Everybody else only asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.remote_read.readers import RemoteReaders
+from postroad.reports.info import ListenerInfo
+
+if TYPE_CHECKING:
+    from postroad.binary.service import BinaryService
+    from postroad.soap.multicast import MulticastService
+    from postroad.soap.service import SoapService
+
+
+class Doors:
+    """None, or nobody, where nothing of the kind is open."""
+
+    def __init__(self) -> None:
+        self.binary: BinaryService | None = None
+        self.soap: SoapService | None = None
+        self.multicast: MulticastService | None = None
+        self.remote_read = RemoteReaders()
+        self.exposure: tuple[ListenerInfo, ...] = ()
+
+    def open(
+        self,
+        *,
+        binary: BinaryService | None = None,
+        soap: SoapService | None = None,
+        multicast: MulticastService | None = None,
+        remote_read: RemoteReaders | None = None,
+    ) -> None:
+        """These are open from now on; the others stay as they are."""
+        self.binary = binary or self.binary
+        self.soap = soap or self.soap
+        self.multicast = multicast or self.multicast
+        self.remote_read = remote_read or self.remote_read
+
+    def expose(self, listeners: tuple[ListenerInfo, ...]) -> None:
+        """All listeners that are open, in place of those said before."""
+        self.exposure = listeners
