@@ -39,7 +39,7 @@ _ENTRY = Struct("<20sI")
 _SECONDS = Struct("<I")
 ADDRESSES = 8  # how many addresses keep all of their newest ids
 KNOWN_ADDRESSES = 1024  # addresses whose owners are cached
-ASKED_S = 30.0  # so long
+OWNERS_S = 30.0  # how long an owner stays cached
 
 KNOWN_QUEUES = 1024  # names that are cached with their queues
 _DESTINATIONS = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
@@ -146,7 +146,7 @@ class MessageIdHistory:
         is_known: Callable[[str], bool] = lambda address: False,
         begun: Callable[[], object] = lambda: None,
     ) -> None:
-        """`begun` is called when there is a `deadline`, where there was none."""
+        """`begun` is called when there is a `deadline` again, after a time without one."""
         self.size = size
         self.lifetime_s = lifetime_s
         self._prefix = prefix
@@ -154,7 +154,9 @@ class MessageIdHistory:
         self._is_known = is_known
         self._begun = begun
         self._ages = False  # until `clean` finds nothing
-        self._asked: dict[str, tuple[str, bool, float]] = {}  # by address: whose it is, whether it is known, as of when
+        self._owners: dict[
+            str, tuple[str, bool, float]
+        ] = {}  # by address: the owner, whether known, and when looked up
         self._blocks: OrderedDict[str, bytes] = OrderedDict()
         self._in_blocks = 0  # ids in all blocks
         self._gathering: list[bytes] = []  # the entries of the gathering tick, one or several in each
@@ -209,10 +211,10 @@ class MessageIdHistory:
     ) -> None:
         """The same for several messages that have not come before."""
         seen_s = int(now)
-        asked = self._asked.get(address)
-        if asked is None or not 0 <= now - asked[2] < ASKED_S:
-            asked = self._ask(address, now)
-        owner, known, _ = asked
+        cached = self._owners.get(address)
+        if cached is None or not 0 <= now - cached[2] < OWNERS_S:
+            cached = self._look_up_owner(address, now)
+        owner, known, _ = cached
         standing = Standing.KNOWN if known else Standing.PROVEN if taken else Standing.STRANGER
         self._seen.put_all(identifiers, seen_s, owner, standing)
         if not self._ages:
@@ -228,12 +230,12 @@ class MessageIdHistory:
         stamp = _SECONDS.pack(seen_s)
         self._gathering.append(stamp.join(identifiers) + stamp)
 
-    def _ask(self, address: str, now: float) -> tuple[str, bool, float]:
+    def _look_up_owner(self, address: str, now: float) -> tuple[str, bool, float]:
         """Cached, because the answer is the same for many messages of one address."""
-        if len(self._asked) >= KNOWN_ADDRESSES:
-            self._asked.clear()
-        self._asked[address] = owner_of(address), self._is_known(address), now
-        return self._asked[address]
+        if len(self._owners) >= KNOWN_ADDRESSES:
+            self._owners.clear()
+        self._owners[address] = owner_of(address), self._is_known(address), now
+        return self._owners[address]
 
     def forget(self, identifier: bytes) -> None:
         """A message of the gathering tick does not come after all."""
