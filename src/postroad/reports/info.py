@@ -216,7 +216,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastInfo:
-    """Multicast.
+    """The state of multicast.
 
     `address` is where our packets come from, and `error` says why there are none. `sent`, `received` and `refused`
     count messages since the start. `packets`, `lost`, `unconfirmed`, `repaired` and `naks` count packets of other
