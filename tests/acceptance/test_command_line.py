@@ -58,7 +58,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
 def test_a_small_command_loads_no_more_than_it_needs(arguments: list[str], tmp_path: Path) -> None:
     heavy = ["aiohttp", "asyncio", "pydantic", "rich", "apsw", "postroad.queues", "postroad.store", "postroad.spark"]
     if "peek" not in arguments:  # no message, so nothing about packets
-        heavy += ["postroad.wire", "postroad.message", "postroad.describe.received", "postroad.names"]
+        heavy += ["postroad.wire", "postroad.message", "postroad.describe.received"]
     program = f"""
 import sys
 from postroad.cli import main

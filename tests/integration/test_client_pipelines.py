@@ -134,7 +134,7 @@ def test_a_transactional_queue_gets_transactions(manager: postroad.QueueManager)
 
 def test_what_cannot_be_is_refused(manager: postroad.QueueManager) -> None:
     queue = manager.queue(QUEUE)
-    with pytest.raises(InvalidArgument, match="is above"):
+    with pytest.raises(InvalidArgument, match="must be at most"):
         queue.hold("stream", 0, 1 << 40)
     with pytest.raises(InvalidArgument, match="name: "):
         queue.hold("x" * 300, 0)

@@ -99,7 +99,7 @@ def test_a_disk_that_fails_a_commit_of_the_event_loop_fails_that_one(monkeypatch
         assert manager.storage_error is not None
         await asyncio.gather(*(manager.send(QUEUE, [message(body)]) for body in (b"c", b"d")))
         assert manager.storage_error is None
-        assert [each.body for each in await manager.receive(QUEUE, count=9)] == [b"a", b"c", b"d"]
+        assert [each.body for each in await manager.reads.receive(QUEUE, count=9)] == [b"a", b"c", b"d"]
         await manager.stop()
         again = LayeredStore(directory)
         assert again.scan(manager.core.queues.get(QUEUE).number) == []

@@ -10,10 +10,9 @@ import pytest
 
 from postroad.client.opening import connect
 from postroad.client.sync.queue import Queue
-from postroad.describe.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage, new_message
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError
 from postroad.message import Message
-from postroad.reports.operations import new_message
 from postroad.spark.pipeline import replay as module
 from postroad.spark.pipeline.replay import message_json, read_message, replay
 from tests.spark.packets import sent

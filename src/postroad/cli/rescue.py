@@ -401,7 +401,7 @@ def _resend(
 ) -> tuple[int, list[tuple[int, str]], list[int]]:
     """Sends messages again. Returns how many, the lookup ids of the others with the reasons, and lifetimes that are
     short."""
-    from postroad.reports.operations import is_short
+    from postroad.describe.received import is_short
 
     sent = 0
     short: list[int] = []
@@ -433,7 +433,7 @@ def _warn(short: Sequence[int], word: str) -> None:
 
 
 def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None, as_json: bool) -> None:
-    from postroad.reports.operations import is_short, lifetime_s
+    from postroad.describe.received import is_short, lifetime_s
 
     count = 0
     short: list[int] = []

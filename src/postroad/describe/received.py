@@ -26,9 +26,10 @@ from postroad.describe.packets import (
 )
 from postroad.describe.sections import identifier_text, rfc3339_ns
 from postroad.errors import RemoteProtocolError, UnreadableBody
+from postroad.message import Message
 from postroad.names import MessageId
 from postroad.wire.bodies import body_text
-from postroad.wire.constants import class_name
+from postroad.wire.constants import INFINITE, class_name
 from postroad.wire.view import MessageView
 
 _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, size of the packet that follows
@@ -238,3 +239,56 @@ def decode_records(data: bytes) -> list[ReceivedMessage]:
         messages.append(ReceivedMessage(data[start : start + size], lookup_id, arrived_ms, aborts, reason))
         offset = start + size
     return messages
+
+
+# A message that is sent again: what the new message takes from the old one.
+
+
+SHORT_LIFETIME_S = 60  # too short for an operator to notice that messages have died again
+_NO_CORRELATION = bytes(20)
+
+
+def new_message(dead_letter: ReceivedMessage, ttbr: int | None = None) -> Message:
+    """A message with the same content and options. The manager gives it a new id, time and sequence number.
+
+    With `ttbr`, it has that many seconds to be received, and at least as many to reach its queue.
+    """
+    view = dead_letter.view
+    traced = view.debug_header
+    return Message(
+        view.body,
+        label=view.label,
+        priority=view.priority,
+        recoverable=view.recoverable,
+        body_type=view.body_type,
+        app_tag=view.application_tag,
+        correlation_id=None if view.correlation_id == _NO_CORRELATION else view.correlation_id,
+        response_queue=dead_letter.response_queue,
+        admin_queue=dead_letter.admin_queue,
+        ack=view.ack_flags,
+        time_to_reach_queue=max(view.time_to_reach_queue, ttbr or 0),
+        time_to_be_received=view.time_to_be_received if ttbr is None else ttbr,
+        journal=view.positive_journaling,
+        dead_letter=view.negative_journaling,
+        dead_letter_queue=dead_letter.dead_letter_queue,
+        trace=None if traced is None else traced.queue_identifier,
+        extension=view.extension,
+        connector_type=view.connector_type,
+        message_class=view.message_class,
+    )
+
+
+def is_short(seconds: int | None) -> bool:
+    """Whether a message with this lifetime may well die again before anybody looks."""
+    return seconds is not None and seconds < SHORT_LIFETIME_S
+
+
+def lifetime_s(message: ReceivedMessage, ttbr: int | None, *, here: bool) -> int | None:
+    """The lifetime of the new message: the time to be received and, for a queue elsewhere, the time to reach it.
+
+    None means for ever.
+    """
+    view = message.view
+    received = view.time_to_be_received if ttbr is None else ttbr
+    shortest = received if here else min(received, max(view.time_to_reach_queue, ttbr or 0))
+    return None if shortest == INFINITE else shortest

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from postroad.describe.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage, lifetime_s, new_message
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
 from postroad.manager.reads import Name, received
@@ -17,7 +17,7 @@ from postroad.queues.collection import JOURNAL
 from postroad.queues.local import TRUSTED
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.reports.operations import Resent, SeekAction, lifetime_s, new_message
+from postroad.reports.operations import Resent, SeekAction
 from postroad.security.access import Token
 from postroad.wire.view import MessageView
 

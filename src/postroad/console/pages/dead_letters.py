@@ -9,10 +9,9 @@ from postroad.console.history import DEAD_LETTERS
 from postroad.console.jobs import Job
 from postroad.console.search import Reader, Row, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
-from postroad.describe.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage, is_short, lifetime_s
 from postroad.errors import PostroadError
 from postroad.net.response import Response
-from postroad.reports.operations import is_short, lifetime_s
 from postroad.reports.trace import class_words
 from postroad.wire.constants import INFINITE
 

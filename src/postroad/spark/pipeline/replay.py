@@ -27,10 +27,9 @@ from pyspark.sql.types import StringType
 
 from postroad.client.arrow import batches
 from postroad.client.opening import connect
-from postroad.describe.received import ReceivedMessage
+from postroad.describe.received import ReceivedMessage, new_message
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
-from postroad.reports.operations import new_message
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.lake import record_sent
