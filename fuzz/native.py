@@ -11,6 +11,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from postroad.bodies import decode as decode_body
+from postroad.bodies import message_type, nrbf
 from postroad.columns.decoding import decode
 from postroad.columns.ipc import read_batches
 from postroad.columns.sending import read_messages
@@ -23,7 +25,6 @@ from postroad.security.keys import peer_keys
 from postroad.security.refusals import Refused
 from postroad.security.signatures import VERSIONS, public_key_of
 from postroad.soap.transport import leads_here
-from postroad.spark import nrbf
 from postroad.store.backup import BackupReader
 from tests.arrow_samples import HOSTILE, MOST, honest
 from tests.http_peer import served
@@ -78,9 +79,12 @@ def fuzz_keys(data: bytes) -> None:
 
 
 def fuzz_bodies(data: bytes) -> None:
-    """Bodies as the console shows them, and those of BinaryFormatter."""
-    with suppress(RemoteProtocolError):
-        nrbf.read(data)
+    """Bodies of every kind, and extensions: the first byte says which. Then texts as the console shows them."""
+    kind, body = (data[0] if data else 0), data[1:]
+    body_type = BODY_TYPES[kind % len(BODY_TYPES)]
+    found = decode_body(body, body_type, body if kind >= 0x80 else b"", limit=1 << 16)
+    assert found.text is None or len(found.text) <= 1 << 16
+    message_type(body, body_type, body if kind >= 0x80 else b"")
     text = data.decode("utf-8", "replace")
     for show in (pretty_json, pretty_xml):
         with suppress(ValueError):
@@ -103,6 +107,7 @@ def fuzz_backup(data: bytes) -> None:
         BackupReader(io.BytesIO(data), "backup").check()
 
 
+BODY_TYPES = (0, 768, 1, 2, 3, 4, 5, 6, 7, 8, 11, 14, 16, 17, 30, 31, 64, 68, 69, 72, 0x1011, 0x2011, 0x1008, 0x2003)
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "arrow": fuzz_arrow,
     "columns": fuzz_columns,
@@ -118,7 +123,14 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "columns": tuple(b"\x90" + each for each in _PACKETS),
     "guard": _PACKETS,
     "keys": (CERTIFICATE, vector("V1_directory_keys", "mqdspublickeys")),
-    "bodies": (b'{"a": [1, "x"]}', b"<a><b c='d'>x</b></a>", nrbf.HEADER + b"\x06\x01\0\0\0\x01x\x0b"),
+    "bodies": (
+        b'\0{"a": [1, "x"]}',
+        b"\0<a><b c='d'>x</b></a>",
+        b"\0" + nrbf.HEADER + b"\x06\x01\0\0\0\x01x\x0b",
+        b"\0\0\x01\0\x01\x04\x02\x01a\x03\x07\x56\x02\x0b\x01s\x04\x40\x01a\x99\x01x\x01",
+        b"\xf0<ArrayOfHeaderInfo><HeaderInfo><Key>a</Key></HeaderInfo></ArrayOfHeaderInfo>\0",
+        b"\xf0\0\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x01b",
+    ),
     "http": (
         b"\x09POST /msmq/private$/q HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyGET / HTTP/1.1\r\n\r\n",
         b"\x03POST http://h:1/msmq/q HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nbody\r\n0\r\n\r\n",
@@ -135,6 +147,7 @@ FED = {
     "columns.texts": "columns",
     "columns.decoding": "columns",
     "columns.ranges": "columns",
+    "bodies.xml_text": "bodies",
     "console.bodies": "bodies",
     "describe.packets": "keys",
     "rpc.ntlm_keys": "rpc_tokens",
@@ -155,10 +168,17 @@ NOT_FED = {
     "columns.schema": "names of types",
     "server.protection": "files that the configuration names",
     "simulation.keys": "keys made from a seed",
-    "spark.bodies": "tests/unit/test_spark_bodies.py has its decoders: they need Spark",
     **dict.fromkeys(
         (
-            *("spark.packets", "spark.reading", "spark.remote", "spark.schema", "spark.streaming", "spark.writing"),
+            *(
+                "spark.bodies",
+                "spark.packets",
+                "spark.reading",
+                "spark.remote",
+                "spark.schema",
+                "spark.streaming",
+                "spark.writing",
+            ),
             *("spark.pipeline.bronze", "spark.pipeline.frames", "spark.pipeline.lake", "spark.pipeline.lakes"),
             *("spark.pipeline.replay", "spark.pipeline.routes", "spark.pipeline.service_levels"),
             *("spark.pipeline.silver", "spark.pipeline.tables", "spark.pipeline.traffic"),

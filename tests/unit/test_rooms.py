@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("net",),
     ("names",),
     ("wire", "validation"),
+    ("bodies",),
     ("message",),
     ("store", "security"),
     ("describe",),
@@ -40,10 +41,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
-WORDS = frozenset({"errors", "runtime.version", "names", "wire", "message"})
+WORDS = frozenset({"errors", "runtime.version", "names", "wire", "bodies", "message"})
 ONLY: dict[str, frozenset[str]] = {
     # Values that people write need only names.
     "validation": frozenset({"errors", "names"}),
+    # What a body says depends on its bytes alone.
+    "bodies": frozenset({"errors", "names", "wire"}),
     # Reading captured bytes and showing packets need no queue and no store.
     "describe": WORDS | {"security", "net"},  # of net, the standard ports
     "columns": WORDS | {"describe"},
@@ -93,6 +96,7 @@ PURE = (
     "validation.kinds",
     "validation.queue_properties",
     "validation.fields",
+    "bodies",
     "message",
     "describe.capture",
     "describe",

@@ -1,22 +1,17 @@
-"""Bodies with a schema: what .NET's formatters, ActiveX and JSON senders write, as Python values and Spark columns.
+"""Bodies with a schema: what .NET's formatters, ActiveX and JSON senders write, as columns of Spark.
 
-The body type decides how a body is read. If it says nothing, the bytes decide. Nothing in a body is executed, loaded or
-fetched. A body that is not what it claims to be gives an error, never a guess.
+A body that is not what it claims gives an error, never a guess.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import struct
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
-from decimal import Decimal
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
-from xml.parsers import expat
 
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
@@ -31,60 +26,25 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from postroad.bodies import BodyKind, Decoded, decode
+from postroad.bodies.xml_text import VALUE, Untyped
 from postroad.errors import RemoteProtocolError
-from postroad.spark import nrbf
-from postroad.wire.bodies import body_text
-from postroad.wire.constants import BodyType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SAMPLE = 1000
-VALUE = "value"  # the field of a body that is a single value, not a record
-BINARY_OBJECT = 768  # the body type of .NET's BinaryMessageFormatter
-DEEPEST = 64
-MOST_VALUES = 200_000  # in one body
-MOST_FIELDS = 2000  # in a schema that is inferred from bodies
-_XSI = "http://www.w3.org/2001/XMLSchema-instance"
-_ARRAY_OF_BYTES = 0x2000 | BodyType.VT_UI1.value
-_DAY_ZERO = datetime(1899, 12, 30)
+MOST_FIELDS = 2000  # in a schema that is made from bodies
 _MOST_LONG = 1 << 63
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-
-
-class BodyKind(StrEnum):
-    """The format of a body."""
-
-    EMPTY = "empty"
-    TEXT = "text"
-    JSON = "json"
-    XML = "xml"
-    ACTIVEX = "activex"
-    BINARY_FORMATTER = "binary-formatter"
-    BYTES = "bytes"
-
-
-class Untyped(str):
-    """Text of an XML element or attribute. The schema decides whether it is text, a number, a time or a boolean."""
 
 
 # Single bodies
 
 
 def body_kind(body: bytes, body_type: int) -> BodyKind:
-    """The format of a body. The body type comes first; the bytes decide what it leaves open."""
-    if not body:
-        return BodyKind.EMPTY
-    if body_type == BINARY_OBJECT:
-        return BodyKind.BINARY_FORMATTER
-    if body_type in _ACTIVEX or body_type == _ARRAY_OF_BYTES:
-        return BodyKind.ACTIVEX
-    text = body_text(body, body_type)
-    if text is None:
-        untyped = body_type == BodyType.VT_EMPTY
-        return BodyKind.BINARY_FORMATTER if untyped and nrbf.is_nrbf(body) else BodyKind.BYTES
-    start = text.lstrip("\ufeff \t\r\n")[:1]
-    return BodyKind.XML if start == "<" else BodyKind.JSON if start in ("{", "[") else BodyKind.TEXT
+    """How the body is written: its type decides first, then its bytes."""
+    return decode(body, body_type, limit=0).kind
 
 
 def read_body(body: bytes, body_type: int) -> Any:
@@ -92,177 +52,13 @@ def read_body(body: bytes, body_type: int) -> Any:
 
     Raises RemoteProtocolError for a damaged body.
     """
-    kind = body_kind(body, body_type)
-    if kind == BodyKind.EMPTY:
-        return None
-    if kind == BodyKind.BINARY_FORMATTER:
-        return nrbf.read(body)
-    if kind == BodyKind.ACTIVEX:
-        return activex_value(body, body_type)
-    if kind == BodyKind.BYTES:
-        return body
-    text = body_text(body, body_type)
-    assert text is not None
-    return {BodyKind.XML: xml_value, BodyKind.JSON: json_value}.get(kind, str)(text)
+    return _value(decode(body, body_type, limit=0))
 
 
-def json_value(text: str) -> Any:
-    try:
-        value = json.loads(text.lstrip("\ufeff"), parse_constant=_refuse_constant)
-        if "\\ud" in text.lower():  # an unpaired surrogate, which no Spark column can hold
-            json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as fault:
-        raise RemoteProtocolError(f"the body must be JSON: {fault}") from None
-    level, depth, count = [value], 0, 0
-    while level := [each for one in level for each in _inside(one)]:
-        depth, count = depth + 1, count + len(level)
-        if depth > DEEPEST:
-            raise RemoteProtocolError(f"the body must not be nested more than {DEEPEST} times")
-        if count > MOST_VALUES:
-            raise RemoteProtocolError(f"the body must have at most {MOST_VALUES:,} values")
-    return value
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def activex_value(body: bytes, body_type: int) -> Any:
-    """Reads a number, a boolean or a time, as ActiveX components and .NET's ActiveXMessageFormatter write them.
-
-    Text has body types of its own and is read elsewhere.
-    """
-    if body_type == _ARRAY_OF_BYTES:
-        return body
-    form, convert = _ACTIVEX[body_type]
-    if len(body) != struct.calcsize(form):
-        name = BodyType(body_type).name
-        raise RemoteProtocolError(f"a body of type {name} must have {struct.calcsize(form)} bytes, got {len(body)}")
-    (value,) = struct.unpack(form, body)
-    return convert(value)
-
-
-def _day(days: float) -> str:
-    """Reads a VT_DATE: days since 1899-12-30. The fraction of a day counts forwards, even in a negative number."""
-    try:
-        whole = int(days)
-        return (_DAY_ZERO + timedelta(days=whole) + timedelta(days=abs(days - whole))).isoformat()
-    except (OverflowError, ValueError):
-        raise RemoteProtocolError(f"a body of type VT_DATE must be a day, got {days}") from None
-
-
-_ACTIVEX: dict[int, tuple[str, Any]] = {
-    BodyType.VT_I1: ("<b", int),
-    BodyType.VT_UI1: ("<B", int),
-    BodyType.VT_I2: ("<h", int),
-    BodyType.VT_UI2: ("<H", int),
-    BodyType.VT_I4: ("<i", int),
-    BodyType.VT_UI4: ("<I", int),
-    BodyType.VT_I8: ("<q", int),
-    BodyType.VT_UI8: ("<Q", int),
-    BodyType.VT_R4: ("<f", float),
-    BodyType.VT_R8: ("<d", float),
-    BodyType.VT_BOOL: ("<h", bool),
-    BodyType.VT_CY: ("<q", lambda units: str(Decimal(units).scaleb(-4))),
-    BodyType.VT_DATE: ("<d", _day),
-}
-
-
-class _XmlTree:
-    """Builds dictionaries, lists and texts from XML elements. Document types are refused, so there are no entities."""
-
-    def __init__(self) -> None:
-        self.root: tuple[str, Any] | None = None
-        self._open: list[tuple[str, dict[str, Any], list[str]]] = []
-        self._values = 0
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if len(self._open) >= DEEPEST:
-            raise RemoteProtocolError(f"the body must not have elements nested more than {DEEPEST} times")
-        self._values += 1 + len(attributes)
-        if self._values > MOST_VALUES:
-            raise RemoteProtocolError(f"the body must have at most {MOST_VALUES:,} values")
-        fields: dict[str, Any] = {f"@{_local(key)}": Untyped(value) for key, value in attributes.items()}
-        if attributes.get(f"{_XSI} nil") in ("true", "1"):
-            fields["@nil"] = True
-        self._open.append((_local(name), fields, []))
-
-    def text(self, data: str) -> None:
-        self._open[-1][2].append(data)
-
-    def end(self, _: str) -> None:
-        name, fields, texts = self._open.pop()
-        value = self._value(fields, "".join(texts))
-        if not self._open:
-            self.root = (name, value)
-            return
-        parent = self._open[-1][1]
-        if name not in parent:
-            parent[name] = value
-        elif isinstance(parent[name], _Repeated):
-            parent[name].append(value)
-        else:
-            parent[name] = _Repeated([parent[name], value])
-
-    def _value(self, fields: dict[str, Any], text: str) -> Any:
-        if fields.pop("@nil", None) is True:
-            return None
-        if not fields:
-            return Untyped(text)
-        return fields | ({"#text": Untyped(text)} if text.strip() else {})
-
-
-class _Repeated(list[Any]):
-    """Elements with the same name, as opposed to a list inside one element."""
-
-
-# The element names that XmlSerializer uses for a single value: those of text, and of all values.
-_XML_TEXTS = frozenset({"string", "char", "guid", "base64Binary"})
-_XML_VALUES = _XML_TEXTS | {"int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort"}
-_XML_VALUES |= {"unsignedByte", "double", "float", "decimal", "boolean", "dateTime", "TimeSpan", "duration", "date"}
-
-
-def xml_value(text: str) -> Any:
-    """Reads what .NET's XmlMessageFormatter (XmlSerializer) writes.
-
-    An object is a dictionary with the name of its element under `$type`; a single value is its text. Attributes start
-    with @, elements with the same name are a list, and `xsi:nil` is None. Prefixes and namespaces are dropped.
-    """
-    tree = _XmlTree()
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = tree.start, tree.end
-    parser.CharacterDataHandler = tree.text
-    parser.StartDoctypeDeclHandler = _refuse_doctype
-    try:
-        parser.Parse(_without_declaration(text).encode(), True)
-    except expat.ExpatError as fault:
-        raise RemoteProtocolError(f"the body must be XML: {fault}") from None
-    assert tree.root is not None
-    name, value = tree.root
-    if isinstance(value, dict):
-        return {nrbf.TYPE: name} | value
-    if value is None or name in _XML_VALUES:
-        return str(value) if name in _XML_TEXTS and value is not None else value
-    return {nrbf.TYPE: name} | ({VALUE: value} if value.strip() else {})
-
-
-def _refuse_doctype(*_: object) -> None:
-    raise RemoteProtocolError("the body must be XML without a document type")
-
-
-def _without_declaration(text: str) -> str:
-    """Removes the XML declaration: the text is already decoded, so the encoding that it names is no longer true."""
-    text = text.lstrip("\ufeff \t\r\n")
-    return text[text.find("?>") + 2 :] if text.startswith("<?xml") and "?>" in text else text
-
-
-def _local(name: str) -> str:
-    return name.rpartition(" ")[2]
+def _value(decoded: Decoded) -> Any:
+    if decoded.fault is not None:
+        raise RemoteProtocolError(decoded.fault)
+    return None if decoded.value == "" else decoded.value
 
 
 # Schemas
@@ -482,9 +278,8 @@ _TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"
 def _columns(body: bytes | None, body_type: int | None, schema: StructType) -> tuple[str | None, ...]:
     if body is None:
         return None, None, None
-    kind = body_kind(body, body_type or 0)
+    decoded = decode(body, body_type or 0, limit=0)
     try:
-        value = record_of(read_body(body, body_type or 0))
-        return kind, None, json.dumps(shaped(value, schema))
+        return decoded.kind, None, json.dumps(shaped(record_of(_value(decoded)), schema))
     except RemoteProtocolError as fault:
-        return kind, str(fault), None
+        return decoded.kind, str(fault), None

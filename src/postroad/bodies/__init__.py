@@ -1,0 +1,9 @@
+"""What is inside a message, whoever wrote it: the kind of a body, readable text, plain values, and headers.
+
+Pure, and bounded in time, depth, memory and output. Nothing that a body names is loaded or run.
+"""
+
+from postroad.bodies.decoding import BodyKind, Decoded, decode, message_type
+from postroad.bodies.headers import Failure, Headers, failure_of, read_headers
+
+__all__ = ["BodyKind", "Decoded", "Failure", "Headers", "decode", "failure_of", "message_type", "read_headers"]
