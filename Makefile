@@ -17,6 +17,7 @@ EXAMPLES ?= 1000
 KILLS ?= 50
 SEEDS ?= 10000
 HOSTILE_SECONDS ?= 1800
+BODIES_SECONDS ?= 3600
 
 # More workers than cores, because many tests wait. Not as many where one of them has a Java runtime beside it.
 PYTEST := pytest --dist loadfile --no-loadscope-reorder
@@ -184,6 +185,7 @@ bench-hostile: install
 torture: install
 	QUEUE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/integration/test_queue_model.py
 	$(BIN)/python -m tests.torture.store
+	$(BIN)/python -m tests.torture.bodies --seconds $(BODIES_SECONDS)
 	$(BIN)/python -m tests.torture.kill --kills $(KILLS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap

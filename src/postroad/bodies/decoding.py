@@ -13,6 +13,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from html import unescape
 from typing import Any
 
 from postroad.bodies import nrbf
@@ -32,7 +33,8 @@ from postroad.bodies.headers import (
     type_of,
 )
 from postroad.bodies.json_text import indented_json, json_value
-from postroad.bodies.wcf import is_framed, read_framed
+from postroad.bodies.nbfx import read_document
+from postroad.bodies.wcf import is_envelope, is_framed, read_framed, start_of_envelope
 from postroad.bodies.xml_text import TYPE, indented_xml, xml_value
 from postroad.errors import RemoteProtocolError
 from postroad.wire.bodies import body_text
@@ -54,6 +56,10 @@ _SINGLE_BYTE = re.compile(r"windows-125[0-8]|iso-8859-\d{1,2}|us-ascii|ibm850|ib
 _BEFORE_ROOT = re.compile(r"(?:\s*+(?:<\?(?>.*?\?>)|<!--(?>.*?-->)))*+\s*+<", re.DOTALL)
 _ROOT = re.compile(r"(?:[^\s<>/:!?=\"']{1,1000}:)?([^\s<>/:!?=\"']{1,1000})[\s/>]")
 _JSON_TYPE = re.compile(r'\s*\{\s*"\$type"\s*:\s*"([^"\\]{1,1000})"')
+_ACTION = re.compile(r"<(?:\w{1,100}:)?Action\b[^<>]{0,1000}+>([^<>]{1,2000}+)</")
+_IN_BODY = re.compile(
+    r"<(?:\w{1,100}:)?Body\b[^<>]{0,1000}+>\s{0,100}+<(?:[^\s<>/:!?=\"']{1,1000}:)?([^\s<>/:!?=\"']{1,1000})[\s/>]"
+)
 _URN = "urn:message:"
 _MASSTRANSIT_TYPE = re.compile(r'"messageType"\s*:\s*\[\s*"urn:message:([^"\\]{1,1000})"')
 _LOOK = 8192  # characters at the start in which the type of a message is looked for
@@ -114,24 +120,36 @@ def decode(body: bytes, body_type: int = 0, extension: bytes = b"", *, app_tag: 
 
 
 def message_type(body: bytes, body_type: int = 0, extension: bytes = b"") -> str | None:
-    """What `decode` gives as the type of the message, for lists: only the start of the body is read."""
+    """What `decode` gives as the type of the message, for lists. Only the start of the body is read, so a body that is
+    damaged further on has a type, too."""
     if found := type_of(read_headers(extension).names):
         return found
     if body_type in (BINARY_OBJECT, BodyType.VT_EMPTY) and nrbf.is_nrbf(body):
         return _short(nrbf.root_class(body))
-    if body_type == BodyType.VT_EMPTY and is_framed(body):
-        return _read(body, body_type, _LOOK).message_type if len(body) <= _LOOK * 8 else None
+    if body_type == BodyType.VT_EMPTY and (is_framed(body) or is_envelope(body)):
+        return _type_of_envelope(start_of_envelope(body, _LOOK))
     text = _start_of(body, body_type)
     if text.startswith("<"):
-        before = _BEFORE_ROOT.match(text)
-        root = before and _ROOT.match(text, before.end())
-        return root[1] if root else None
+        return _type_of_envelope(text)
     if text.startswith("{"):
         if own := _JSON_TYPE.match(text):
             return type_name(own[1])
         urn = _MASSTRANSIT_TYPE.search(text)
         return None if urn is None else urn[1].replace(":", ".", 1)
     return None
+
+
+def _type_of_envelope(start: str) -> str | None:
+    """The action, else the first element of the body, else the root; of text that may end anywhere."""
+    root = _root(start)
+    found = (_ACTION.search(start) or _IN_BODY.search(start)) if root == _ENVELOPE else None
+    return unescape(found[1]) if found else root
+
+
+def _root(start: str) -> str | None:
+    before = _BEFORE_ROOT.match(start)
+    root = before and _ROOT.match(start, before.end())
+    return root[1] if root else None
 
 
 def _start_of(body: bytes, body_type: int) -> str:
@@ -152,7 +170,9 @@ def text_of(body: bytes, body_type: int) -> str | None:
     for encoding, start in _STARTS.items():
         if start.match(body):
             return _readable(body, encoding)
-    text = body_text(body.rstrip(b"\0") or body, body_type)  # C programs send the end of their texts, too
+    text = body_text(body, body_type)
+    if text is None and body.endswith(b"\0"):  # C programs send the end of their texts, too
+        text = _readable(body, "utf-8")
     if text is None and (declared := _DECLARED.match(body)) and _SINGLE_BYTE.fullmatch(declared[1].decode("latin-1")):
         text = _readable(body, declared[1].decode("latin-1"))
     return text
@@ -163,7 +183,7 @@ def _readable(body: bytes, encoding: str) -> str | None:
         text = body.decode(encoding).rstrip("\0")
     except (UnicodeDecodeError, LookupError):
         return None
-    return None if _CONTROLS.search(text) else text
+    return None if _CONTROLS.search(text) or not text else text
 
 
 # Kinds
@@ -178,7 +198,7 @@ def _read(body: bytes, body_type: int, limit: int) -> Decoded:
     try:
         if body_type == BINARY_OBJECT or (body_type == BodyType.VT_EMPTY and nrbf.is_nrbf(body)):
             return _nrbf(body, limit)
-        if body_type == BodyType.VT_EMPTY and is_framed(body):
+        if body_type == BodyType.VT_EMPTY and (is_framed(body) or is_envelope(body)):
             return _wcf(body, limit)
         if is_activex(body_type):
             return _activex(body, body_type, limit)
@@ -252,12 +272,12 @@ def _activex(body: bytes, body_type: int, limit: int) -> Decoded:
 
 
 def _wcf(body: bytes, limit: int) -> Decoded:
-    framed = read_framed(body)
+    envelopes = read_framed(body).envelopes if is_framed(body) else (read_document(body),)
     values: list[Any] = []
     texts: list[str] = []
     name: str | None = None
     left, cut = limit, False
-    for envelope in framed.envelopes:
+    for envelope in envelopes:
         try:
             root, value = xml_value(envelope)
             shown, cut = indented_xml(envelope, left)
@@ -268,9 +288,9 @@ def _wcf(body: bytes, limit: int) -> Decoded:
         texts.append(shown)
         left -= len(shown) + 1
         if cut or left <= 0:
-            cut = cut or len(texts) < len(framed.envelopes)
+            cut = cut or len(texts) < len(envelopes)
             break
-    only = values[0] if len(framed.envelopes) == 1 else values
+    only = values[0] if len(envelopes) == 1 else values
     return Decoded(BodyKind.WCF, "\n".join(texts), cut, only, system=WCF, message_type=name)
 
 

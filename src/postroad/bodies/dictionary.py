@@ -1,4 +1,7 @@
-"""[MC-NBFS] 2.1: the strings that binary XML of SOAP names by number. The first is 0, each next one 2 more."""
+"""[MC-NBFS] 2.1: the strings that binary XML of SOAP names by number. The first is 0, each next one 2 more.
+
+.NET has a space before one of them, which the specification does not show; .NET writes the bytes.
+"""
 
 STRINGS = """\
 mustUnderstand
@@ -213,7 +216,7 @@ RequestType
 Context
 BinarySecret
 http://schemas.xmlsoap.org/ws/2005/02/trust/spnego
-http://schemas.xmlsoap.org/ws/2005/02/trust/tlsnego
+ http://schemas.xmlsoap.org/ws/2005/02/trust/tlsnego
 wst
 http://schemas.xmlsoap.org/ws/2004/04/trust
 http://schemas.xmlsoap.org/ws/2004/04/security/trust/RST/Issue

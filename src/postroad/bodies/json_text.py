@@ -1,4 +1,4 @@
-"""JSON: its value, and its text indented. Numbers and texts are shown as they were written."""
+"""JSON: its value, and its text indented. Numbers are shown as they were written."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else float(digits)
 
 
+def _readable(token: str) -> str:
+    """A text with its characters in place of their numbers; half a pair stays as it is."""
+    try:
+        readable = json.dumps(json.loads(token), ensure_ascii=False)
+        readable.encode()
+    except ValueError:
+        return token
+    return readable
+
+
 def indented_json(text: str, limit: int = LIMIT) -> tuple[str, bool]:
     """The text of a value that json_value has read, indented; and whether it was cut at the limit."""
     out: list[str] = []
@@ -47,6 +57,8 @@ def indented_json(text: str, limit: int = LIMIT) -> tuple[str, bool]:
     before = ""
     for match in _TOKEN.finditer(text):
         token = match[0]
+        if "\\u" in token:
+            token = _readable(token)
         if token in ("]", "}"):
             depth -= 1
             piece = token if before in ("[", "{") else "\n" + "  " * depth + token

@@ -21,6 +21,7 @@ _ESCAPES_IN_QUOTES = re.compile(r"[<>&\"\x00-\x1f\ufffe\uffff]")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", '"': "&quot;"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _END, _COMMENT, _ARRAY = 0x01, 0x02, 0x03
+_FIRST_ELEMENT, _LAST_ELEMENT, _FIRST_TEXT = 0x40, 0x77, 0x80
 _LIST, _END_OF_LIST = 0xA4, 0xA6
 
 
@@ -30,6 +31,11 @@ def read_document(data: bytes, table: Sequence[str] = ()) -> str:
     RemoteProtocolError if it is none, or more than MOST_BYTES.
     """
     return _Reader(data, table).document()
+
+
+def read_start(data: bytes, table: Sequence[str], size: int) -> str:
+    """Some `size` characters of the start of a document; fewer if it is shorter or damaged."""
+    return _Reader(data, table).start(size)
 
 
 def read_string_table(data: bytes, table: list[str]) -> int:
@@ -64,6 +70,14 @@ class _Reader:
             raise self.fault("must end all of its elements")
         return "".join(self._out)
 
+    def start(self, size: int) -> str:
+        try:
+            while self.at < len(self._data) and self._size < size:
+                self._node(self._record())
+        except RemoteProtocolError:
+            pass
+        return "".join(self._out)
+
     def fault(self, sentence: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"[MC-NBFX]: at byte {self.at}: the document {sentence}")
 
@@ -75,9 +89,7 @@ class _Reader:
         return self._byte()
 
     def _node(self, record: int) -> None:
-        if 0x40 <= record <= 0x77:
-            self._element(record)
-        elif record >= 0x80:
+        if record >= _FIRST_TEXT:
             self._content(record)
         elif record == _END:
             self._close()
@@ -86,9 +98,11 @@ class _Reader:
         elif record == _ARRAY:
             self._array()
         else:
-            raise self.fault(f"must have no record {record:#04x} here")
+            self._element(record)
 
     def _element(self, record: int) -> None:
+        if not _FIRST_ELEMENT <= record <= _LAST_ELEMENT:
+            raise self.fault(f"must have no record {record:#04x} here")
         name = self._element_name(record)
         self._write(f"<{name}")
         self._attributes()
@@ -122,10 +136,10 @@ class _Reader:
 
     def _content(self, record: int) -> None:
         """A text of an element, and its end if the record says so."""
+        if record in (_LIST | 1, _END_OF_LIST | 1):
+            raise self.fault(f"must have no record {record:#04x}")
         self._write(_escaped(self._value(record & 0xFE)))
         if record & 1:
-            if record & 0xFE in (_LIST, _END_OF_LIST):
-                raise self.fault(f"must have no record {record:#04x}")
             self._close()
 
     def _close(self) -> None:
@@ -273,7 +287,7 @@ _TEXTS: Mapping[int, Callable[[_Reader], str]] = {
     0x8A: lambda reader: str(reader.unpack("<h")),
     0x8C: lambda reader: str(reader.unpack("<i")),
     0x8E: lambda reader: str(reader.unpack("<q")),
-    0x90: lambda reader: xml_number(single(reader.real("<f")), 7),
+    0x90: lambda reader: xml_number(single(reader.real("<f")), 9),
     0x92: lambda reader: xml_number(reader.real("<d")),
     0x94: lambda reader: reader.checked(decimal(reader.take(16))),
     0x96: lambda reader: reader.checked(tagged_moment(reader.unpack("<Q"), "+00:00")),

@@ -21,6 +21,8 @@ from postroad.errors import RemoteProtocolError
 
 HEADER = bytes.fromhex("00 01000000 ffffffff 01000000 00000000".replace(" ", ""))  # with the root object 1
 _TEXT_OF_A_VALUE = 64  # characters that count as much as a value
+_SIMPLE = frozenset({int, float, bool, type(None)})  # values that stand for themselves
+_MOST_INSIDE = 3  # bodies in each other
 _BYTE, _DECIMAL, _NULL, _STRING = 2, 5, 17, 18
 _ARGUMENTS_INLINE, _CONTEXT_INLINE, _RETURN_INLINE = 0x02, 0x20, 0x800  # [MS-NRBF] 2.2.1.1
 
@@ -83,6 +85,13 @@ class _Nulls:
 
 
 @dataclass(frozen=True, slots=True)
+class _Read:
+    """A value that is plain already."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class _Grid:
     """An array of several dimensions."""
 
@@ -116,13 +125,18 @@ def root_class(body: bytes) -> str | None:
 
 
 class _Reader:
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, outer: int = 0, values: int = 0) -> None:
         self._body = body
+        self._outer = outer  # the number of bodies that this one is in
         self._at = 0
         self._objects: dict[int, Any] = {}
         self._classes: dict[int, _Class] = {}
         self._call: dict[str, Any] | None = None
-        self._values = 0
+        self._values = values
+
+    @property
+    def values(self) -> int:
+        return self._values
 
     def root(self) -> Any:
         if not is_nrbf(self._body):
@@ -133,7 +147,8 @@ class _Reader:
             self._record(0)
         if self._body[self._at + 1 :].strip(b"\0"):
             raise self._fault(f"must end here, has {len(self._body) - self._at - 1} bytes more")
-        self._values = 0
+        if not self._outer:
+            self._values = 0
         if self._call is not None:
             more = {"array": self._plain(_Reference(root), ())} if root in self._objects else {}
             return self._call | more
@@ -253,11 +268,23 @@ class _Reader:
             if length < 0:
                 raise self._fault("must have arrays without a negative length")
             self._counted(1 + length // _TEXT_OF_A_VALUE)
-            return self._kept(identifier, self._take(length))
+            return self._kept(identifier, self._inside(self._take(length)))
         values: list[Any] = []
         kept = self._kept(identifier, values)
         self._fill(values, length, primitive, depth)
         return kept
+
+    def _inside(self, raw: bytes) -> Any:
+        """A body in a body, as a DataSet has for each of its tables; else the bytes."""
+        if self._outer >= _MOST_INSIDE or not is_nrbf(raw):
+            return raw
+        reader = _Reader(raw, self._outer + 1, self._values)
+        try:
+            value = reader.root()
+        except RemoteProtocolError:
+            return raw
+        self._values = reader.values
+        return _Read(value)
 
     def _object_array(self, depth: int) -> Any:
         identifier, length = self._int(), self._int()
@@ -386,7 +413,10 @@ class _Reader:
                 return {"$ref": value.id}
             return self._plain(self._objects[value.id], (*inside, value.id))
         if isinstance(value, list):
-            return [self._plain(each, inside) for each in value]
+            self._values += len(value)
+            return [each if type(each) in _SIMPLE else self._plain(each, inside) for each in value]
+        if isinstance(value, _Read):
+            return value.value
         if isinstance(value, _Grid):
             return _nested([self._plain(each, inside) for each in value.values], value.lengths)
         if isinstance(value, _Object):
@@ -604,7 +634,6 @@ _KNOWN_CLASSES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "System.Decimal": _decimal,
     "System.Guid": _guid,
     "System.Numerics.BigInteger": _big_number,
-    "System.Text.StringBuilder": _text_field("m_StringValue"),
     "System.TimeSpan": _duration,
     "System.UnitySerializationHolder": _text_field("Data"),
     "System.Uri": _text_field("AbsoluteUri"),

@@ -92,8 +92,8 @@ def _as_single(number: float) -> float | None:
         return None
 
 
-def xml_number(number: float, most_digits: int = 15) -> str:
-    """A floating number as XML writes it, with an exponent only where .NET writes one: beyond `most_digits` places."""
+def xml_number(number: float, most_digits: int = 17) -> str:
+    """A floating number as XML writes it, with an exponent where .NET writes one: beyond `most_digits` places."""
     if isnan(number):
         return "NaN"
     if isinf(number):
@@ -104,7 +104,7 @@ def xml_number(number: float, most_digits: int = 15) -> str:
         return f"{sign}0"
     value = Decimal(digits).normalize()
     exponent = value.adjusted()
-    if -5 <= exponent < most_digits:
+    if -5 < exponent < most_digits:
         return sign + f"{value:f}"
     mantissa = "".join(map(str, value.as_tuple().digits))
     point = f".{mantissa[1:]}" if len(mantissa) > 1 else ""

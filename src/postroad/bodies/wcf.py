@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroad.bodies.bounds import MOST_BYTES, check_values
-from postroad.bodies.nbfx import read_document, read_string_table
+from postroad.bodies.nbfx import read_document, read_start, read_string_table
 from postroad.errors import RemoteProtocolError
 
 _VERSION, _MODE, _VIA, _KNOWN_ENCODING, _OTHER_ENCODING = 0, 1, 2, 3, 4
@@ -55,6 +55,19 @@ def is_framed(body: bytes) -> bool:
     return body[:4] == _START and body[4:5] in (b"\x01", b"\x03", b"\x04")
 
 
+def is_envelope(body: bytes) -> bool:
+    """Whether it starts as a SOAP envelope in binary XML without a frame: `s:Envelope`, with its string's number."""
+    return body[:2] == b"\x56\x02"
+
+
+def start_of_envelope(body: bytes, size: int) -> str:
+    """Some characters of the first envelope; "" if there is none."""
+    try:
+        return _Reader(body).start(size) if is_framed(body) else read_start(body, (), size)
+    except RemoteProtocolError:
+        return ""
+
+
 def read_framed(body: bytes) -> Framed:
     """RemoteProtocolError if the frame or an envelope in it is damaged."""
     return _Reader(body).framed()
@@ -68,17 +81,23 @@ class _Reader:
     def framed(self) -> Framed:
         if not is_framed(self._body):
             raise self._fault("must start with version 1.0 and a mode")
-        mode = self._byte()
-        if self._byte() != _VIA:
-            raise self._fault("must have an address")
-        via = self._text()
-        content_type, encoding = self._encoding()
-        table: list[str] = []
-        decoder = _Decoder(content_type, encoding, table)
+        mode, via, content_type, encoding = self._preamble()
+        decoder = _Decoder(content_type, encoding)
         envelopes = [decoder.envelope(payload) for payload in self._payloads(mode)]
         if not envelopes:
             raise self._fault("must have an envelope")
         return Framed(via, content_type, tuple(envelopes))
+
+    def start(self, size: int) -> str:
+        mode, _, content_type, encoding = self._preamble()
+        payloads = self._payloads(mode)
+        return _Decoder(content_type, encoding).start(payloads[0], size) if payloads else ""
+
+    def _preamble(self) -> tuple[int, str, str, str]:
+        mode = self._byte()
+        if self._byte() != _VIA:
+            raise self._fault("must have an address")
+        return mode, self._text(), *self._encoding()
 
     def _encoding(self) -> tuple[str, str]:
         record = self._byte()
@@ -145,14 +164,14 @@ class _Reader:
 class _Decoder:
     """Envelopes of one frame. Those of a session share a table of strings, and what they may grow to."""
 
-    def __init__(self, content_type: str, encoding: str, table: list[str]) -> None:
+    def __init__(self, content_type: str, encoding: str) -> None:
         kind, _, compression = content_type.partition(";")[0].strip().rpartition("+")
         known = compression in ("gzip", "deflate")
         self._kind = kind if known else content_type.partition(";")[0].strip()
         self._compression = compression if known else ""
         self._content_type = content_type
         self._encoding = encoding
-        self._table = table
+        self._table: list[str] = []
         self._left = MOST_BYTES
 
     def envelope(self, payload: bytes) -> str:
@@ -163,6 +182,15 @@ class _Decoder:
         if self._left < 0:
             raise RemoteProtocolError(f"the envelopes must have at most {MOST_BYTES:,} characters")
         return text
+
+    def start(self, payload: bytes, size: int) -> str:
+        """Some characters of the start of the first envelope."""
+        if self._compression:
+            payload = _inflated(payload, self._compression, self._left)
+        if self._kind in (_BINARY, _BINARY_SESSION):
+            start = read_string_table(payload, self._table) if self._kind == _BINARY_SESSION else 0
+            return read_start(payload[start:], self._table, size)
+        return self._read(payload)[:size]
 
     def _read(self, payload: bytes) -> str:
         if self._kind == _BINARY:
@@ -178,11 +206,13 @@ class _Decoder:
 
 
 def _text(payload: bytes, encoding: str) -> str:
-    """A byte order mark decides before the encoding that the frame names."""
+    """A byte order mark decides before the encoding that the frame names, and so does the first tag."""
     for mark, marked in ((b"\xef\xbb\xbf", _UTF8), (b"\xff\xfe", _UTF16), (b"\xfe\xff", _UTF16_BIG)):
         if payload.startswith(mark):
             payload, encoding = payload[len(mark) :], marked
             break
+    else:
+        encoding = {b"<\0": _UTF16, b"\0<": _UTF16_BIG}.get(payload[:2], encoding)
     try:
         return payload.decode(encoding)
     except UnicodeDecodeError:

@@ -179,12 +179,12 @@ def indented_xml(text: str, limit: int = LIMIT) -> tuple[str, bool]:
         opens = token[0] == "<" and token[1] not in "/!?" and token[-2] != "/"
         if inline:
             inline += opens - (token[:2] == "</")
-            piece = token
+            piece = _readable(token) if "&#" in token else token
         elif token[0] != "<":
             continue  # space between elements
         else:
             depth -= token[:2] == "</"
-            piece = "\n" + "  " * depth + token
+            piece = "\n" + "  " * depth + (_readable(token) if "&#" in token else token)
             if opens and index in blocks:
                 depth += 1
             else:
@@ -194,6 +194,18 @@ def indented_xml(text: str, limit: int = LIMIT) -> tuple[str, bool]:
         if size > limit:
             return "".join(out)[1 : limit + 1], True
     return "".join(out)[1:], False
+
+
+def _readable(token: str) -> str:
+    """A text or tag with its characters in place of their numbers, but for those that would mean something else."""
+    return token if token[:2] in ("<!", "<?") else _REFERENCE.sub(_character, token)
+
+
+def _character(match: re.Match[str]) -> str:
+    digits = match[1]
+    code = int(digits[1:], 16) if digits[0] == "x" else int(digits)
+    character = chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else ""
+    return character if character.isprintable() and character not in "<>&\"'" else match[0]
 
 
 def _blocks(tokens: list[str]) -> set[int]:

@@ -307,11 +307,6 @@ KNOWN = [
         members(_sign=(INT, number(-1)), _bits=(b"\x07\x0f", REF_60)),
         str(-(1 + (2 << 32))),
     ),
-    (
-        "System.Text.StringBuilder",
-        members(Capacity=(INT, number(16)), m_StringValue=(STRING, string(70, "text"))),
-        "text",
-    ),
     ("System.DayOfWeek", members(value__=(INT, number(3))), {TYPE: "System.DayOfWeek", "value__": 3}),
 ]
 
