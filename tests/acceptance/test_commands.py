@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -457,6 +458,33 @@ def test_browse_lists_everything_and_finds_what_matches(alpha: Commands) -> None
     assert [line.split()[-1] for line in alpha.done("browse", queue.name).lines[1:]] == [str(n) for n in range(30)]
     found = alpha.done("browse", queue.name, "--where", 'label.endswith("7") or "9" in body', "--json").objects
     assert [each["label"] for each in found] == [f"order {number}" for number in (7, 9, 17, 19, 27, 29)]
+
+
+def test_what_bodies_and_extensions_say(alpha: Commands, tmp_path: Path) -> None:
+    queue = alpha.queue()
+    headers = b'{"rbs2-msg-type": "Shop.Order, Shop", "rbs2-msg-id": "7"}'
+    queue.send([client.Message(b'{"id": 1}', extension=headers), client.Message(b"\0\1")])
+    first, second = alpha.done("peek", queue.name, "--count", "2", "--decode", "--json").objects
+    assert (first["body_kind"], first["body_text"]) == ("json", '{\n  "id": 1\n}')
+    assert first["headers"] == {"rbs2-msg-type": "Shop.Order, Shop", "rbs2-msg-id": "7"}
+    assert (first["system"], first["message_type"]) == ("rebus", "Shop.Order")
+    assert (second["body_kind"], second["body_text"]) == ("bytes", None)
+    shown = alpha.done("peek", queue.name, "--decode").lines
+    assert shown[1:] == [
+        *("body: json", "system: rebus", "message_type: Shop.Order"),
+        *("rbs2-msg-type: Shop.Order, Shop", "rbs2-msg-id: 7", "", "{", '  "id": 1', "}"),
+    ]
+    assert alpha.done("browse", queue.name, "--decode").lines[1].split()[-5:] == ["Shop.Order", "{", '"id":', "1", "}"]
+    assert alpha.done("browse", queue.name, "--decode", "--json").objects[0]["system"] == "rebus"
+    file = tmp_path / "decoded.jsonl"
+    alpha.done("export", queue.name, str(file), "--decode")
+    assert [json.loads(line)["body_kind"] for line in file.read_text().splitlines()] == ["json", "bytes"]
+    refused = alpha.run("export", queue.name, str(file), "--decode", "--remove", "--force")
+    assert refused.code == 2
+    assert "--decode writes no packets" in refused.last_error
+    assert alpha.run("peek", queue.name, "--decode", "--raw").code == 2
+    received = alpha.done("receive", queue.name, "--decode", "--json").objects[0]
+    assert received["message_type"] == "Shop.Order"
 
 
 # Rescue

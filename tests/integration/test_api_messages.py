@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroad.api.messages import PAGE_MESSAGES
+from postroad.api.formats import ARROW_MEDIA_TYPE
+from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES
 from postroad.describe.received import decode_records
 from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from tests.served import API, ORDERS, Served, served
@@ -70,6 +71,41 @@ def test_every_property_of_a_message_goes_into_its_packet(api: Served) -> None:
     assert view.tracing
     assert view.ack_flags == 3
     assert str(view.connector_type) == sent["connector_type"]
+
+
+NSERVICEBUS = b"""<?xml version="1.0"?><ArrayOfHeaderInfo><HeaderInfo><Key>NServiceBus.EnclosedMessageTypes</Key>
+<Value>Shop.Order, Shop</Value></HeaderInfo></ArrayOfHeaderInfo>\0"""
+
+
+def test_a_listing_says_what_bodies_and_extensions_say(api: Served) -> None:
+    extension = b64encode(NSERVICEBUS).decode()
+    api.call("POST", f"{ORDERS}/messages", {"body": '{"id": 1}', "extension_base64": extension, "app_tag": 1})
+    for number in range(DECODED_MESSAGES):
+        api.call("POST", f"{ORDERS}/messages", {"body": f"<a><b>{number}</b></a>"})
+    api.call("POST", f"{ORDERS}/messages", {"body_base64": b64encode(b"\0\1").decode()})
+    first, *others, last = api.call("GET", f"{ORDERS}/messages?decode=true").json["messages"]
+    assert first["body_kind"] == "json"
+    assert first["body_text"] == '{\n  "id": 1\n}'
+    assert first["body"] == '{"id": 1}'
+    assert first["headers"] == {
+        "NServiceBus.EnclosedMessageTypes": "Shop.Order, Shop",
+        "NServiceBus.MessageIntent": "Send",
+    }
+    assert (first["system"], first["message_type"]) == ("nservicebus", "Shop.Order")
+    assert [each["body_text"] for each in others] == [f"<a>\n  <b>{n}</b>\n</a>" for n in range(DECODED_MESSAGES)]
+    assert (last["body_kind"], last["body_text"], last["headers"]) == ("bytes", None, {})
+    assert "system" not in last
+    assert len(api.call("GET", f"{ORDERS}/messages?decode=true&limit=1").json["messages"]) == 1
+    assert api.call("GET", f"{ORDERS}/messages?decode=true&from=0").json["messages"][0]["system"] == "nservicebus"
+    assert api.call("GET", f"{OTHER}/messages?decode=true").json == {"messages": []}
+    assert "body_kind" not in listed(api)[0]
+
+
+@pytest.mark.parametrize("accept", [RECORDS, ARROW_MEDIA_TYPE])
+@pytest.mark.parametrize("more", ["", "&from=0"])
+def test_only_json_is_decoded(api: Served, accept: str, more: str) -> None:
+    refused = api.call("GET", f"{ORDERS}/messages?decode=true{more}", headers={"Accept": accept})
+    assert (refused.status, refused.json["detail"]) == (400, "decode: needs Accept: application/json")
 
 
 def test_an_export_has_the_packet_and_not_what_this_manager_keeps_with_it(api: Served) -> None:

@@ -109,6 +109,7 @@ class Format(Protocol):
     """Writes pages of messages as one answer. The body is the pieces, joined."""
 
     media_type: str
+    in_thread: bool  # whether pages take so long that the event loop must not write them
 
     def start(self) -> bytes: ...
 
@@ -120,7 +121,8 @@ class Format(Protocol):
 class _Json:
     media_type = JSON
 
-    def __init__(self) -> None:
+    def __init__(self, *, decode: bool = False) -> None:
+        self.in_thread = decode
         self._comma = b""
 
     def start(self) -> bytes:
@@ -129,7 +131,9 @@ class _Json:
     def page(self, messages: Sequence[ReceivedMessage]) -> bytes:
         if not messages:
             return b""
-        text = json.dumps([message.describe() for message in messages], separators=(",", ":")).encode()
+        text = json.dumps(
+            [message.describe(decode=self.in_thread) for message in messages], separators=(",", ":")
+        ).encode()
         comma, self._comma = self._comma, b","
         return comma + text[1:-1]
 
@@ -149,6 +153,7 @@ class _OneJson(_Json):
 
 class _Records:
     media_type = RECORDS
+    in_thread = False
 
     def start(self) -> bytes:
         return b""
@@ -162,6 +167,7 @@ class _Records:
 
 class _Arrow:
     media_type = ARROW
+    in_thread = False
 
     def __init__(self, *, packet: bool) -> None:
         self._writer = ArrowWriter(packet=packet)
@@ -170,14 +176,16 @@ class _Arrow:
         self.end = self._writer.end
 
 
-def choose(accept: str, *, one: bool = False, packet: bool = False) -> Format:
+def choose(accept: str, *, one: bool = False, packet: bool = False, decode: bool = False) -> Format:
     """The format for an Accept header; HttpFault, 406, if it accepts none of ours, or Arrow without pyarrow."""
     media_type = negotiate(accept)
+    if decode and media_type != JSON:
+        raise InvalidArgument(f"decode: needs Accept: {JSON}")
     if media_type == RECORDS:
         return _Records()
     if media_type == ARROW:
         return _Arrow(packet=packet)
-    return _OneJson() if one else _Json()
+    return _OneJson(decode=decode) if one else _Json(decode=decode)
 
 
 @lru_cache(KNOWN_HEADERS)
@@ -222,7 +230,7 @@ async def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMe
     async def pieces() -> AsyncIterator[bytes]:
         yield form.start()
         async for page in pages:
-            yield form.page(page)
+            yield await asyncio.to_thread(form.page, page) if form.in_thread else form.page(page)
         yield form.end()
 
     return await streamed(pieces(), form.media_type)
@@ -282,6 +290,8 @@ async def answer_range(call: Call, limit: int | None) -> Response:
     media_type = negotiate(call.header(b"accept"))
     columns = query["columns"]
     if media_type == ARROW:
+        if query["decode"]:
+            raise InvalidArgument(f"decode: needs Accept: {JSON}")
         columns = columns or columns_room().listed(packet=bool(query["packet"]))
     elif columns is not None:
         raise InvalidArgument(f"columns: needs Accept: {ARROW}")
@@ -297,7 +307,7 @@ async def answer_range(call: Call, limit: int | None) -> Response:
     )
     if media_type == ARROW:
         return await streamed(_permitted(call, call.manager.offsets.arrow(call.queue, selection)), ARROW)
-    form = choose(call.header(b"accept"))
+    form = choose(call.header(b"accept"), decode=query["decode"])
     return await streamed_answer(form, _permitted(call, call.manager.offsets.pages(call.queue, selection)))
 
 

@@ -65,6 +65,7 @@ MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # of one message: its body in JSON
 MAX_ANSWER_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20  # of a streamed answer, about: one turn of the event loop reads and writes as much
 PAGE_MESSAGES = 500
+DECODED_MESSAGES = 25  # of a page whose bodies are decoded
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000_000_000
 MAX_TIMEOUT_S = 0xFFFFFFFF
@@ -85,6 +86,7 @@ TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for th
 _CORRELATION = Parameter("correlation_id", TEXT, r"receive the first message that answers {guid}\ordinal; only one")
 _TRANSACTION = Parameter("transaction", GUID, "the transaction that this call belongs to")
 PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
+DECODE = Parameter("decode", SWITCH, "whether JSON has what bodies and extensions say", False)
 _ACTION = Parameter(
     "action",
     choice({each.name.lower(): each for each in SeekAction}),
@@ -252,7 +254,8 @@ def _is_json(content_type: str) -> bool:
 
 
 def _format(call: Call, *, one: bool = False) -> Format:
-    return choose(call.header(b"accept"), one=one, packet=bool(call.query.get("packet")))
+    packet, decode = bool(call.query.get("packet")), bool(call.query.get("decode"))
+    return choose(call.header(b"accept"), one=one, packet=packet, decode=decode)
 
 
 def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int:
@@ -266,7 +269,7 @@ def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int
     "GET /queues/{queue}/messages",
     "List messages in queue order, or a range in order of arrival; all stay in the queue",
     _LISTED,
-    parameters=(_LISTED_AFTER, _LISTED_LIMIT, PACKET, *RANGE),
+    parameters=(_LISTED_AFTER, _LISTED_LIMIT, PACKET, DECODE, *RANGE),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
     needs=Action.PEEK,
 )
@@ -278,9 +281,9 @@ async def list_messages(call: Call) -> Response:
         return await answer_range(call, limit)
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
-    page = _fitting(call, queue, PAGE_MESSAGES, PAGE_BYTES)
+    page = _fitting(call, queue, DECODED_MESSAGES if form.in_thread else PAGE_MESSAGES, PAGE_BYTES)
     first = await call.manager.reads.peek(queue, min(page, limit), after=after)
-    if len(first) < page or len(first) == limit:
+    if not form.in_thread and (len(first) < page or len(first) == limit):
         answer = whole_answer(form, first)
     else:
         answer = await streamed_answer(form, _pages(call, queue, first, limit, page))

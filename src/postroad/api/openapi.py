@@ -15,6 +15,7 @@ from postroad.api.calls import Answer, Operation, Parameter
 from postroad.api.json_values import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
+from postroad.bodies import BodyKind
 from postroad.net.response import HTML, Response
 from postroad.queues.permissions import Action
 from postroad.reports.enterprise import DirectoryInfo, Route, Table
@@ -107,6 +108,15 @@ MESSAGE: Mapping[str, Json] = {
     "authentication_level": {"type": "integer", "enum": [0, 1, 3, 5, 9]},
     "hash": _NULLABLE_TEXT,
     "cipher": _NULLABLE_TEXT,
+}
+# What `decode` adds.
+DECODED: Mapping[str, Json] = {
+    "body_kind": {"type": "string", "enum": list(BodyKind)},
+    "body_text": _NULLABLE_TEXT,
+    "body_text_cut": _SWITCH,
+    "headers": {"type": "object", "additionalProperties": _TEXT},
+    "system": _TEXT,
+    "message_type": _TEXT,
 }
 _PROBLEM: Mapping[str, Json] = {
     "title": _TEXT,
@@ -279,7 +289,7 @@ def schemas() -> dict[str, Json]:
         **{name: _closed(table) for name, table in tables.items()},
         "NewMessage": new_message,
         "Sending": {"oneOf": [one, several]},
-        "Message": _open(MESSAGE, [name for name in MESSAGE if not name.startswith("body")]),
+        "Message": _open({**MESSAGE, **DECODED}, [name for name in MESSAGE if not name.startswith("body")]),
         "Ids": _open({"ids": _list(_TEXT)}),
         "Outcomes": _open({"outcomes": _list(_open({"id": _TEXT, "problem": _reference("Problem")}, []))}),
         "LookupIds": _open({"lookup_ids": _list(_NUMBER)}),

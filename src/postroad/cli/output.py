@@ -102,17 +102,19 @@ def count_text(number: int, what: str) -> str:
 
 
 class MessagePrinter:
-    """Prints messages as JSON lines, as bodies only (`raw`), or as a header line and the body."""
+    """Prints messages as JSON lines, as bodies only (`raw`), or as a header line and the body. With `decode`, it also
+    prints what bodies and extensions say."""
 
-    def __init__(self, *, as_json: bool, raw: bool = False) -> None:
+    def __init__(self, *, as_json: bool, raw: bool = False, decode: bool = False) -> None:
         self._as_json = as_json
+        self._decode = decode
         self._raw = raw
         self.count = 0
 
     def print(self, message: ReceivedMessage) -> None:
         self.count += 1
         if self._as_json:
-            print_json(message.describe())
+            print_json(message.describe(decode=self._decode))
         elif self._raw:
             sys.stdout.buffer.write(message.body)
         else:
@@ -129,6 +131,10 @@ class MessagePrinter:
             sys.stdout.write("\n")
         sys.stdout.write(header_line(message) + "\n")
         text = message.text_or_none
+        if self._decode:
+            text = message.decoded()["body_text"]
+            for line in _decoded_lines(message):
+                sys.stdout.write(printable(line) + "\n")
         lines = _hex_lines(message.body) if text is None else text.splitlines()
         for line in lines:
             sys.stdout.write(printable(line) + "\n")
@@ -146,6 +152,18 @@ def header_line(message: ReceivedMessage) -> str:
         f"lookup {message.lookup_id}",
     ]
     return "-- " + " | ".join(facts)
+
+
+def _decoded_lines(message: ReceivedMessage) -> list[str]:
+    """What wrote the message, its type and its headers, one a line."""
+    found = message.decoded()
+    facts = [
+        ("body", found["body_kind"]),
+        *((name, found[name]) for name in ("system", "message_type") if name in found),
+    ]
+    if "body_text_cut" in found:
+        facts.append(("body_text", "cut"))
+    return [f"{name}: {value}" for name, value in (*facts, *found["headers"].items())] + [""]
 
 
 def _hex_lines(body: bytes) -> list[str]:

@@ -40,6 +40,10 @@ Lookup = Annotated[
     typer.Option("--lookup", metavar="ID", min=0, max=MAX_LOOKUP_ID, help="Only the message with this lookup id."),
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Print only the bodies, byte for byte.")]
+Decode = Annotated[
+    bool,
+    typer.Option("--decode", help="Print what bodies and extensions say: readable text, headers, the message type."),
+]
 
 
 def receive(
@@ -53,6 +57,7 @@ def receive(
         typer.Option("--transactional", help="Receive them in one transaction, which commits once they are printed."),
     ] = False,
     raw: Raw = False,
+    decode: Decode = False,
 ) -> None:
     """Receive messages from a queue, and print them.
 
@@ -61,7 +66,7 @@ def receive(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     _check(count, timeout, lookup)
-    with reading(context.connect, queue, timeout, context.as_json, raw) as (source, printer):
+    with reading(context.connect, queue, timeout, context.as_json, raw, decode) as (source, printer):
         with source.manager.transaction() if transactional else nullcontext() as transaction:
             take(source, printer, count, timeout, None if lookup is None else (lookup, "current"), transaction)
         if not printer.count:
@@ -75,6 +80,7 @@ def peek(
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     lookup: Lookup = None,
     raw: Raw = False,
+    decode: Decode = False,
 ) -> None:
     """Print the first messages of a queue, and leave them there.
 
@@ -83,7 +89,7 @@ def peek(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     _check(count, timeout, lookup)
-    with reading(context.connect, queue, timeout, context.as_json, raw) as (source, printer):
+    with reading(context.connect, queue, timeout, context.as_json, raw, decode) as (source, printer):
         if lookup is not None:
             printer.print_all([source.peek_by_id(lookup)])
         else:
@@ -107,6 +113,7 @@ def browse(
             "--where", metavar="EXPR", help="Only messages that match, such as 'label == \"x\" and priority > 3'."
         ),
     ] = None,
+    decode: Decode = False,
 ) -> None:
     """List the messages of a queue, one per line; on a terminal, page by page."""
     wanted = predicate(where)
@@ -115,21 +122,28 @@ def browse(
         found = (each for each in source.messages(after) if wanted is None or wanted(each.describe()))
         messages = islice(found, limit)
         if context.as_json:
-            MessagePrinter(as_json=True).print_all(messages)
+            MessagePrinter(as_json=True, decode=decode).print_all(messages)
         else:
-            _print_pages(messages, queue.lower().endswith(DEAD_LETTERS))
+            _print_pages(messages, queue.lower().endswith(DEAD_LETTERS), decode)
         report_locked(source, "not shown")
 
 
 @contextmanager
 def reading(
-    connect: Callable[[], AbstractContextManager[QueueManager]], queue: str, timeout: float, as_json: bool, raw: bool
+    connect: Callable[[], AbstractContextManager[QueueManager]],
+    queue: str,
+    timeout: float,
+    as_json: bool,
+    raw: bool,
+    decode: bool = False,
 ) -> Iterator[tuple[Queue, MessagePrinter]]:
     """The queue to read, and what prints its messages. If nothing was printed in the block, the command says so and
     fails."""
     if as_json and raw:
         fail("use only one of --json and --raw", ExitCode.USAGE)
-    printer = MessagePrinter(as_json=as_json, raw=raw)
+    if decode and raw:
+        fail("use only one of --decode and --raw", ExitCode.USAGE)
+    printer = MessagePrinter(as_json=as_json, raw=raw, decode=decode)
     with connect() as manager:
         yield manager.queue(queue), printer
     if not printer.count:
@@ -188,8 +202,8 @@ def _peeked(queue: Queue, timeout: float) -> Iterator[ReceivedMessage]:
     yield from queue.messages()
 
 
-def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
-    print_page = partial(_print_page, dead=dead)
+def _print_pages(messages: Iterator[ReceivedMessage], dead: bool, decode: bool) -> None:
+    print_page = partial(_print_page, dead=dead, decode=decode)
     first = next(messages, None)
     if first is None:
         print_line("no messages")
@@ -208,7 +222,7 @@ def _print_pages(messages: Iterator[ReceivedMessage], dead: bool) -> None:
                 return
 
 
-def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
+def _print_page(messages: Iterable[ReceivedMessage], dead: bool, decode: bool) -> None:
     """Prints a page. Dead letters have the reason and the destination, other messages the priority and the class."""
     print_table(
         (
@@ -217,6 +231,7 @@ def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
             *(("reason", "destination") if dead else ("prio", "class")),
             "size",
             "label",
+            *(("message type",) if decode else ()),
             "body",
         ),
         (
@@ -227,7 +242,8 @@ def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
                 message.destination_queue if dead else (message.class_name if message.message_class else None),
                 len(message.body),
                 message.label,
-                _excerpt(message),
+                *((message.decoded().get("message_type"),) if decode else ()),
+                _excerpt(message.body, message.decoded()["body_text"] if decode else message.text_or_none),
             )
             for message in messages
         ),
@@ -235,10 +251,9 @@ def _print_page(messages: Iterable[ReceivedMessage], dead: bool) -> None:
     )
 
 
-def _excerpt(message: ReceivedMessage) -> str:
+def _excerpt(body: bytes, text: str | None) -> str:
     """The start of the body, on one line."""
-    text = message.text_or_none
     if text is None:
-        return message.body[:16].hex(" ") + (" ..." if len(message.body) > 16 else "")
+        return body[:16].hex(" ") + (" ..." if len(body) > 16 else "")
     line = " ".join(text[:200].split())
     return line if len(line) <= 40 else f"{line[:37]}..."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -173,6 +174,9 @@ def export(
     keep: Annotated[bool, typer.Option("--keep", help="The messages stay in the queue. This is the default.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="They leave the queue once they are in the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Write JSON lines that say what bodies and extensions say, and no packets.")
+    ] = False,
 ) -> None:
     """Write the messages of a queue to a file, byte for byte, in queue order.
 
@@ -181,6 +185,8 @@ def export(
     """
     if keep and remove:
         fail("--keep and --remove exclude each other: choose one", ExitCode.USAGE)
+    if decode and remove:
+        fail("--decode writes no packets, so the messages must stay: leave out --remove", ExitCode.USAGE)
     if context.as_json and file == STANDARD_STREAM:
         fail("--json: standard output is where the messages go; export to a file", ExitCode.USAGE)
     with context.connect() as manager:
@@ -195,7 +201,10 @@ def export(
         with Bar("exporting", info.messages) as bar:
             try:
                 with _writable(file, force) as stream:
-                    (_take if remove else _copy)(source, stream, bar)
+                    if remove:
+                        _take(source, stream, bar)
+                    else:
+                        _copy(source, stream, bar, _decoded if decode else _packets)
             except OSError as fault:
                 fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
         locked = report_locked(source, "not exported")
@@ -222,10 +231,14 @@ def _packets(batch: Iterable[ReceivedMessage]) -> bytes:
     return b"".join(without_local_part(message.packet) for message in batch)
 
 
-def _copy(queue: Queue, stream: BinaryIO, bar: Bar) -> None:
+def _decoded(batch: Iterable[ReceivedMessage]) -> bytes:
+    return b"".join(json.dumps(message.describe(decode=True)).encode() + b"\n" for message in batch)
+
+
+def _copy(queue: Queue, stream: BinaryIO, bar: Bar, write: Callable[[Iterable[ReceivedMessage]], bytes]) -> None:
     messages = queue.messages()
     while batch := list(islice(messages, BATCH_MESSAGES)):
-        stream.write(_packets(batch))
+        stream.write(write(batch))
         bar.advance(len(batch))
     _make_durable(stream)
 

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from struct import Struct
 from typing import Any
 
+from postroad.bodies import BodyKind, Decoded, decode
 from postroad.describe.packets import (
     admin_text,
     authentication_level,
@@ -38,7 +40,7 @@ _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, 
 class ReceivedMessage:
     """A message from a queue. `packet` is the message byte for byte, and the properties are read from it on demand."""
 
-    __slots__ = ("_view", "aborts", "arrived_ms", "lookup_id", "packet", "reason")
+    __slots__ = ("_decoded", "_view", "aborts", "arrived_ms", "lookup_id", "packet", "reason")
 
     def __init__(self, packet: bytes, lookup_id: int, arrived_ms: int, aborts: int = 0, reason: int = 0) -> None:
         self.packet = packet
@@ -47,6 +49,7 @@ class ReceivedMessage:
         self.aborts = aborts
         self.reason = reason  # for a dead letter, the message class that says why it died
         self._view: MessageView | None = None
+        self._decoded: Decoded | None = None
 
     def __repr__(self) -> str:
         return f"<ReceivedMessage {self.id} {self.label!r}, {len(self.body)} bytes>"
@@ -90,6 +93,25 @@ class ReceivedMessage:
         except (ValueError, RecursionError) as error:
             fault = str(error)
         raise UnreadableBody(f"the body of message {self.id} is not JSON: {fault}; {self._body_facts}; use `body`")
+
+    def decoded(self) -> dict[str, Any]:
+        """What the body and the extension say: `body_kind`, `body_text`, `headers`, and, where they are known, `system`
+        and `message_type`. Every message has an answer; `body_text` is None for bytes."""
+        return self._reading.fields()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that a framework wrote, such as those of NServiceBus; empty if there are none."""
+        return self._reading.headers
+
+    @property
+    def _reading(self) -> Decoded:
+        if self._decoded is None:
+            view = self.view
+            body = b"" if view.encrypted else view.body
+            found = decode(body, view.body_type, view.extension, app_tag=view.application_tag)
+            self._decoded = replace(found, kind=BodyKind.BYTES, text=None) if view.encrypted else found
+        return self._decoded
 
     @property
     def _body_facts(self) -> str:
@@ -202,7 +224,7 @@ class ReceivedMessage:
     def arrived_at(self) -> datetime:
         return datetime.fromtimestamp(self.arrived_ms / 1000, UTC)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self, *, decode: bool = False) -> dict[str, object]:
         """Every property of the message, ready for JSON, as in commands and the HTTP API."""
         fields = message_json(self.view)
         fields["lookup_id"] = self.lookup_id
@@ -211,7 +233,7 @@ class ReceivedMessage:
         if self.reason:
             fields["class"] = self.reason
             fields["class_name"] = class_name(self.reason)
-        return fields
+        return fields | self.decoded() if decode else fields
 
 
 def encode_records(messages: Iterable[ReceivedMessage]) -> bytes:
