@@ -172,6 +172,7 @@ NOT_FED = {
         (
             *(
                 "spark.bodies",
+                "spark.decoded",
                 "spark.packets",
                 "spark.reading",
                 "spark.remote",

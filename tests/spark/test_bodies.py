@@ -29,7 +29,7 @@ def test_records_of_xml_with_their_inferred_schema(spark: SparkSession) -> None:
     assert [found[f"order {number}"]["record"]["Id"] for number in range(3)] == [0, 1, 2]
     at = found["order 0"]["record"]["At"].astimezone(UTC)
     assert at == datetime(2024, 5, 17, 10, tzinfo=UTC)
-    assert (found["broken"]["body_kind"], found["broken"]["record"]) == ("xml", None)
+    assert (found["broken"]["body_kind"], found["broken"]["record"]) == ("text", None)
     assert found["broken"]["body_error"].startswith("the body must be XML")
     assert (found["none"]["body_kind"], found["none"]["body_error"]) == (None, None)
     assert found["order 0"]["body_error"] is None

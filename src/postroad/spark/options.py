@@ -114,6 +114,7 @@ class ReadOptions:
     end: int | None
     fail_on_data_loss: bool
     hold: str | None
+    decode: bool = False
 
     @property
     def only_queue(self) -> str | None:
@@ -136,7 +137,7 @@ _ACCOUNT = ("user", "password", "passwordFile")
 READ = (
     *_PLACE,
     *("rpc", *_ACCOUNT),
-    *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet"),
+    *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet", "decode"),
     *("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("failOnDataLoss", "startingOffsets", "startingTimestamp", "endingOffsets", "hold"),
     *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
@@ -326,6 +327,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     several = queues is not None and (len(queues) > 1 or "*" in queues[0])
     if several and rpc is not None:
         raise InvalidArgument("queue: must name one queue with `rpc`, because MS-MQQP does not list queues")
+    decode = options.read("decode", SWITCH, False)
     start_ms = options.read("startingTimestamp", _TIME_MS, None)
     if start_ms is not None and options.text("startingOffsets") is not None:
         raise InvalidArgument("startingTimestamp: must not be set together with `startingOffsets`")
@@ -338,7 +340,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             body=options.read("body", SWITCH, True),
             packet=options.read("packet", SWITCH, False),
             queue=several,
+            decode=decode,
         ),
+        decode=decode,
         selection=_selection(options),
         mode=options.read("mode", choice(Mode), Mode.PEEK),
         partitions=options.read("partitions", whole(1, MAX_PARTITIONS), None),

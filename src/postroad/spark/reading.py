@@ -17,6 +17,7 @@ from postroad.columns import ERROR, PROPERTIES, decode
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
 from postroad.names.format import is_internal
+from postroad.spark.decoded import DECODED, NEEDED, decoded_columns
 from postroad.spark.manager_api import ManagerApi
 from postroad.spark.offsets import parts_of
 from postroad.spark.options import ARRIVAL_MASK, ReadOptions
@@ -74,7 +75,7 @@ def require_queues(found: list[str], wanted: Sequence[str]) -> list[str]:
 BATCH_BYTES = 6 << 20  # of packets in a batch; Spark's process holds a whole batch, with bodies in up to two columns
 _OURS = frozenset({"lookup_id", ARRIVAL, ERROR, QUEUE})  # added here, or always requested
 _DECODED = frozenset({*PROPERTIES, ERROR})
-_NEED_PACKET = BODIES | {PACKET}
+_NEED_PACKET = BODIES | {PACKET, *DECODED}
 
 
 def requested_columns(columns: Sequence[str]) -> tuple[str, ...]:
@@ -106,13 +107,17 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str) -> pa.RecordBatch:
-    """Converts an answer with the requested columns into a record batch for Spark."""
+def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str, *, decoding: bool = False) -> pa.RecordBatch:
+    """Converts an answer with the requested columns into a record batch for Spark. With `decoding`, `body_text` and the
+    columns of DECODED say what bodies and extensions say."""
     schema = arrow_schema(columns)
     found = {name: answer.column(name) for name in answer.schema.names}
     if PACKET in found:
-        decoded = decode(found[PACKET], reason=found["reason"], columns=[name for name in columns if name in _DECODED])
+        wanted = {name for name in columns if name in _DECODED} | (set(NEEDED) if decoding else set())
+        decoded = decode(found[PACKET], reason=found["reason"], columns=sorted(wanted))
         found = decoded | found
+        if decoding:
+            found |= decoded_columns(decoded, columns)
     found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
     if QUEUE in columns:
         found[QUEUE] = pa.repeat(pa.scalar(queue, pa.string()), answer.num_rows)
@@ -192,4 +197,4 @@ class BatchReader(DataSourceReader):
                 part.begin, part.end, requested_columns(self._columns), equal=self._options.selection.equal
             )
             for batch in joined(found):
-                yield rows(batch, self._columns, part.queue)
+                yield rows(batch, self._columns, part.queue, decoding=self._options.decode)

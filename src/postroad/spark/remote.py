@@ -411,7 +411,7 @@ class RemoteBatchReader(DataSourceReader):
             return
         queue = RemoteQueue(self._options.place, self._rpc)
         try:
-            yield from _batches(_range(queue, part.begin, part.end), self._columns, part.queue)
+            yield from _batches(_range(queue, part.begin, part.end), self._columns, part.queue, self._options.decode)
         finally:
             queue.close()
 
@@ -547,7 +547,9 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queue = RemoteQueue(self._options.place, self._rpc)
         found = 0
         try:
-            for batch in _batches(queue.peek(partition.messages), self._columns, self._options.place.queue):
+            for batch in _batches(
+                queue.peek(partition.messages), self._columns, self._options.place.queue, self._options.decode
+            ):
                 found += batch.num_rows
                 yield batch
         finally:
@@ -572,9 +574,11 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._removed[1]
 
 
-def _batches(pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], queue: str) -> Iterator[pa.RecordBatch]:
+def _batches(
+    pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], queue: str, decoding: bool
+) -> Iterator[pa.RecordBatch]:
     for batch in joined(map(_answer, pages)):
-        yield rows(batch, columns, queue)
+        yield rows(batch, columns, queue, decoding=decoding)
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:

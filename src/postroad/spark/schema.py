@@ -14,6 +14,7 @@ from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES,
 from postroad.columns.schema import MESSAGE as SHOWN
 from postroad.columns.schema import arrow_type as type_of
 from postroad.errors import InvalidArgument
+from postroad.spark.decoded import DECODED, HEADERS, VARIANT
 from postroad.validation.kinds import suggestion
 
 Kinds = Mapping[str, pa.DataType]
@@ -24,6 +25,8 @@ _SPARK: dict[pa.DataType, spark_types.DataType] = {
     INT: spark_types.IntegerType(),
     LONG: spark_types.LongType(),
     TIME: spark_types.TimestampType(),
+    HEADERS: spark_types.MapType(spark_types.StringType(), spark_types.StringType()),
+    VARIANT: spark_types.VariantType(),
 }
 ARRIVAL = "arrival"
 QUEUE = "queue"  # the queue that a message was read from
@@ -68,17 +71,21 @@ FOUND: Kinds = _security_last(
 )
 
 
-def choose(wanted: str | None, *, body: bool, packet: bool, queue: bool = False) -> tuple[str, ...]:
+def choose(
+    wanted: str | None, *, body: bool, packet: bool, queue: bool = False, decode: bool = False
+) -> tuple[str, ...]:
     """The columns that the options select. `wanted` is a list separated by commas. Raises InvalidArgument for an
     unknown one.
 
-    With `queue`, the rows come from several queues, and a column says which one.
+    With `queue`, the rows come from several queues, and a column says which one. With `decode`, there are the columns
+    of DECODED, too.
     """
+    said = tuple(DECODED) if decode else ()
     if wanted is None:
-        names = (*(name for name in MESSAGE if body or name not in BODIES), *((QUEUE,) if queue else ()))
+        names = (*(name for name in MESSAGE if body or name not in BODIES), *((QUEUE,) if queue else ()), *said)
     else:
         names = tuple(dict.fromkeys(each.strip() for each in wanted.split(",") if each.strip()))
-        known = [*MESSAGE, QUEUE, PACKET]
+        known = [*MESSAGE, QUEUE, PACKET, *said]
         for name in names:
             if name not in known:
                 raise InvalidArgument(f"columns: there is no column {name!r}{suggestion(name, known)}")
@@ -89,7 +96,7 @@ def choose(wanted: str | None, *, body: bool, packet: bool, queue: bool = False)
 
 def named(schema: spark_types.StructType, kinds: Kinds = MESSAGE) -> tuple[str, ...]:
     """The columns of a schema that the user gives. They must be columns of ours with their own types."""
-    known = [*kinds, *((QUEUE,) if kinds is MESSAGE else ()), PACKET]
+    known = [*kinds, *((QUEUE, *DECODED) if kinds is MESSAGE else ()), PACKET]
     for field in schema.fields:
         if field.name not in known:
             raise InvalidArgument(f"schema: there is no column {field.name!r}{suggestion(field.name, known)}")
@@ -108,5 +115,5 @@ def spark_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> spark_types.
 
 
 def arrow_schema(columns: Sequence[str], kinds: Kinds = MESSAGE) -> pa.Schema:
-    ours = {PACKET: BYTES, QUEUE: TEXT} | dict(kinds)
+    ours = {PACKET: BYTES, QUEUE: TEXT} | dict(DECODED) | dict(kinds)
     return pa.schema([(name, ours[name]) for name in columns])
