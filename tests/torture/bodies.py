@@ -126,10 +126,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long changes by chance go on")
     parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--only-chance", action="store_true", help="leave out the cuts and the flipped bits")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="cut and flip only every Nth sample")
     options = parser.parse_args()
     found, tally = samples(), Tally()
     if not options.only_chance:
-        for sample in found:
+        for sample in found[:: options.every]:
             for each in cut_and_flipped(sample):
                 tally.try_one(each)
         print(f"every sample cut and flipped: {tally}", flush=True)
