@@ -71,7 +71,7 @@ def test_only_the_columns_that_are_wanted(alpha: Served) -> None:
 def test_a_schema_of_other_columns_is_refused(alpha: Served) -> None:
     with pytest.raises(InvalidArgument, match="schema: there is no column 'colour'"):
         reader(alpha, StructType().add("colour", "string"))
-    with pytest.raises(InvalidArgument, match="schema: priority is int, not string"):
+    with pytest.raises(InvalidArgument, match="schema: priority must be int, got string"):
         reader(alpha, StructType().add("priority", "string"))
 
 
