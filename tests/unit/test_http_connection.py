@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import cast
+
 import pytest
 
-from postroad.net.http import MAX_HEAD, MAX_HEADERS, MAX_PIPELINED
+from postroad.net.http import MAX_HEAD, MAX_HEADERS, MAX_PIPELINED, HttpConnection
+from postroad.net.request import Request
 from tests.http_peer import answers, served
 
 POST = b"POST /x HTTP/1.1\r\nHost: a\r\n"
@@ -174,6 +178,31 @@ def test_a_trailer_is_no_header_of_its_request_or_of_the_next() -> None:
     taken, _ = answers([first + second], headers=True)
     assert [b"authorization" in each[4] for each in taken] == [False, True]
     assert [dict(each[3]).keys() for each in answers([first])[0]] == [{b"host", b"transfer-encoding"}]
+
+
+@pytest.mark.parametrize("refuse", [None, 405])
+@pytest.mark.parametrize("endless", [b"0\r\nX: ", b"4\r\nabcd\r\n0\r\nX: ", b"4;x="], ids=["trailer", "later", "chunk"])
+def test_what_stands_around_a_body_is_measured_like_a_head(endless: bytes, refuse: int | None) -> None:
+    """The parser keeps a trailer until its end comes, also where the request has its answer already."""
+    taken, written = answers([CHUNKED + endless, *[b"a" * 1000] * 40, b"\r\n\r\n", NEXT], refuse=refuse)
+    assert taken == []
+    assert b"HTTP/1.1 431 " in written
+    taken, written = answers([CHUNKED + b"4\r\nabcd\r\n0\r\nX: ", *[b"a" * 1000] * 20, b"\r\n\r\n", NEXT])
+    assert [each[1] for each in taken] == ["/x", "/next"]
+
+
+def test_a_body_in_tiny_chunks_takes_about_as_much_memory_as_any_other() -> None:
+    connection = cast(HttpConnection, None)
+    request = Request(connection, "POST", b"/x", [], {}, None, chunks=True, keep_alive=True)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            request.receive(b"%02d" % (number % 100))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * request.size
+    assert request.take() == b"".join(b"%02d" % each for each in range(100)) * 500
 
 
 def test_a_path_is_measured_also_where_the_headers_are_those_of_the_last_request() -> None:

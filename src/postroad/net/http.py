@@ -23,7 +23,7 @@ from postroad.net.tls import subject
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD = 0x8000  # bytes of a request up to the end of the headers
+MAX_HEAD = 0x8000  # bytes of a request up to the end of the headers; about as many may stand around its body
 MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
 MAX_UNREAD = 0x10000  # bytes of a body that nobody has asked for yet
@@ -129,6 +129,7 @@ class HttpConnection(Connection):
         self._begun = False  # a part of a request is here
         self._in_head = True
         self._size = 0  # bytes of the incomplete request
+        self._bare = 0  # of these, what has come since the last piece of its body: headers, sizes of chunks, trailers
         self._used = 0  # of these, what the application holds no more
         self._due = 0.0  # when the next request must be complete
         self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
@@ -169,6 +170,7 @@ class HttpConnection(Connection):
         if self._last or self._fault is not None:
             return  # what stands behind the last request is none
         self._size += len(data)
+        self._bare += len(data)
         try:
             while data:
                 try:
@@ -180,10 +182,10 @@ class HttpConnection(Connection):
             if not self._last:
                 self._break(self._fault or _INVALID)
         if not self._begun:
-            self._size = self._used = 0
+            self._size = self._used = self._bare = 0
             if self.admission.held:
                 self.admission.hold(0)
-        elif self._in_head and self._size > MAX_HEAD:
+        elif self._bare > MAX_HEAD:  # the parser keeps them, whatever becomes of the request
             self._break((HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG))
         elif self._coming is None or not self._coming.answered:  # else input is thrown away
             self.admission.hold(self._size - self._used)
@@ -274,13 +276,14 @@ class HttpConnection(Connection):
         return {name: value.decode("latin-1") for name, value in reversed(fields)}
 
     def on_body(self, body: bytes) -> None:
+        self._bare = 0
         request = self._coming
         if request is not None and not request.answered:
             request.receive(body)
 
     def on_message_complete(self) -> None:
         self._begun = False
-        self._size = self._used = 0
+        self._size = self._used = self._bare = 0
         request = self._coming
         assert request is not None
         if self._parser.should_upgrade() and request.has_body:

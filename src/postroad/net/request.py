@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from postroad.net.http import HttpConnection
 
 
+SMALL_PIECE = 1024  # bytes: smaller ones are joined, because each costs an object more than the wire
+
+
 class ClientLeft(Exception):
     """The client is gone, so there is no answer to send."""
 
@@ -128,7 +131,11 @@ class Request:
         return 0 if self._wake is not None else self.size - self._taken
 
     def receive(self, piece: bytes) -> None:
-        self._pieces.append(piece)
+        pieces = self._pieces
+        if pieces and len(pieces[-1]) + len(piece) <= SMALL_PIECE:
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
         self.size += len(piece)
         if self._wake is not None and self.size > self._limit:
             self._woken()
