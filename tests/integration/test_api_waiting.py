@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import http.client
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from urllib.parse import quote
 
 import pytest
 
 from postroad.security.descriptors import Sid
 from postroad.security.users import User
+from postroad.store import Batch, MemoryStore
 from tests.served import API, ORDERS, PATIENCE_S, Reply, Served, basic, served
 
 
@@ -168,3 +170,37 @@ def test_a_server_that_stops_ends_its_waiting_reads() -> None:
         told = later.reply()
         assert (told.status, told.json["code"]) == (503, "OPERATION_CANCELLED")
         assert api.manager.queue("private$\\orders").waiting == 0
+
+
+class SlowStore(MemoryStore):
+    """A store whose commits wait for `gate`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waits = threading.Event()
+
+    def commit(self, batches: Iterable[Batch]) -> None:
+        if not self.gate.is_set():
+            self.waits.set()
+            assert self.gate.wait(PATIENCE_S)
+        super().commit(batches)
+
+
+@pytest.mark.parametrize("wait", ["receive?timeout=20", "receive?timeout=20&correlation_id="])
+def test_a_server_that_stops_answers_reads_whose_messages_have_left_the_queue(wait: str) -> None:
+    store = SlowStore()
+    with served(store) as api:
+        api.create()
+        answers_to = rf"{{{api.manager.identifier}}}\7"
+        api.send("a", recoverable=True, correlation_id=answers_to)
+        store.gate.clear()
+        later = Later(api, f"{ORDERS}/{wait}{quote(answers_to) if wait.endswith('=') else ''}")
+        assert store.waits.wait(PATIENCE_S)
+        stopping = asyncio.run_coroutine_threadsafe(api.server.stop(), api.loop)
+        api.run(asyncio.sleep(0))  # the stop has begun
+        store.gate.set()
+        told = later.reply()
+        assert (told.status, [each["body"] for each in told.json["messages"]]) == (200, ["a"])
+        stopping.result(PATIENCE_S)

@@ -54,7 +54,7 @@ class Settings:
 def build_app(manager: Manager, settings: Settings | None = None) -> Application:
     """Serves `manager`, which must be started, on its event loop."""
     settings = settings or Settings()
-    waits = Waits()
+    waits = Waits(manager.reads.committing)
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 class Waits:
-    """The waiting reads of one server."""
+    """The waiting reads of one server. A task in `committing` waits no more: its messages leave the queue for good."""
 
-    def __init__(self) -> None:
+    def __init__(self, committing: Container[asyncio.Task[Any]] = ()) -> None:
+        self._committing = committing
         self._ends: set[Callable[[], object]] = set()  # what ends each of them
         self._stopping = False
 
@@ -32,7 +33,7 @@ class Waits:
 
         def end() -> None:
             nonlocal ended
-            if not ended:
+            if not ended and task not in self._committing:
                 ended = True
                 task.cancel()
 

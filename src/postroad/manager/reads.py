@@ -6,10 +6,10 @@ The rules are in queues/reading.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from postroad.describe.received import ReceivedMessage
@@ -54,6 +54,8 @@ class Reads:
         self._clock = durable.clock
         self._durable = durable
         self._leases = leases
+        # Those whose messages leave the queue for good: whoever cancels one of these now loses them.
+        self.committing: set[asyncio.Task[Any]] = set()
 
     async def receive(
         self,
@@ -156,9 +158,11 @@ class Reads:
         held = self._leases.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
-            record = await self._durable.durably(
-                lambda: self._core.reading.read_by_lookup_id(
-                    descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
+            record = await self._committed(
+                self._durable.durably(
+                    lambda: self._core.reading.read_by_lookup_id(
+                        descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
+                    )
                 )
             )
         finally:
@@ -295,7 +299,7 @@ class Reads:
                 self._durable.commit_soon()  # the read may have taken out messages that had expired
         if found is not None:
             if tick.writes != writes:
-                await self._durable.durability.landed()
+                await self._committed(self._durable.durability.landed())
             return found
         request.lock_first()
         records = await self._waited(queue, request)
@@ -309,8 +313,18 @@ class Reads:
                     self._core.reading.put_back(queue, record, self._clock())
                 raise
 
-        await self._durable.durably(end)
+        await self._committed(self._durable.durably(end))
         return records
+
+    async def _committed(self, commit: Awaitable[T]) -> T:
+        """The end of a commit that takes messages out of a queue."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.committing.add(task)
+        try:
+            return await commit
+        finally:
+            self.committing.discard(task)
 
     def _deadline(self, timeout: float | None) -> float | None:
         if timeout is None:
