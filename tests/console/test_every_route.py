@@ -239,3 +239,23 @@ def test_an_administrator_sees_them_all(secret_site: Site) -> None:
     assert root.ask("POST", "/0/queue", values)[0] == 303
     with secret_site.connect(TOKEN) as manager:
         assert manager.queue(ORDERS).info().label == "changed"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_query_is_a_fault_of_the_console(secret_site: Site, path: str) -> None:
+    """Also of somebody who is not logged in: each such fault would be a traceback in the log."""
+    huge = dict.fromkeys(("id", "limit", "after", "manager", "page"), "9" * 5000)
+    many = {f"x{number}": "y" for number in range(300)}
+    for visitor in (Visitor(secret_site), Visitor(secret_site).log_in("eye")):
+        for values in (huge, many):
+            status, _, _ = visitor.ask("GET", path.replace("{m:int}", "0"), PAGES[path] | values)
+            assert status < 500
+
+
+def test_a_huge_number_in_a_form_is_no_fault_of_the_console(secret_site: Site) -> None:
+    visitor = Visitor(secret_site).log_in("eye")
+    for path, values in FORMS.items():
+        huge = dict.fromkeys(("id", "limit", "priority", "quota_kb"), "9" * 5000)
+        if path not in ("/login", "/logout"):
+            status, _, _ = visitor.ask("POST", path.replace("{m:int}", "0"), values | huge | {"csrf": visitor.csrf})
+            assert status < 500

@@ -24,6 +24,7 @@ from postroad.reports.info import CallerInfo, QueueInfo
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
 MAX_LOGIN_BYTES = 16 << 10
 FRAGMENT = b"x-fragment"
+MOST_DIGITS = 20  # of a number in a form: Python reads no more than a few thousand
 OLD_S = 2.0  # how old a user's own list of queues may be
 
 
@@ -55,18 +56,31 @@ class Form:
         text = self.text(name)
         if not text:
             return default
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise BadRequest(f"{name.replace('_', ' ')}: must be a whole number from {least} to {most}, got {text!r}")
-        return int(text)
+        number = _number(text)
+        if number is None or not least <= number <= most:
+            what = f"must be a whole number from {least} to {most}, got {text[:60]!r}"
+            raise BadRequest(f"{name.replace('_', ' ')}: {what}")
+        return number
 
     def several(self, name: str) -> list[str]:
         return self.fields.get(name, [])
 
     def numbers(self, name: str) -> list[int]:
-        return [int(each) for each in self.several(name) if each.isdecimal()]
+        return [number for each in self.several(name) if (number := _number(each)) is not None]
 
     def on(self, name: str) -> bool:
         return name in self.fields
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def _fields(what: str, text: str, most: int) -> Form:
+    try:
+        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=most))
+    except ValueError:
+        raise BadRequest(f"the {what} has too many fields") from None
 
 
 @dataclass(slots=True)
@@ -93,8 +107,7 @@ class Visit:
 
     @property
     def query(self) -> Form:
-        text = self.request.query.decode("latin-1")
-        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=200))
+        return _fields("query", self.request.query.decode("latin-1"), 200)
 
     async def form(self) -> Form:
         most = MAX_FORM_BYTES if self.session in self.sessions else MAX_LOGIN_BYTES
@@ -102,10 +115,7 @@ class Visit:
             text = (await self.request.body(most)).decode("utf-8", "replace")
         except BodyTooLarge:
             raise TooLarge(f"a form must have at most {most} bytes") from None
-        try:
-            return Form(parse_qs(text, keep_blank_values=True, max_num_fields=20_000))
-        except ValueError:
-            raise BadRequest("the form has too many fields") from None
+        return _fields("form", text, 20_000)
 
     # The manager
 
