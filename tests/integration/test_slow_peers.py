@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import subprocess
 import sys
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -146,6 +148,36 @@ def test_connections_in_a_tls_handshake_count(tmp_path: Path) -> None:
             assert await asyncio.wait_for(each.read(), PATIENCE_S) == b""
         for _, other in [*silent, (reader, writer)]:
             other.close()
+        await server.stop()
+        await manager.stop()
+
+    asyncio.run(run())
+
+
+def test_peers_that_leave_in_the_tls_handshake_leave_no_buffers_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Each connection has a quarter of a megabyte of them, and the collector comes seldom."""
+    certificate, key = Authority(tmp_path).issue("127.0.0.1")
+
+    async def run() -> None:
+        limits = Limits()
+        manager = build_manager(default_configuration("alpha"), MemoryStore(), limits=limits)
+        await manager.start()
+        server = ApiServer(manager, port=0, tls=TlsFiles(certificate, key))
+        await server.start()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(b"\x16\x03\x01")
+                writer.close()
+                await writer.wait_closed()
+            while limits.connections.current:  # noqa: ASYNC110  # the limits have no event
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            assert sum(isinstance(each, SSLProtocol) for each in gc.get_objects()) < 5
+        finally:
+            gc.enable()
         await server.stop()
         await manager.stop()
 

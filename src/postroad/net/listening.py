@@ -232,7 +232,9 @@ class Listener:
         if task.cancelled() or error is not None:
             admission.close()
             connection.close()
-        if error is not None and not isinstance(error, OSError):  # else it left during the handshake, or speaks no TLS
+        if isinstance(error, OSError):  # it left during the handshake, or speaks no TLS
+            error.with_traceback(None)  # its frames hold the buffers of TLS, in a cycle
+        elif error is not None:
             log.error("connection not made", extra={"peer": admission.address}, exc_info=error)
 
 
