@@ -16,7 +16,7 @@ from postroad.bodies import message_type, nrbf
 from postroad.columns.decoding import decode
 from postroad.columns.ipc import read_batches
 from postroad.columns.sending import read_messages
-from postroad.console.bodies import pretty_json, pretty_xml
+from postroad.console.bodies import HEX, RAW, READABLE, shown_body
 from postroad.describe.packets import read_certificate
 from postroad.errors import InvalidArgument, InvalidMessage, RemoteProtocolError, StorageError
 from postroad.security.algorithms import CIPHERS, HASHES
@@ -79,16 +79,14 @@ def fuzz_keys(data: bytes) -> None:
 
 
 def fuzz_bodies(data: bytes) -> None:
-    """Bodies of every kind, and extensions: the first byte says which. Then texts as the console shows them."""
+    """Bodies of every kind, and extensions: the first byte says which. Then as the console shows them."""
     kind, body = (data[0] if data else 0), data[1:]
     body_type = BODY_TYPES[kind % len(BODY_TYPES)]
     found = decode_body(body, body_type, body if kind >= 0x80 else b"", limit=1 << 16)
     assert found.text is None or len(found.text) <= 1 << 16
     message_type(body, body_type, body if kind >= 0x80 else b"")
-    text = data.decode("utf-8", "replace")
-    for show in (pretty_json, pretty_xml):
-        with suppress(ValueError):
-            show(text)
+    for view in (READABLE, RAW, HEX):
+        shown_body(body, body_type, found, view)
 
 
 def fuzz_http(data: bytes) -> None:
@@ -148,7 +146,6 @@ FED = {
     "columns.decoding": "columns",
     "columns.ranges": "columns",
     "bodies.xml_text": "bodies",
-    "console.bodies": "bodies",
     "describe.packets": "keys",
     "rpc.ntlm_keys": "rpc_tokens",
     "security.algorithms": "guard",

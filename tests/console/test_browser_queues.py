@@ -279,7 +279,7 @@ def test_a_search_by_everything(site: Site, page: Page) -> None:
     page.get_by_role("alert").wait_for()
     page.get_by_label("Where").fill('priority == 3 and label in ["order 7", "order 8", "order 9"]')
     page.get_by_label("Label contains").fill("ORDER")
-    page.get_by_label("Body contains").fill('"order": 8')
+    page.get_by_label("Body, headers or message type contain").fill('"order": 8')
     page.get_by_role("button", name="Search").click()
     page.get_by_text("done").wait_for()
     assert page.locator("tr[data-row]").count() == 1
@@ -330,7 +330,7 @@ def test_a_long_search_shows_progress_and_is_cancelled(site: Site, page: Page) -
 def test_markup_of_a_message_is_text(site: Site, page: Page) -> None:
     for path in ("messages", "search"):
         page.goto(at(site, path, ORDERS))
-    page.get_by_label("Body contains").fill("onerror")
+    page.get_by_label("Body, headers or message type contain").fill("onerror")
     page.get_by_role("button", name="Search").click()
     page.get_by_text("done").wait_for()
     assert SCRIPT in page.locator("tr[data-row]").inner_text()

@@ -39,10 +39,6 @@ ALLOWED: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "client/remote.py": ("a message that was made just before", frozenset({"lookup_id"})),
     "client/sync/runtime.py": ("calls of one batch", frozenset({"outcome", "batch"})),
-    "console/bodies.py": (
-        "a parser of Expat",
-        frozenset({"StartElementHandler", "EndElementHandler", "CharacterDataHandler", "StartDoctypeDeclHandler"}),
-    ),
     "console/pages/overview.py": ("cards of the page", frozenset({"name"})),
     "describe/sections.py": ("a reader of octets", frozenset({"end"})),
     "names/format.py": ("a scanner of text", frozenset({"position"})),

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from postroad.client.payloads import next_page
 from postroad.console.history import COST
@@ -20,9 +21,11 @@ from postroad.describe.where import parse_where
 from postroad.errors import PostroadError
 
 FIRST_PAGE = 500
-AT_ONCE = 200  # messages between two turns of the event loop: other pages must not wait
+SLICE_S = 0.05  # of reading bodies before a search can be cancelled again
+MOST_OF_TYPE = 200  # characters of the name of a type that lists show
 
 Match = Callable[[ReceivedMessage], bool]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Row:
     lookup_id: int
     id: str = ""
     label: str = ""
+    type: str = ""
     class_name: str = ""
     priority: int = 0
     delivery: str = ""
@@ -50,6 +54,7 @@ def row(message: ReceivedMessage) -> Row:
             lookup_id=message.lookup_id,
             id=str(message.id),
             label=message.label,
+            type=(message.message_type or "")[:MOST_OF_TYPE],
             class_name=message.class_name,
             priority=message.priority,
             delivery=message.delivery,
@@ -79,14 +84,7 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
         wanted_class = class_name.lower()
         tests.append(lambda message: wanted_class in message.class_name.lower())
     if body:
-        wanted_text, wanted_bytes = body.casefold(), body.encode()
-        tests.append(
-            lambda message: (
-                wanted_text in text.casefold()
-                if (text := message.text_or_none) is not None
-                else wanted_bytes in message.body
-            )
-        )
+        tests.append(_content_matcher(body))
     if where:
         predicate = parse_where(where)
         tests.append(lambda message: predicate(message.describe()))
@@ -96,6 +94,23 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
             return all(test(message) for test in tests)
         except PostroadError:
             return False  # it cannot be decoded
+
+    return match
+
+
+def _content_matcher(wanted: str) -> Match:
+    """Finds the text in the body, raw or as a page shows it, in headers, and in the type of the message."""
+    folded, as_bytes = wanted.casefold(), (wanted.encode("utf-8", "replace"), wanted.encode("utf-16-le", "replace"))
+
+    def match(message: ReceivedMessage) -> bool:
+        text = message.text_or_none
+        if text is not None and folded in text.casefold():
+            return True
+        found = message.read()
+        texts = (found.text or "", found.message_type or "", *found.headers, *found.headers.values())
+        return any(folded in each.casefold() for each in texts) or (
+            found.text is None and any(each in message.body for each in as_bytes)
+        )
 
     return match
 
@@ -120,19 +135,38 @@ class Reader:
         return page
 
 
-async def scan(reader: Reader, job: Job, match: Match, each: Callable[[ReceivedMessage], None]) -> None:
-    """Calls `each` for every message of the job's queue that matches. Messages that come meanwhile count too, but not
-    for ever: it ends at twice the number that were there."""
+async def scan(
+    reader: Reader, job: Job, look: Callable[[ReceivedMessage], Found | None], each: Callable[[Found], None]
+) -> None:
+    """Looks at every message of the job's queue, and calls `each` with what is found. `look` runs in a thread, because
+    bodies of strangers take their time. Messages that come meanwhile count too, but not for ever: it ends at twice the
+    number that were there."""
     job.total = (await reader.client.queue(job.queue)).messages
     after, limit = -1, FIRST_PAGE
     while page := await reader.page(job.queue, after, limit):
-        for start in range(0, len(page), AT_ONCE):
-            for message in page[start : start + AT_ONCE]:
-                job.done += 1
-                if match(message):
-                    each(message)
-            await asyncio.sleep(0)
+        start = 0
+        while start < len(page):
+            found: list[Found] = []
+            count = await asyncio.to_thread(_look_at_some, page, start, look, found)
+            for one in found:
+                each(one)
+            start += count
+            job.done += count
         after, limit = page[-1].lookup_id, next_page(page)
         if job.done > 2 * job.total + FIRST_PAGE:
             break
     job.total = job.done
+
+
+def _look_at_some(
+    page: Sequence[ReceivedMessage], start: int, look: Callable[[ReceivedMessage], Found | None], found: list[Found]
+) -> int:
+    """Adds what is found among as many messages as SLICE_S allows, at least one, and says how many these were."""
+    until = time.monotonic() + SLICE_S
+    for count, message in enumerate(page[start:], 1):
+        one = look(message)
+        if one is not None:
+            found.append(one)
+        if time.monotonic() >= until:
+            return count
+    return len(page) - start

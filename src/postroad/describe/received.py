@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from struct import Struct
 from typing import Any
 
-from postroad.bodies import BodyKind, Decoded, decode
+from postroad.bodies import BodyKind, Decoded, decode, message_type
+from postroad.bodies.bounds import LIMIT
 from postroad.describe.packets import (
     admin_text,
     authentication_level,
@@ -105,12 +106,22 @@ class ReceivedMessage:
         return self._reading.headers
 
     @property
+    def message_type(self) -> str | None:
+        """As in `decoded`, for lists: only the start of the body is read."""
+        view = self.view
+        return message_type(b"" if view.encrypted else view.body, view.body_type, view.extension)
+
+    def read(self, limit: int = LIMIT) -> Decoded:
+        """What `decoded` says, with a text of at most `limit` characters. The message keeps nothing of it in memory."""
+        view = self.view
+        body = b"" if view.encrypted else view.body
+        found = decode(body, view.body_type, view.extension, app_tag=view.application_tag, limit=limit)
+        return replace(found, kind=BodyKind.BYTES, text=None) if view.encrypted else found
+
+    @property
     def _reading(self) -> Decoded:
         if self._decoded is None:
-            view = self.view
-            body = b"" if view.encrypted else view.body
-            found = decode(body, view.body_type, view.extension, app_tag=view.application_tag)
-            self._decoded = replace(found, kind=BodyKind.BYTES, text=None) if view.encrypted else found
+            self._decoded = self.read()
         return self._decoded
 
     @property

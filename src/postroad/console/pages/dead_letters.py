@@ -1,10 +1,12 @@
-"""Dead letters in groups by reason and destination: what would be sent again, and sending it."""
+"""Dead letters in groups by reason, destination, message type and exception: a dry run, and sending them again."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from postroad.bodies import failure_of, read_headers
 from postroad.console.history import DEAD_LETTERS
 from postroad.console.jobs import Job
 from postroad.console.search import Reader, Row, row, scan
@@ -15,24 +17,36 @@ from postroad.net.response import Response
 from postroad.reports.trace import class_words
 from postroad.wire.constants import INFINITE
 
-# Dead letters: in groups by reason and destination, and sent again.
-#
 # The manager removes a letter in the commit that has its new message. If the console stops in between, the rest stays.
 
 
 SAMPLES = 3
+MOST_GROUPS = 500  # of one page
+MOST_OF_NAME = 200  # characters of a type by which groups differ
 MAX_ERRORS = 20
 AT_ONCE = 100  # messages of one call
 
 
+class Key(NamedTuple):
+    """What the letters of one group have in common. `exception` is what a framework gave the message up for, by its
+    headers."""
+
+    reason: str
+    destination: str
+    type: str = ""
+    exception: str = ""
+
+
+DAMAGED = Key("damaged", "")
+
+
 @dataclass(slots=True)
 class Group:
-    """Letters of one queue that died for one reason on their way to one destination."""
+    """Letters of one queue with one key."""
 
     queue: str
-    reason: str
+    key: Key
     words: str
-    destination: str
     count: int = 0
     bytes: int = 0
     oldest_ms: int = 0
@@ -40,39 +54,58 @@ class Group:
     samples: list[Row] = field(default_factory=list)
 
 
-def group_key(message: ReceivedMessage) -> tuple[str, str]:
-    """The reason and the destination."""
-    return message.class_name, message.destination_queue or ""
+Groups = dict[tuple[str, Key], Group]
 
 
-async def count_groups(reader: Reader, job: Job, queue: str, groups: dict[tuple[str, str, str], Group]) -> None:
-    """Adds the groups of one dead-letter queue while it reads; `groups` can be shown meanwhile."""
-    inner = Job("count", "", job.manager, queue)
+def group_key(message: ReceivedMessage) -> Key:
     try:
-        await scan(reader, inner, lambda message: True, lambda message: _count(groups, queue, message, job))
+        failure = failure_of(read_headers(message.extension, message.app_tag).names)
+        return Key(
+            message.class_name,
+            message.destination_queue or "",
+            _one_line(message.message_type),
+            _one_line(failure.exception if failure else None),
+        )
+    except PostroadError:
+        return DAMAGED
+
+
+def _one_line(name: str | None) -> str:
+    """As it comes back from a form of a page."""
+    printable = "".join(each if each.isprintable() else "\ufffd" for each in (name or "")[:MOST_OF_NAME])
+    return printable.strip()
+
+
+async def count_groups(reader: Reader, job: Job, queue: str, groups: Groups) -> None:
+    """Adds the groups of one dead-letter queue while it reads; `groups` can be shown meanwhile. The job has found those
+    letters that are in no group, because there are too many groups."""
+    inner = Job("count", "", job.manager, queue)
+
+    def look(message: ReceivedMessage) -> tuple[ReceivedMessage, Key]:
+        return message, group_key(message)
+
+    def count(found: tuple[ReceivedMessage, Key]) -> None:
+        job.done += 1
+        message, key = found
+        if (queue, key) not in groups and len(groups) >= MOST_GROUPS:
+            job.found += 1
+            return
+        words = "it cannot be decoded" if key == DAMAGED else class_words(message.message_class)
+        group = groups.setdefault((queue, key), Group(queue, key, words))
+        group.count += 1
+        group.bytes += len(message.packet)
+        group.oldest_ms = min(group.oldest_ms or message.arrived_ms, message.arrived_ms)
+        group.newest_ms = max(group.newest_ms, message.arrived_ms)
+        if len(group.samples) < SAMPLES:
+            group.samples.append(row(message))
+
+    try:
+        await scan(reader, inner, look, count)
     finally:
         job.total = (job.total or 0) + inner.done
 
 
-def _count(groups: dict[tuple[str, str, str], Group], queue: str, message: ReceivedMessage, job: Job) -> None:
-    job.done += 1
-    try:
-        reason, destination = group_key(message)
-        words = class_words(message.message_class)
-    except PostroadError:
-        reason, destination, words = "damaged", "", "it cannot be decoded"
-    group = groups.setdefault((queue, reason, destination), Group(queue, reason, words, destination))
-    group.count += 1
-    group.bytes += len(message.packet)
-    group.oldest_ms = min(group.oldest_ms or message.arrived_ms, message.arrived_ms)
-    group.newest_ms = max(group.newest_ms, message.arrived_ms)
-    if len(group.samples) < SAMPLES:
-        group.samples.append(row(message))
-
-
-async def resend_group(
-    reader: Reader, job: Job, reason: str, destination: str, to: str, ttbr: int | None, dry_run: bool
-) -> None:
+async def resend_group(reader: Reader, job: Job, key: Key, to: str, ttbr: int | None, dry_run: bool) -> None:
     """Only letters that are there at the start: those that die again are not sent in circles. `ttbr` is the new time to
     be received; without it, each has its own."""
     chosen: list[int] = []
@@ -86,7 +119,7 @@ async def resend_group(
             _note_lifetime(job, lifetime_s(message, ttbr, here=True))
         job.done = counted.done
 
-    await scan(reader, counted, lambda message: group_key(message) == (reason, destination), choose)
+    await scan(reader, counted, lambda message: message if group_key(message) == key else None, choose)
     job.total = len(chosen)
     job.done = len(chosen) if dry_run else 0
     if dry_run:
@@ -107,7 +140,7 @@ def _note_lifetime(job: Job, seconds: int | None) -> None:
         job.lifetimes.append(seconds)
 
 
-def sorted_groups(groups: dict[tuple[str, str, str], Group]) -> list[Group]:
+def sorted_groups(groups: Groups) -> list[Group]:
     return sorted(groups.values(), key=lambda group: -group.count)
 
 
@@ -121,7 +154,7 @@ async def show(visit: Visit) -> Response:
     reader = await visit.reader()
     if job is None or job.kind != "groups":
         queues = {each.path: each for each in await visit.queues() if each.path in DEAD_LETTERS}
-        groups: dict[tuple[str, str, str], Group] = {}
+        groups: Groups = {}
         job = Job("groups", "Dead letters", visit.index, DEAD_LETTERS[0], rows=[groups])
 
         async def work(job: Job) -> None:
@@ -138,7 +171,8 @@ async def show(visit: Visit) -> Response:
 
 
 async def resend(visit: Visit, form: Form) -> Response:
-    queue, reason, destination = form.text("queue"), form.text("reason"), form.raw("destination")
+    queue = form.text("queue")
+    key = Key(form.text("reason"), form.raw("destination"), form.text("type"), form.text("exception"))
     if queue not in DEAD_LETTERS:
         raise BadRequest(f"queue: must be {' or '.join(DEAD_LETTERS)}, got {queue!r}")
     to, dry_run = form.text("to"), form.text("how") != "send"
@@ -147,10 +181,10 @@ async def resend(visit: Visit, form: Form) -> Response:
     reader = await visit.reader()
     what = "Dry run: what would be sent again" if dry_run else "Send again"
     job = Job("dry-run" if dry_run else "resend", f"{what} from {queue.removeprefix('system$')}", visit.index, queue)
-    job.facts = {"reason": reason, "destination": destination, "to": to or destination, "ttbr": seconds}
+    job.facts = key._asdict() | {"to": to or key.destination, "ttbr": seconds}
 
     async def work(job: Job) -> None:
-        await resend_group(reader, job, reason, destination, to, ttbr, dry_run)
+        await resend_group(reader, job, key, to, ttbr, dry_run)
         visit.changed()
 
     visit.session.jobs.start(job, work)

@@ -8,11 +8,12 @@ import re
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
 
-from postroad.console.bodies import HEX_BYTES, MOST_BYTES, VIEWS, shown_body
+from postroad.bodies import BodyKind, Decoded, decode
+from postroad.console.bodies import KINDS, MOST_CHARACTERS, SYSTEMS, Shown, shown_body, shown_headers
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
 from postroad.console.rendering import plural
-from postroad.console.search import matcher, row, scan
+from postroad.console.search import Row, matcher, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
@@ -25,12 +26,12 @@ from postroad.errors import (
 from postroad.net.response import Response
 from postroad.reports.operations import SeekAction
 from postroad.wire import Framer, MessageView
-from postroad.wire.bodies import body_text
 from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.view import without_local_part
 
 PAGE = 50
 MOVED_AT_ONCE = 1000
+MOST_OF_TYPE = 1000  # characters of the name of a type
 MAX_TRAIL = 40  # pages back that a link remembers
 PLACES = {"current": SeekAction.CURRENT, "next": SeekAction.NEXT, "previous": SeekAction.PREVIOUS}
 PLACES |= {"first": SeekAction.FIRST, "last": SeekAction.LAST}
@@ -44,7 +45,7 @@ async def show_list(visit: Visit) -> Response:
     client = await visit.client()
     info = await client.queue(name)
     found = await client.page(name, after if query.text("after") else -1, PAGE + 1)
-    rows = [row(message) for message in found[:PAGE]]
+    rows = await asyncio.to_thread(lambda: [row(message) for message in found[:PAGE]])
     following = None
     if len(found) > PAGE:
         following = visit.url(
@@ -87,16 +88,19 @@ async def show_one(visit: Visit) -> Response:
         return visit.go(
             visit.url("message", name=name, id=lookup_id) if lookup_id else visit.url("messages", name=name)
         )
-    extension = b""
+    fault = ""
     try:
-        fields, fault = message.describe(), ""
-        body, text, extension = message.body, message.text_or_none, message.extension
+        fields, body, body_type, extension = message.describe(), message.body, message.body_type, message.extension
     except PostroadError as error:
-        fields, fault = {}, str(error)
-        body, text = message.packet, None
-    wanted = query.text("view")
-    view, shown = await asyncio.to_thread(shown_body, body, text, wanted)
-    size = len(body)
+        fields, body, body_type, extension, fault = {}, message.packet, 0, b"", str(error)
+
+    def read() -> tuple[Decoded, Shown, Shown]:
+        found = Decoded(BodyKind.BYTES) if fault else message.read(MOST_CHARACTERS)
+        of_extension = shown_body(extension, 0, decode(extension, limit=MOST_CHARACTERS))
+        return found, shown_body(body, body_type, found, query.text("view")), of_extension
+
+    found, shown, shown_extension = await asyncio.to_thread(read)
+    headers, left_out = shown_headers(found.headers)
     return visit.show(
         "message.html",
         name=name,
@@ -105,14 +109,16 @@ async def show_one(visit: Visit) -> Response:
         label=fields.get("label", ""),
         identifier=fields.get("id", ""),
         fault=fault,
-        extension=await asyncio.to_thread(shown_body, extension, body_text(extension, 0), ""),
+        found=found,
+        kind=KINDS[found.kind],
+        system=SYSTEMS.get(found.system or "", ""),
+        type=(found.message_type or "")[:MOST_OF_TYPE],
+        headers=headers,
+        left_out=left_out,
+        extension=shown_extension,
         extension_size=len(extension),
-        binary=text is None,
-        view=view,
-        views=VIEWS,
-        text=shown,
-        size=size,
-        cut=size > (HEX_BYTES if view == "hex" else MOST_BYTES),
+        shown=shown,
+        size=len(body),
         is_dead=bool(message.reason),
         targets=await _targets(visit, name),
     )
@@ -149,11 +155,11 @@ async def search(visit: Visit, form: Form) -> Response:
     job.facts = {key: value for key, value in conditions.items() if value}
 
     async def work(job: Job) -> None:
-        def found(message: ReceivedMessage) -> None:
-            job.ids.append(message.lookup_id)
-            job.add(row(message))
+        def add(found: Row) -> None:
+            job.ids.append(found.lookup_id)
+            job.add(found)
 
-        await scan(reader, job, match, found)
+        await scan(reader, job, lambda message: row(message) if match(message) else None, add)
 
     visit.session.jobs.start(job, work)
     return visit.go(visit.url("job", id=job.id))

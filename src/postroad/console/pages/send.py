@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from base64 import b64encode
+from collections.abc import Iterator
 from http import HTTPStatus
-from itertools import product
 
+from postroad.bodies import BodyKind
+from postroad.bodies.decoding import text_of
+from postroad.console.bodies import KINDS
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
@@ -20,9 +25,13 @@ DELIVERIES = ("auto", "express", "recoverable", "transactional")
 MAX_COUNT = 10_000
 HEX = "hex"
 MAX_TEXT_BYTES = 1 << 20  # of a body that can be edited as text
-MAX_HEX_BYTES = 64 << 10  # of a body or an extension that can be edited as digits
+MAX_HEX_BYTES = 64 << 10  # of an extension that can be edited as digits
 UINT32 = 0xFFFFFFFF
-ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "cp1252")
+ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp1252")
+DECLARED = re.compile(
+    r"""\s*<\?xml\s[^>]{0,100}?encoding\s*=\s*["'](windows-125[0-8]|iso-8859-\d{1,2}|us-ascii)["']""", re.IGNORECASE
+)
+NO_TEXTS = frozenset({BodyKind.NRBF, BodyKind.WCF, BodyKind.BYTES})
 SWITCHES = {"journal": "positive_journaling", "dead_letter": "negative_journaling"}  # with the view's words
 NEW = {"priority": ["3"], "delivery": ["auto"], "count": ["1"]}
 
@@ -60,7 +69,9 @@ async def _page(visit: Visit, form: Form, fault: str = "", old: Form | None = No
         acks=list(ACK_WORDS),
         old=old,
         message=message,
-        size=0 if message is None else len(message.body),
+        not_edited=""
+        if message is None or "body" in form.fields
+        else await asyncio.to_thread(_why_not_edited, message),
         proved=message is not None and (message.authenticated or message.encrypted),
     )
 
@@ -101,7 +112,7 @@ async def send(visit: Visit, form: Form) -> Response:
 
 def _fields(message: ReceivedMessage) -> dict[str, list[str]]:
     """What the form shows. A body or an extension that is too long for it is left out, and then stays as it is."""
-    view, text = message.view, message.text_or_none
+    view, text = message.view, _text_to_edit(message)
     fields = {
         "to": [message.destination_queue or ""],
         "label": [view.label],
@@ -117,14 +128,27 @@ def _fields(message: ReceivedMessage) -> dict[str, list[str]]:
         "time_to_be_received": [_seconds(view.time_to_be_received)],
         "ack": [word for word, bits in ACK_WORDS.items() if bits.bit_count() == 1 and view.ack_flags & bits],
     }
-    if text is not None and len(view.body) <= MAX_TEXT_BYTES:
-        fields |= {"body": [text], "encoding": ["text"]}
-    elif text is None and len(view.body) <= MAX_HEX_BYTES:
-        fields |= {"body": [view.body.hex(" ")], "encoding": [HEX]}
+    if text is not None:
+        fields["body"] = [text]
     if len(view.extension) <= MAX_HEX_BYTES:
         fields["extension"] = [view.extension.hex(" ")]
     fields |= {name: ["on"] for name in SWITCHES if getattr(view, SWITCHES[name])}
     return fields
+
+
+def _text_to_edit(message: ReceivedMessage) -> str | None:
+    """The body as it was written, if it is a text that is short enough."""
+    if len(message.body) > MAX_TEXT_BYTES or message.read(0).kind in NO_TEXTS:
+        return None
+    return text_of(message.body, message.body_type)
+
+
+def _why_not_edited(message: ReceivedMessage) -> str:
+    found = message.read(0)
+    if found.kind in NO_TEXTS or text_of(message.body, message.body_type) is None:
+        words = {BodyKind.BYTES: "is bytes", BodyKind.ACTIVEX: "is a value of ActiveX, not a text"}
+        return words.get(found.kind, f"was written by {KINDS[found.kind]} and is no text")
+    return "is too long to be edited here"
 
 
 def _seconds(value: int) -> str:
@@ -161,8 +185,8 @@ def _changes(form: Form, before: dict[str, list[str]], old: ReceivedMessage) -> 
             changes |= {"recoverable": delivery != "express", "transactional": delivery == "transactional"}
     if differs("extension"):
         changes["extension_base64"] = _base64(_digits(form, "extension"))
-    if differs("body") or differs("encoding"):
-        changes["body_base64"] = _base64(_new_body(form, was, old))
+    if differs("body"):
+        changes["body_base64"] = _base64(_new_body(form.raw("body"), was.raw("body"), old))
     return changes
 
 
@@ -172,23 +196,35 @@ def _as_typed(name: str, text: str) -> str:
     return text if name in ("body", "extension") else text.replace("\n", "").strip()
 
 
-def _new_body(form: Form, was: Form, old: ReceivedMessage) -> bytes:
-    """Text is written as the old text was: in its encoding, with its line ends."""
-    if form.text("encoding") == HEX:
-        return _digits(form, "body")
-    text = form.raw("body").replace("\r\n", "\n")
-    before = was.raw("body")
-    if was.text("encoding") == HEX:
-        return encode_body(text, form.number("body_type", 0, 0, UINT32))
+def _new_body(text: str, before: str, old: ReceivedMessage) -> bytes:
+    """Text is written as the old text was: in its encoding, with its mark, line ends and zeros at the end."""
+    text = text.replace("\r\n", "\n")
     if before.count("\r\n") == before.count("\n") > 0:
         text = text.replace("\n", "\r\n")
-    for encoding, mark, end in product(ENCODINGS, ("", "\ufeff"), ("", "\0")):
+    for encoding, mark in _encodings(before):
         try:
-            if f"{mark}{before}{end}".encode(encoding, "surrogatepass") == old.body:
-                return f"{mark}{text}{end}".encode(encoding, "surrogatepass")
-        except UnicodeEncodeError:
+            start = f"{mark}{before}".encode(encoding, "surrogatepass")
+        except (UnicodeEncodeError, LookupError):
             continue
-    return encode_body(text, form.number("body_type", 0, 0, UINT32))
+        if not old.body.startswith(start) or old.body[len(start) :].strip(b"\0"):
+            continue
+        try:
+            return f"{mark}{text}".encode(encoding, "surrogatepass") + old.body[len(start) :]
+        except UnicodeEncodeError as error:
+            raise BadRequest(
+                f"the body is written in {encoding}, which has no {text[error.start - len(mark)]!r}"
+            ) from None
+    return encode_body(text, old.body_type)
+
+
+def _encodings(before: str) -> Iterator[tuple[str, str]]:
+    """An encoding and a byte order mark. What XML declares comes first: a text in ASCII fits several."""
+    declared = DECLARED.match(before)
+    if declared:
+        yield declared[1], ""
+    for encoding in ENCODINGS:
+        for mark in ("", "\ufeff"):
+            yield encoding, mark
 
 
 def _digits(form: Form, name: str) -> bytes:
