@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -82,6 +84,7 @@ KINDS = {
     "long and binary": Kind(b"\0\xff\xfd\xfe" * 50_000, shows="00 ff fd fe"),
     "long text": Kind(b"<a>" + b"x" * (2 << 20) + b"</a>", shows="Only the beginning is shown."),
 }
+BODIES = Path(__file__).parents[1] / "data/bodies/samples.jsonl"
 SAMPLES = Path(__file__).parents[3] / "shared/samples/wcf"  # beside the project, where somebody has put them
 for sample in sorted(SAMPLES.glob("*.bin")):
     KINDS[f"WCF {sample.stem}"] = Kind(sample.read_bytes(), shows="00000000  ")
@@ -150,7 +153,11 @@ def test_a_message_of_every_kind_is_shown_and_sent_again_as_it_is(
     page.get_by_text(kind.shows).first.wait_for()
     assert page.get_by_text("cannot be decoded").count() == 0
     assert page.locator("dt", has_text="app tag").count() == 1
+    page.locator("summary", has_text="Extension").click()
     assert "ArrayOfHeaderInfo" in page.get_by_label("Extension").inner_text()
+    types = page.get_by_role("row", name="NServiceBus.EnclosedMessageTypes")
+    assert types.locator("td").inner_text() == HEADERS["NServiceBus.EnclosedMessageTypes"]
+    assert page.locator("dt:text-is('type') + dd").inner_text() == "Shop.PlaceOrder"
     with page.expect_download() as download:
         page.get_by_role("link", name="download").click()
     assert Path(download.value.path()).read_bytes() == kind.body
@@ -189,6 +196,138 @@ def test_what_is_edited_is_changed_and_nothing_else(site: Site, page: Page, queu
     row = page.locator("tr", has_text="resend changed").first.inner_text()
     assert SOURCE in row
     assert "done" in row
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Of the samples that .NET has written: how the page shows it, and whether it can be edited."""
+
+    name: str
+    kind: str
+    system: str | None
+    type: str | None
+    shows: str
+    not_edited: str = ""
+
+
+WRITTEN = [
+    Sample("core/nservicebus/error-json", "JSON", "NServiceBus", "Shop.Messages.PlaceOrder", "Ada Lovelace"),
+    Sample("core/rebus/order", "JSON", "Rebus", "Shop.Order", '"Total": 129.90'),
+    Sample("core/masstransit/envelope", "JSON", "MassTransit", "Shop.Order", '"conversationId"'),
+    Sample(
+        "mono/binaryformatter/object-tree", "BinaryFormatter", "System.Messaging", "Shop.Node", '"right"', "no text"
+    ),
+    Sample("core/netmsmq/addressing", "WCF", None, "http://tempuri.org/IOrders/Ask", "<s:Header>", "no text"),
+    Sample("core/activex/bstr/unicode", "text", None, None, "Grüße, 世界"),
+    Sample("core/rebus/gzip", "bytes", "Rebus", "Shop.Order", "00000000  1f 8b", "is bytes"),
+]
+
+
+def written(name: str) -> dict[str, Any]:
+    with BODIES.open() as lines:
+        return next(found for line in lines if (found := json.loads(line))["name"] == name)
+
+
+def message_of(name: str) -> Message:
+    found = written(name)
+    return Message(
+        b64decode(found["body_base64"]),
+        body_type=found["body_type"],
+        app_tag=found["app_tag"],
+        extension=b64decode(found["extension_base64"] or ""),
+        recoverable=True,
+        label="a sample",
+    )
+
+
+@pytest.mark.parametrize("sample", WRITTEN, ids=[each.name for each in WRITTEN])
+def test_what_dotnet_wrote_is_readable_and_sent_again_byte_for_byte(
+    site: Site, page: Page, queues: None, sample: Sample
+) -> None:
+    old = put(site, message_of(sample.name))
+    page.goto(f"{site.url}/0/messages?name={quote(SOURCE)}")
+    assert page.locator("tr[data-row] td.type").first.inner_text() == (sample.type or "")
+    open_message(site, page, old)
+    names, values = page.locator("dl.facts dt"), page.locator("dl.facts dd")
+    facts = dict(zip(names.all_inner_texts(), values.all_inner_texts(), strict=True))
+    expected = {"type": sample.type, "kind": sample.kind, "system": sample.system}
+    assert facts == {name: value for name, value in expected.items() if value}
+    assert sample.shows in page.locator("pre.body").first.inner_text()
+    headers = (
+        {"tenant": "north", "attempt": "2"} if sample.system == "MassTransit" else written(sample.name)["headers"] or {}
+    )
+    rows = page.get_by_role("table", name="Headers").locator("tbody tr")
+    assert {row.locator("th").inner_text(): row.locator("td").inner_text() for row in rows.all()} == headers
+    page.get_by_role("tab", name="hex").click()
+    page.get_by_text("00000000  ").wait_for()
+    page.get_by_role("link", name="Edit and send again").click()
+    assert page.locator("textarea[name=body]").count() == (0 if sample.not_edited else 1)
+    if sample.not_edited:
+        page.get_by_text(f"{sample.not_edited}. It stays as it is, byte for byte.").wait_for()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    page.get_by_label("Label").fill("sent again")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("Changed: label, to.").or_(page.get_by_text("Changed: to, label.")).wait_for()
+    assert properties(arrived(site)) == properties(old) | {"label": "sent again"}
+
+
+def test_a_failure_is_named(site: Site, page: Page, queues: None) -> None:
+    open_message(site, page, put(site, message_of("core/nservicebus/error-json")))
+    notice = page.locator(".notice.bad").inner_text()
+    assert notice.startswith("System.InvalidOperationException: The order ")
+    assert "Shop.Billing@APP01" in notice
+
+
+@pytest.mark.parametrize("wanted", ["shop.messages.placeorder", "Ada Love", "shop.billing@app01"])
+def test_a_search_finds_headers_and_decoded_text(site: Site, page: Page, queues: None, wanted: str) -> None:
+    put(site, message_of("core/nservicebus/error-json"))
+    page.goto(f"{site.url}/0/search?name={quote(SOURCE)}")
+    page.get_by_label("Body, headers or message type contain").fill(wanted)
+    page.get_by_role("button", name="Search").click()
+    page.locator(".progress", has_text="1 found").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("body", "body_type", "edited"),
+    [
+        pytest.param('{"Größe": 1}'.encode("utf-8-sig"), 0, '{"Größe": 2}'.encode("utf-8-sig"), id="JSON with a mark"),
+        pytest.param("<a>ü1</a>".encode("utf-16-le"), 0, "<a>ü2</a>".encode("utf-16-le"), id="UTF-16 without a mark"),
+        pytest.param("<a>1</a>".encode("utf-32"), 0, "<a>2</a>".encode("utf-32"), id="UTF-32"),
+        pytest.param(
+            b'<?xml version="1.0" encoding="windows-1252"?><a>1</a>\0\0',
+            0,
+            b'<?xml version="1.0" encoding="windows-1252"?><a>\xfc</a>\0\0',
+            id="XML in the encoding that it declares",
+        ),
+        pytest.param("<a>1</a>\0".encode("utf-16-le"), 8, "<a>2</a>\0".encode("utf-16-le"), id="XML of VB6"),
+    ],
+)
+def test_a_text_is_edited_in_its_own_encoding(
+    site: Site, page: Page, queues: None, body: bytes, body_type: int, edited: bytes
+) -> None:
+    old = put(site, Message(body, body_type=body_type, extension=EXTENSION + b"\0garbage"))
+    open_message(site, page, old)
+    page.get_by_role("link", name="Edit and send again").click()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    field = page.locator("textarea[name=body]")
+    written = field.input_value()
+    changed = written.replace(">1<", ">ü<") if "windows" in written else written.replace("1", "2")
+    field.fill(changed)
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("Sent 1 message again").wait_for()
+    assert properties(arrived(site)) == properties(old) | {"body": edited}
+
+
+def test_a_character_that_the_encoding_does_not_have_is_refused(site: Site, page: Page, queues: None) -> None:
+    old = put(site, Message(b'<?xml version="1.0" encoding="iso-8859-1"?><a>1</a>'))
+    open_message(site, page, old)
+    page.get_by_role("link", name="Edit and send again").click()
+    page.get_by_label("To: any queue name").fill(TARGET)
+    field = page.locator("textarea[name=body]")
+    field.fill(field.input_value().replace(">1<", ">世<"))
+    page.get_by_role("button", name="Send").click()
+    assert "iso-8859-1, which has no '世'" in page.get_by_role("alert").inner_text()
+    assert "世" in field.input_value()
 
 
 def test_a_message_that_is_gone_is_not_sent_again_without_what_the_form_does_not_show(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad import Message
-from tests.console.sites import IMAGE, PASSWORD, TOKEN, Site, console_of, guarded
+from tests.console.sites import IMAGE, PASSWORD, TOKEN, Site, console_of, guarded, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -57,6 +57,43 @@ def test_dead_letters_are_grouped_tried_and_sent_again(site: Site, page: Page) -
         assert {(each.view.time_to_be_received, each.view.time_to_reach_queue) for each in again} == {(600, 600)}
     page.get_by_role("link", name="Back to the dead letters").click()
     page.get_by_text("There are no dead letters.").wait_for()
+
+
+def test_dead_letters_are_grouped_by_type_and_exception(site: Site, page: Page) -> None:
+    """A group is sent again without the others."""
+
+    def lost(kind: str, exception: str) -> Message:
+        headers = {"NServiceBus.EnclosedMessageTypes": f"{kind}, Shop"}
+        if exception:
+            headers["NServiceBus.ExceptionInfo.ExceptionType"] = exception
+        written = "".join(f"<HeaderInfo><Key>{k}</Key><Value>{v}</Value></HeaderInfo>" for k, v in headers.items())
+        extension = f"<ArrayOfHeaderInfo>{written}</ArrayOfHeaderInfo>".encode()
+        return Message("{}", extension=extension, recoverable=True, dead_letter=True, time_to_reach_queue=1)
+
+    late, broken = "System.TimeoutException", "System.FormatException"
+    with site.connect() as manager:
+        manager.create_queue(r"private$\again", exist_ok=True).purge()
+        manager.queue(";deadletter").purge()
+        dead = [lost("Shop.Place", late)] * 2 + [
+            lost("Shop.Place", broken),
+            lost("Shop.Pay", ""),
+            lost("Shop.Pay", late),
+        ]
+        manager.send(r"DIRECT=TCP:127.0.0.98\private$\gone", dead)
+        wait_for(lambda: manager.queue(";deadletter").info().messages == 5)
+    page.goto(f"{site.url}/0/dead")
+    wait_for(lambda: page.locator(".group").count() == 4)
+    group = page.locator(".group", has_text="Shop.Place").filter(has_text=late)
+    assert group.locator(".badge").inner_text() == "2"
+    group.get_by_label("To another queue").fill(r"private$\again")
+    group.get_by_label("Seconds to be received").fill("600")
+    group.get_by_role("button", name="Dry run").click()
+    page.get_by_role("button", name=re.compile("Send 2 messages again")).click()
+    page.get_by_text("2 of 2 messages sent again").wait_for()
+    with site.connect() as manager:
+        assert {each.message_type for each in manager.queue(r"private$\again").messages()} == {"Shop.Place"}
+        assert manager.queue(";deadletter").info().messages == 3
+        manager.queue(";deadletter").purge()
 
 
 def test_the_map_shows_the_way_and_what_if(site: Site, page: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from postroad.runtime.version import __version__
 
@@ -27,6 +28,7 @@ def templates() -> Environment:
         "rate": rate,
         "short": short,
         "plural": plural,
+        "dotted": dotted,
     }
     environment.globals["version"] = __version__
     return environment
@@ -85,3 +87,9 @@ def short(text: str | None, most: int = 60) -> str:
         return text
     head = (most - 1) * 2 // 3
     return f"{text[:head]}{MIDDLE}{text[len(text) - (most - 1 - head) :]}"
+
+
+def dotted(name: str) -> Markup:
+    """A long name that may be broken behind its dots and slashes."""
+    slash = Markup("/<wbr>")
+    return Markup(".<wbr>").join(slash.join(part.split("/")) for part in name.split("."))

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+from base64 import b64decode
+from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from postroad.console import search
 from postroad.console.history import COST
+from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
-from postroad.console.search import Reader
+from postroad.console.pages import dead_letters
+from postroad.console.pages.dead_letters import Group, count_groups, group_key
+from postroad.console.search import Reader, matcher, row, scan
 from postroad.describe.received import ReceivedMessage
+from tests.packets import by_hand, properties
 
 ANSWER_S = 3.0
+BODIES = Path(__file__).parents[2] / "data/bodies/samples.jsonl"
 
 
 class SlowManager:
@@ -49,3 +59,107 @@ def test_a_busy_manager_gets_long_pauses_and_none_after_the_last_page(
 
     asyncio.run(run())
     assert manager.now == 2 * ANSWER_S + paused_s
+
+
+def received(body: bytes, body_type: int = 0, extension: bytes = b"", lookup_id: int = 1) -> ReceivedMessage:
+    packet = by_hand(properties=properties(body=body, body_type=body_type, extension=extension))
+    return ReceivedMessage(packet, lookup_id, 0)
+
+
+def finds(wanted: str, message: ReceivedMessage) -> bool:
+    return matcher("", "", "", wanted, "")(message)
+
+
+def test_a_search_finds_what_dotnet_has_written() -> None:
+    with BODIES.open() as lines:
+        samples = [json.loads(line) for line in lines]
+    missed = []
+    for sample in samples:
+        body, extension = b64decode(sample["body_base64"]), b64decode(sample["extension_base64"] or "")
+        message = received(body, sample["body_type"], extension)
+        found = message.decoded()
+        said = [found.get("message_type"), *found["headers"], *found["headers"].values()]
+        shown = [line.strip() for line in (found["body_text"] or "").splitlines()[:20]]
+        missed += [(sample["name"], each) for each in (*said, *shown) if each and not finds(each.upper(), message)]
+        if "message_type" in found:  # a damaged body has one in lists only
+            assert row(message).type == found["message_type"][:200]
+    assert [each for each in missed if each[1].upper().casefold() == each[1].casefold()] == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_search_finds_text_between_bytes(encoding: str) -> None:
+    message = received(b"\0\x81\x01" + "needle".encode(encoding) + b"\xff")
+    assert finds("needle", message)
+    assert not finds("another", message)
+
+
+def test_a_search_keeps_no_decoded_body() -> None:
+    message = received(b'{"a": [1, 2]}')
+    assert not finds("needle", message)
+    assert message._decoded is None
+
+
+class Holder:
+    """A manager that has these messages in one queue."""
+
+    def __init__(self, messages: list[ReceivedMessage]) -> None:
+        self.messages = messages
+
+    async def queue(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(messages=len(self.messages))
+
+    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+        return [each for each in self.messages if each.lookup_id > after][:limit]
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(cast(ManagerClient, self), lambda: False)
+
+
+def test_messages_are_read_beside_the_event_loop_and_a_search_ends_between_two_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "SLICE_S", 0)
+    holder = Holder([received(b"x", lookup_id=number) for number in range(10)])
+    job = Job("search", "", 0, "queue")
+    threads: set[int] = set()
+    found: list[int] = []
+
+    def look(message: ReceivedMessage) -> int | None:
+        threads.add(threading.get_ident())
+        return message.lookup_id if message.lookup_id % 2 else None
+
+    def each(one: int) -> None:
+        found.append(one)
+        if one == 5 and job.task is not None:
+            job.task.cancel()
+
+    async def run() -> None:
+        job.task = asyncio.create_task(scan(holder.reader, job, look, each))
+        with pytest.raises(asyncio.CancelledError):
+            await job.task
+
+    asyncio.run(run())
+    assert threading.get_ident() not in threads
+    assert (found, job.done) == ([1, 3, 5], 6)
+
+
+def of_type(name: str, lookup_id: int) -> ReceivedMessage:
+    extension = json.dumps({"rbs2-msg-type": name, "rbs2-error-details": "System.IO.IOException: no disk"}).encode()
+    return received(b"{}", extension=extension, lookup_id=lookup_id)
+
+
+def test_groups_have_a_type_and_an_exception_as_a_form_gives_them_back() -> None:
+    key = group_key(of_type("Shop.\nOrder\0, Shop", 1))
+    assert (key.type, key.exception) == ("Shop.\ufffdOrder\ufffd", "System.IO.IOException")
+    assert len(group_key(of_type("x" * 5000, 1)).type) == dead_letters.MOST_OF_NAME
+
+
+def test_a_flood_of_types_makes_a_limited_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "MOST_GROUPS", 3)
+    holder = Holder([of_type(f"Type{number % 5}", number) for number in range(20)])
+    groups: dict[tuple[str, dead_letters.Key], Group] = {}
+    job = Job("groups", "", 0, "queue")
+    asyncio.run(count_groups(holder.reader, job, "queue", groups))
+    assert [(key.type, group.count) for (_, key), group in groups.items()] == [(f"Type{n}", 4) for n in range(3)]
+    assert (job.done, job.found) == (20, 8)
