@@ -276,6 +276,10 @@ def test_a_failure_is_named(site: Site, page: Page, queues: None) -> None:
     notice = page.locator(".notice.bad").inner_text()
     assert notice.startswith("System.InvalidOperationException: The order ")
     assert "Shop.Billing@APP01" in notice
+    with site.connect() as manager:
+        manager.queue(SOURCE).purge()
+    open_message(site, page, put(site, message_of("core/rebus/error")))
+    assert page.locator(".notice.bad").inner_text().startswith('System.InvalidOperationException: no "stock"')
 
 
 @pytest.mark.parametrize("wanted", ["shop.messages.placeorder", "Ada Love", "shop.billing@app01"])
