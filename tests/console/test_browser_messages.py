@@ -219,6 +219,7 @@ WRITTEN = [
     ),
     Sample("core/netmsmq/addressing", "WCF", None, "http://tempuri.org/IOrders/Ask", "<s:Header>", "no text"),
     Sample("core/activex/bstr/unicode", "text", None, None, "Grüße, 世界"),
+    Sample("core/activex/int/2147483647", "ActiveX", None, None, "2147483647", "value of ActiveX and no text"),
     Sample("core/rebus/gzip", "bytes", "Rebus", "Shop.Order", "00000000  1f 8b", "is bytes"),
 ]
 

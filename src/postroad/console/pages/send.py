@@ -41,7 +41,7 @@ async def show(visit: Visit) -> Response:
     query = visit.query
     if not query.text("from"):
         return await _page(visit, Form({"to": [query.text("name")]} | NEW))
-    return await _page(visit, Form(_fields(await _old(visit, query))), old=query)
+    return await _page(visit, Form(await asyncio.to_thread(_fields, await _old(visit, query))), old=query)
 
 
 async def _old(visit: Visit, form: Form) -> ReceivedMessage:
@@ -81,7 +81,8 @@ async def send(visit: Visit, form: Form) -> Response:
     to = form.text("to")
     if form.text("from"):
         try:
-            changes = _changes(form, _fields(old := await _old(visit, form)), old)
+            old = await _old(visit, form)
+            changes = _changes(form, await asyncio.to_thread(_fields, old), old)
             sent = await client.resend_changed(form.text("from"), old.lookup_id, changes)
         except PostroadError as error:
             return await _page(visit, form, str(error), form)
@@ -144,11 +145,12 @@ def _text_to_edit(message: ReceivedMessage) -> str | None:
 
 
 def _why_not_edited(message: ReceivedMessage) -> str:
-    found = message.read(0)
-    if found.kind in NO_TEXTS or text_of(message.body, message.body_type) is None:
-        words = {BodyKind.BYTES: "is bytes", BodyKind.ACTIVEX: "is a value of ActiveX, not a text"}
-        return words.get(found.kind, f"was written by {KINDS[found.kind]} and is no text")
-    return "is too long to be edited here"
+    kind = message.read(0).kind
+    if kind in (BodyKind.NRBF, BodyKind.WCF):
+        return f"was written by {KINDS[kind]} and is no text"
+    if text_of(message.body, message.body_type) is not None and kind != BodyKind.BYTES:
+        return "is too long to be edited here"
+    return "is a value of ActiveX and no text" if kind == BodyKind.ACTIVEX else "is bytes"
 
 
 def _seconds(value: int) -> str:
