@@ -1,1 +1,1 @@
-"""Sockets and HTTP servers with limits, and the spelling of hosts and ports. No protocol of ours is known here."""
+"""Listeners with limits, an HTTP server, and the spelling of hosts and ports. Nothing of MSMQ's protocols is here."""

@@ -1,6 +1,6 @@
-"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. No names are resolved here.
+"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. Nothing here resolves names.
 
-Also the header in which a console tells the API for which address it calls.
+Also the header in which a console tells the API the address of the person it calls for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
-KNOWN_ADDRESSES = 1024  # that are kept as they were read: each request asks for its own
+KNOWN_ADDRESSES = 1024  # kept as they were read, because each request asks for its own
 
 
 def endpoint(host: str, port: int | None) -> str:
@@ -20,7 +20,7 @@ def endpoint(host: str, port: int | None) -> str:
 
 @lru_cache(KNOWN_ADDRESSES)
 def plain_address(address: str) -> str:
-    """One spelling for each address: without its zone, and IPv4 within IPv6 as IPv4. A name stays as it is."""
+    """The one spelling of an address: without a zone, and IPv4 for IPv4 within IPv6. A name stays as it is."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -29,7 +29,7 @@ def plain_address(address: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an address, not a name."""
+    """Whether a host is an address rather than a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -38,7 +38,7 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this computer can reach an IP address; 0.0.0.0 and :: are open to all."""
+    """Whether only this computer can reach an IP address. 0.0.0.0 and :: are open to all."""
     return ip_address(plain_address(address)).is_loopback
 
 
@@ -46,12 +46,12 @@ CALLED_FOR = "Postroad-For"
 
 
 def called_for(key: bytes, address: str) -> str:
-    """The value of `CALLED_FOR`. Only who has the key can make it."""
+    """The value of `CALLED_FOR`. Only a holder of the key can make it."""
     return f"{address} {hmac.digest(key, address.encode(), 'sha256').hex()}"
 
 
 def vouched_address(value: str, keys: Iterable[bytes]) -> str | None:
-    """The address in a `CALLED_FOR`, if one of the keys has made it."""
+    """The address in a `CALLED_FOR`; None unless one of the keys made the value."""
     address = value.partition(" ")[0]
     if any(hmac.compare_digest(value.encode(), called_for(key, address).encode()) for key in keys):
         return address

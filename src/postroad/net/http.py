@@ -1,6 +1,6 @@
 """HTTP/1.1 for the doors that speak it: one connection, from its bytes to requests and from answers to bytes.
 
-Requests of a connection are served one after the other. What they ask for is the business of an `App`.
+A connection answers its requests one after the other, in their order. An `App` decides what the answers are.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from postroad.net.tls import subject
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD = 0x8000  # bytes of a request up to the end of the headers; about as many may stand around its body
+MAX_HEAD = 0x8000  # bytes of a request line and its headers, and about as many around the body
 MAX_HEADERS = 200
-MAX_PIPELINED = 16  # requests that may wait for the answers to those before them
-MAX_UNREAD = 0x10000  # bytes of a body that nobody has asked for yet
-KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so none sends while we close one
-BYTES_PER_S = 0x10000  # a large request gets one more second for each of these that has come
+MAX_PIPELINED = 16  # requests that may wait behind earlier ones
+MAX_UNREAD = 0x10000  # bytes of a body that the application has not asked for yet
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so no client sends while we close
+BYTES_PER_S = 0x10000  # a large request gets one more second for each time that many bytes have arrived
 
 _BODILESS = (204, 304)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -39,33 +39,33 @@ _INVALID: _Fault = (HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
 
 
 class App:
-    """Serves requests. A request has one answer, which its connection takes by `answer` or `stream`."""
+    """Serves requests. It answers each one once, with the connection's `answer` or `stream`."""
 
     def begin(self, request: Request) -> None:
-        """Its head is here, those before it are answered, and its body may still be on the way."""
+        """Called when the head has arrived and all earlier requests are answered. The body may still be on the way."""
         raise NotImplementedError
 
     def refuse(self, status: HTTPStatus, sentence: str) -> Response:
-        """The last answer of a connection, to what never became a request."""
+        """The answer to input that is no valid request. The connection closes after it."""
         return text(f"{sentence}\n", status)
 
 
 class TaskApp(App):
-    """An app with a task for each request."""
+    """An app that runs each request in a task of its own."""
 
     def __init__(self) -> None:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def respond(self, request: Request) -> Response:
-        """ClientLeft if there is nobody to answer; any other exception is a bug."""
+        """The answer to a request. Raises ClientLeft if the client is gone; any other exception is a bug."""
         raise NotImplementedError
 
     def failed(self) -> Response:
-        """The answer to a request that met a bug, which is logged."""
+        """The answer after a bug. The log has the details."""
         return text("the server failed\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def finish(self, grace_s: float) -> None:
-        """After the listener has stopped: waits for calls whose clients have gone."""
+        """Waits up to `grace_s` for requests whose clients are gone. Call it once the listener has stopped."""
         if self._serving:
             _, late = await asyncio.wait(self._serving, timeout=grace_s)
             for task in late:
@@ -99,7 +99,7 @@ class TaskApp(App):
 
 
 class HttpConnection(Connection):
-    """A peer that sends a request too slowly, never ends it, or reads no answer loses its connection, and only that."""
+    """One HTTP connection. It closes if the peer sends a request too slowly, never completes it, or reads no answer."""
 
     def __init__(self, app: App, listener: Listener, admission: Admission) -> None:
         super().__init__(listener, admission)
@@ -114,25 +114,25 @@ class HttpConnection(Connection):
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._lines = 0  # headers and trailers
-        self._known: tuple[list[tuple[bytes, bytes]], dict[bytes, str]] = ([], {})  # the last head: most are alike
-        self._waiting: deque[Request] = deque()  # for the answers to those before them
-        self._coming: Request | None = None  # its head is here, and its body is not complete
-        self._current: Request | None = None  # its answer is on the way
-        self._fault: _Fault | None = None  # nothing after it can be read
-        self._resuming = False  # a parser that reads a head of ours
-        self._last = False  # no request is taken after those that are here
+        self._known: tuple[list[tuple[bytes, bytes]], dict[bytes, str]] = ([], {})  # the last head: most are the same
+        self._waiting: deque[Request] = deque()  # behind earlier requests
+        self._coming: Request | None = None  # its head has arrived, its body is incomplete
+        self._current: Request | None = None  # it is being answered
+        self._fault: _Fault | None = None  # nothing after it is readable
+        self._resuming = False  # the parser is reading a head that we made up
+        self._last = False  # no more requests are taken
         self._stopping = False
-        self._deaf = False  # to the peer, until something is done with what it has sent
+        self._deaf = False  # reading is paused until the input that is here is used
         self._full = False  # the peer does not take our output
         self._drained: asyncio.Future[None] | None = None
         self._going = False
-        self._begun = False  # a part of a request is here
+        self._begun = False  # a part of a request has arrived
         self._in_head = True
         self._size = 0  # bytes of the incomplete request
-        self._bare = 0  # of these, what has come since the last piece of its body: headers, sizes of chunks, trailers
-        self._used = 0  # of these, what the application holds no more
+        self._bare = 0  # of these, those since the last piece of its body: headers, sizes of chunks, trailers
+        self._used = 0  # of these, those that the application is done with
         self._due = 0.0  # when the next request must be complete
-        self._watch: asyncio.TimerHandle | None = None  # one for the connection: it fires early rather than being moved
+        self._watch: asyncio.TimerHandle | None = None  # may fire before `_due`: then it is set again
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -150,7 +150,7 @@ class HttpConnection(Connection):
         self.lost = True
         if self._watch is not None:
             self._watch.cancel()
-        del self._parser  # it holds this connection
+        del self._parser  # it refers back to this connection
         self._waiting.clear()
         coming, self._coming = self._coming, None
         if coming is not None:
@@ -168,7 +168,7 @@ class HttpConnection(Connection):
 
     def data_received(self, data: bytes) -> None:
         if self._last or self._fault is not None:
-            return  # what stands behind the last request is none
+            return  # nothing is read after the last request
         self._size += len(data)
         self._bare += len(data)
         try:
@@ -187,13 +187,13 @@ class HttpConnection(Connection):
                 self.admission.hold(0)
         elif self._bare > MAX_HEAD:  # the parser keeps them, whatever becomes of the request
             self._break((HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG))
-        elif self._coming is None or not self._coming.answered:  # else input is thrown away
+        elif self._coming is None or not self._coming.answered:  # the rest of an answered request is dropped
             self.admission.hold(self._size - self._used)
         self._go_on()
 
     def _without_upgrade(self) -> bytes:
-        """[RFC 9110] 7.8: no other protocol is spoken here, so the request counts as if it had not asked for one. The
-        parser has seen no body then: another one reads it, behind a head of ours."""
+        """[RFC 9110] 7.8: we support no upgrade, so we ignore the request for one. But the parser has stopped before
+        the body. A new parser reads the body, behind a head that we make up."""
         self._parser = httptools.HttpRequestParser(self)
         request = self._coming
         if request is None:
@@ -206,9 +206,9 @@ class HttpConnection(Connection):
         if self._resuming:
             return
         if self._last:
-            raise ValueError("there is a last request")
+            raise ValueError("no more requests are taken")
         if len(self._waiting) + (self._current is not None) > MAX_PIPELINED:
-            self._fault = (HTTPStatus.BAD_REQUEST, "must not send so many requests before the answers")
+            self._fault = (HTTPStatus.BAD_REQUEST, "too many requests sent before their answers")
             raise ValueError(self._fault[1])
         self._begun = self._in_head = True
         self._expect(REQUEST_S)
@@ -226,7 +226,7 @@ class HttpConnection(Connection):
         self._lines += 1
         if self._lines > MAX_HEADERS:
             raise ValueError("too many headers")
-        if self._in_head:  # else it is a trailer, and nobody asks for these
+        if self._in_head:  # trailers are dropped
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -250,7 +250,7 @@ class HttpConnection(Connection):
         coding = headers.get(b"transfer-encoding")
         if coding is not None:
             length = None
-            if version == "1.0":  # [RFC 9112] 6.1: its sender knows no chunks, so somebody on the way has added it
+            if version == "1.0":  # [RFC 9112] 6.1: a relay on the way must have added it
                 raise ValueError("chunks in HTTP/1.0")
             if coding.lower() != "chunked":
                 self._fault = (HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding: must be chunked")
@@ -271,7 +271,7 @@ class HttpConnection(Connection):
         if len(self._target) + sum([len(name) + len(value) + 4 for name, value in fields]) > MAX_HEAD:
             self._fault = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG)
             raise ValueError(_TOO_LONG)
-        if sum([name == b"host" for name, _ in fields]) > 1:  # [RFC 9112] 3.2: two readers could take two of them
+        if sum([name == b"host" for name, _ in fields]) > 1:  # [RFC 9112] 3.2: two readers could pick different ones
             raise ValueError("two hosts")
         return {name: value.decode("latin-1") for name, value in reversed(fields)}
 
@@ -287,7 +287,7 @@ class HttpConnection(Connection):
         request = self._coming
         assert request is not None
         if self._parser.should_upgrade() and request.has_body:
-            return  # it comes
+            return  # the body follows
         self._coming = None
         self._last = not request.keep_alive
         if not request.answered:
@@ -295,12 +295,12 @@ class HttpConnection(Connection):
             request.end()
 
     def used(self, size: int) -> None:
-        """The application is done with so many more bytes of the body: they count as unfinished input no more."""
+        """The application is done with `size` more bytes of the body: they no longer count as unfinished input."""
         if self._begun:
             self._used = min(self._used + size, self._size)
 
     def invite(self, request: Request) -> None:
-        """The application waits for the body. [RFC 9110] 10.1.1: a client that asks for leave to send it gets it."""
+        """The application waits for the body. A client that expects `100 Continue` gets it, [RFC 9110] 10.1.1."""
         if request.expects:
             request.expects = False
             if not request.size and not self.transport.is_closing():
@@ -308,7 +308,7 @@ class HttpConnection(Connection):
         self._listen()
 
     def _listen(self) -> None:
-        """Reads, unless requests wait for answers to others, or a body for an application that asks for it."""
+        """Pauses reading while requests wait, or while too much of a body waits for the application."""
         coming = self._coming
         deaf = bool(self._waiting) or (coming is not None and not coming.answered and coming.unread > MAX_UNREAD)
         if deaf is not self._deaf and not self.lost and not self.transport.is_closing():
@@ -319,7 +319,7 @@ class HttpConnection(Connection):
                 self.transport.resume_reading()
 
     def _break(self, fault: _Fault) -> None:
-        """What has come last cannot be read. The requests before it still get their answers."""
+        """The newest input cannot be read. Earlier requests still get their answers."""
         self._fault = fault
         request, self._coming = self._coming, None
         if request is None:
@@ -331,7 +331,7 @@ class HttpConnection(Connection):
             request.end(lost=True)
 
     def _refuse(self, fault: _Fault) -> None:
-        """The last answer of the connection."""
+        """Answers a fault and closes the connection."""
         response = self.app.refuse(*fault)
         ending = b"content-length: %d\r\nconnection: close\r\n" % len(response.body)
         self.transport.write(response.head(ending) + response.body)
@@ -340,8 +340,8 @@ class HttpConnection(Connection):
     # Output
 
     def _go_on(self) -> None:
-        """The next request, unless one is being answered or the peer does not read its answers."""
-        if self._going:  # the application has answered at once
+        """Begins the next request, unless one is being answered or the peer does not read its answers."""
+        if self._going:  # the application answered within `begin`
             return
         self._going = True
         try:
@@ -355,7 +355,7 @@ class HttpConnection(Connection):
         self._listen()
 
     def answer(self, request: Request, response: Response) -> None:
-        """Sends a whole answer in one write. Nothing happens if the client is gone."""
+        """Sends a whole answer in one write. Does nothing if the client is gone."""
         assert response.pieces is None
         if not self.transport.is_closing() and self._current is request:
             body, bodiless = response.body, response.status in _BODILESS
@@ -370,7 +370,7 @@ class HttpConnection(Connection):
             response.over()
 
     async def stream(self, request: Request, response: Response) -> None:
-        """Sends an answer in pieces, as fast as the client takes them. What its pieces raise breaks it off."""
+        """Sends an answer in pieces, as fast as the client reads them. An exception of `pieces` breaks it off."""
         assert response.pieces is not None
         chunked, closes = request.chunks, self._closes(request)
         try:
@@ -403,7 +403,8 @@ class HttpConnection(Connection):
         self.transport.write(data)
 
     def _closes(self, request: Request) -> bool:
-        """A client that waits for leave to send a body may send it or not: what comes next is not to be trusted."""
+        """Whether the connection closes after this answer. It closes if a client still waits for `100 Continue`: the
+        client may or may not send the body, so nobody could tell what comes next."""
         return not request.keep_alive or self._stopping or (request.expects and not request.complete)
 
     def _answered(self, request: Request, closes: bool) -> None:
@@ -412,7 +413,7 @@ class HttpConnection(Connection):
         if closes:
             self.transport.close()
             return
-        if self._begun:  # answered before it was complete: the rest is dropped
+        if self._begun:  # answered before it was complete, so the rest is dropped
             self._size = self._used = 0
             self.admission.hold(0)
             request.take()
@@ -432,7 +433,7 @@ class HttpConnection(Connection):
         self._go_on()
 
     def _wake(self) -> None:
-        """Who waits for the peer to take our output."""
+        """Resumes a task that waits for the peer to read our output."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -457,9 +458,9 @@ class HttpConnection(Connection):
 
 
 def _from_absolute(target: bytes, headers: dict[bytes, str]) -> tuple[bytes, dict[bytes, str]]:
-    """[RFC 9112] 3.2.2: the host of a whole URL counts, whatever the header says."""
+    """[RFC 9112] 3.2.2: the host in an absolute URL replaces the one in the header."""
     if b"://" not in target:
-        return target, headers  # `*`, or the host of a CONNECT: no path of ours
+        return target, headers  # `*`, or the host of a CONNECT: no path that we serve
     url = httptools.parse_url(target)
     host = (url.host or b"").decode("latin-1")
     host = f"[{host}]" if ":" in host else host

@@ -1,6 +1,6 @@
-"""How much strangers can make the manager hold: connections of all listeners, and incomplete input.
+"""Limits on what strangers can make the manager hold: connections of all listeners, and incomplete input.
 
-Only the accounting: listening.py has the sockets, and each protocol says when its connection is idle.
+Only the accounting is here: listening.py has the sockets, and each protocol says when its connection is idle.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 RESERVE = 64  # descriptors for the store's files, the listeners, and connections not yet counted
-OUTGOING_SHARE = 8  # one part in so many of the rest is for outgoing connections
+OUTGOING_SHARE = 8  # one in this many of the rest is for outgoing connections
 MAX_CLOSING = 16  # aborted connections that still have a descriptor; accepting waits at this number
 REQUEST_S = 60.0  # for the whole of one request
-UNREAD_S = 60.0  # a peer must read some of our output in this time
+UNREAD_S = 60.0  # within which a peer must read some of our output
 
 
 @dataclass(slots=True, eq=False)
 class Limit:
-    """One limit: how much is used, and how often it was reached. It logs at most one line in half a minute."""
+    """One limit: how much is used, and how often it was reached. It logs at most one line every 30 seconds."""
 
     name: str
     maximum: int
@@ -41,7 +41,7 @@ class Limit:
 
     @property
     def figures(self) -> dict[str, int]:
-        """For `status` and the metrics."""
+        """The figures for `status` and the metrics."""
         current = {"current": self.current} if self.counted else {}
         return {**current, "maximum": self.maximum, "reached": self.reached}
 
@@ -85,7 +85,7 @@ class Admission:
     standing: Standing
     held: int = 0
     closed: bool = False  # no longer counted
-    dropped: bool = False  # closed in favour of others, with its descriptor not yet free
+    dropped: bool = False  # closed to make room, but its descriptor is not free yet
 
     def attach(self, abort: Callable[[], object]) -> None:
         """The protocol has a transport: from now on `abort` closes the connection at once."""
@@ -94,7 +94,7 @@ class Admission:
             abort()
 
     def drop(self) -> None:
-        """Closes it in favour of others."""
+        """Closes the connection to make room for another."""
         self._limits.closing += 1
         self.dropped = True
         self._abort()
@@ -106,17 +106,17 @@ class Admission:
         self._limits.set_standing(self, Standing.IDLE)
 
     def hold(self, size: int) -> None:
-        """`size` bytes of an incomplete packet or request are here. This may close this connection itself."""
+        """Notes that `size` bytes of an incomplete packet or request are here. May close this very connection."""
         if size != self.held:
             self._limits.hold(self, size)
 
     def close(self) -> None:
-        """The connection is gone. A second call does nothing."""
+        """Notes that the connection is gone. A second call does nothing."""
         self._limits.release(self)
 
 
 class Limits:
-    """One for a manager, shared by its listeners. `descriptors` is how many connections the process can have."""
+    """The limits of a manager, shared by its listeners. `descriptors` is how many connections the process can have."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Limits:
         self._waiting: dict[Standing, dict[Admission, None]] = {Standing.FRESH: {}, Standing.IDLE: {}}
 
     def use(self, connections_per_address: int, unfinished_input_mb: int) -> None:
-        """What can change while connections are open."""
+        """Sets the limits that can change while connections are open."""
         self.connections_per_address.maximum = connections_per_address
         self.unfinished_input.maximum = unfinished_input_mb << 20
 
@@ -152,7 +152,7 @@ class Limits:
         return [each for each in vars(self).values() if isinstance(each, Limit)]
 
     def admit(self, address: str, abort: Callable[[], object]) -> Admission | None:
-        """Counts a connection from `address`; None if there is no room for it, and no other to close."""
+        """Counts a connection from `address`. None if there is no room for it, and no other connection to close."""
         key = owner_of(address)
         group = self._addresses.get(key)
         if group is not None and len(group.members) >= self.connections_per_address.maximum:
@@ -171,7 +171,7 @@ class Limits:
         return admission
 
     def dial(self, host: str) -> Admission | None:
-        """Counts a connection that we open; None if there are too many."""
+        """Counts a connection that we open. None if there are too many."""
         if self.outgoing_connections.current >= self.outgoing_connections.maximum:
             self.outgoing_connections.hit(address=host)
             return None
@@ -197,7 +197,8 @@ class Limits:
         self._addresses[admission.key].held += size - admission.held
         self.unfinished_input.current += size - admission.held
         admission.held = size
-        # The largest of the peer that holds most: a stranger with many connections cannot get another's closed.
+        # Close the largest connection of the address that holds most, so that a stranger with many connections cannot
+        # make us close another's.
         while self.unfinished_input.current > self.unfinished_input.maximum:
             greedy = max(self._addresses.values(), key=lambda each: each.held)
             largest = max(greedy.members, key=lambda each: each.held)
@@ -235,7 +236,7 @@ class Limits:
 
 
 def usable_descriptors(connections: int) -> int | None:
-    """How many connections the process can have, less the reserve; None if the system sets no limit.
+    """How many connections the process can have, after the reserve. None if the system sets no limit.
 
     Raises the soft limit as far as the hard one allows, up to twice `connections`: as many out as in.
     """

@@ -1,7 +1,6 @@
-"""The one base of every door: a listener that counts each connection before it creates anything for it, and what all
-connections have in common.
+"""The base of every listener and connection. A listener counts each connection before it creates anything for it.
 
-The protocols are elsewhere; limits.py says how many connections there may be.
+The protocols are elsewhere, and limits.py decides how many connections there may be.
 """
 
 from __future__ import annotations
@@ -25,18 +24,19 @@ from postroad.runtime.supervision import Running, Supervisor
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-ACCEPTS_AT_A_TIME = 8  # by one listener, before others have their turn
-CLOSING_TURNS = 8  # of the event loop: aborted connections free their descriptor within so many
+ACCEPTS_AT_A_TIME = 8  # by one listener before others get a turn
+CLOSING_TURNS = 8  # of the event loop, within which aborted connections free their descriptors
 RETRY_S = 1.0  # after the system ran out of descriptors or memory
 TLS_HANDSHAKE_S = 30.0
-MIN_TAKEN = 0x10000  # bytes that a peer must read in UNREAD_S, if as many wait for it
+MIN_TAKEN = 0x10000  # bytes that a peer must read in UNREAD_S, if that many wait for it
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Factory = Callable[["Listener", Admission], "Connection"]
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at every address of `host`, all at one port; OSError if one of them is not available."""
+    """Sockets that listen at every address of `host`, all on one port. Raises OSError if an address is not
+    available."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -60,19 +60,19 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a listener, in either direction. It counts as long as it is open, and a peer that reads
-    nothing of our output loses it. A subclass that needs one of these callbacks calls this one too."""
+    """One connection, incoming or outgoing. It counts against the limits while it is open, and it closes if the peer
+    reads none of our output. A subclass that overrides a callback must call it here too."""
 
     transport: asyncio.Transport
 
     def __init__(self, listener: Listener, admission: Admission) -> None:
         self.listener = listener
         self.admission = admission
-        self._unread = 0  # bytes of output, when it was last looked at
-        self._reading: asyncio.TimerHandle | None = None  # as long as the peer has not taken enough
+        self._unread = 0  # bytes of output at the last check
+        self._reading: asyncio.TimerHandle | None = None  # runs until the peer has read enough
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # other event loops' are no subclass of it
+        self.transport = cast(asyncio.Transport, transport)  # other event loops do not subclass it
         self.listener.connections.add(self)
         self.admission.attach(self.transport.abort)
 
@@ -98,13 +98,13 @@ class Connection(asyncio.Protocol):
             Connection.pause_writing(self)
 
     def shutdown(self) -> None:
-        """The listener stops: nothing new begins here."""
+        """The listener stops: the connection begins nothing new."""
         self.transport.close()
 
 
 class Listener:
-    """One port of a door. `start` accepts, `stop` ends the connections too. Port 0 means any free one. `factory` makes
-    a connection's protocol; `grace_s` is its time for what is under way at the end."""
+    """Listens at one port. `start` begins to accept, and `stop` also ends the connections. Port 0 means any free port.
+    `factory` makes the protocol of a connection. `grace_s` is how long `stop` waits for work under way."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Listener:
         self._supervisor = supervisor or Supervisor()
         self._grace_s = grace_s
         self._sockets: Sequence[socket.socket] = ()
-        self._tasks: set[asyncio.Task[None]] = set()  # connections that have no protocol yet
+        self._tasks: set[asyncio.Task[None]] = set()  # connections without a protocol yet
         self._emptied = asyncio.Event()
-        self._task = ""  # with the address, the name of the task that the supervisor keeps
+        self._task = ""  # the supervisor's name for the accepting task
 
     @property
     def address(self) -> str:
@@ -138,11 +138,12 @@ class Listener:
         return endpoint(self.host, self.port)
 
     def use_tls(self, tls: ssl.SSLContext) -> None:
-        """New connections get this certificate; those that exist go on as they are."""
+        """New connections use this certificate. Existing ones keep theirs."""
         self.tls = tls
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Accepts at `sockets`, which listen already, or at every address of the host; OSError if that cannot be."""
+        """Accepts at `sockets`, which must listen already, or at every address of the host. Raises OSError if an
+        address is not available."""
         if self._sockets:
             raise RuntimeError("the listener is running already")
         self._sockets = sockets or await bind(self.host, self.port)
@@ -155,7 +156,7 @@ class Listener:
         if not self._sockets:
             return
         sockets, self._sockets = self._sockets, ()
-        self._shut_down()  # at once: answers that leave from now on say that the connection ends
+        self._shut_down()  # now, so that answers from here on say that the connection ends
         await self._supervisor.stop(self._task)
         for listener in sockets:
             listener.close()
@@ -177,7 +178,7 @@ class Listener:
             connection.shutdown()
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """The connection is closed."""
         self.connections.discard(connection)
         if not self.connections:
             self._emptied.set()
@@ -200,7 +201,7 @@ class Listener:
                     if error.errno in _OUT_OF_RESOURCES:
                         limits.descriptors.hit(reason=os.strerror(error.errno))
                         await asyncio.sleep(RETRY_S)
-                    break  # else the peer is already gone
+                    break  # otherwise the peer is already gone
                 try:
                     admission = limits.admit(str(address[0]), partial(_shut_down, connection))
                 except Exception:  # a bug: it must not end the listener
@@ -221,7 +222,7 @@ class Listener:
     async def _connect(self, connection: socket.socket, admission: Admission) -> None:
         tls = self.tls
         handshake_s = None if tls is None else TLS_HANDSHAKE_S
-        connection.getpeername()  # a peer that has gone again has no address, and its protocol needs one
+        connection.getpeername()  # raises if the peer has left: its protocol needs an address
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._factory(self, admission), connection, ssl=tls, ssl_handshake_timeout=handshake_s
         )
@@ -232,14 +233,15 @@ class Listener:
         if task.cancelled() or error is not None:
             admission.close()
             connection.close()
-        if isinstance(error, OSError):  # it left during the handshake, or speaks no TLS
+        if isinstance(error, OSError):  # the peer left during the handshake, or speaks no TLS
             error.with_traceback(None)  # its frames hold the buffers of TLS, in a cycle
         elif error is not None:
             log.error("connection not made", extra={"peer": admission.address}, exc_info=error)
 
 
 async def _accepted(listener: socket.socket) -> tuple[socket.socket, Any]:
-    """The next connection and its address. Nothing is awaited once it is there, so that no cancellation loses it."""
+    """The next connection and its address. Nothing is awaited after the accept, so that a cancellation cannot lose the
+    connection."""
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
         return await loop.sock_accept(listener)
@@ -258,6 +260,6 @@ async def _accepted(listener: socket.socket) -> tuple[socket.socket, Any]:
 
 
 def _shut_down(connection: socket.socket) -> None:
-    """Closes a connection that has no transport yet, or one in its TLS handshake: its reader sees the end."""
+    """Closes a connection before it has a transport or completes its TLS handshake. Whoever reads it sees the end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

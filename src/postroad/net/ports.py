@@ -1,4 +1,4 @@
-"""The standard ports of the protocols, each in this one place."""
+"""The standard ports of the protocols."""
 
 from __future__ import annotations
 

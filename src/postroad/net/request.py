@@ -1,6 +1,6 @@
-"""One HTTP request, as far as it has come: its head, and the ways to its body.
+"""One HTTP request as far as it has arrived: its head, and ways to read its body.
 
-The bytes are read in http.py.
+http.py parses the bytes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SMALL_PIECE = 1024  # bytes: smaller ones are joined, because each costs an obje
 
 
 class ClientLeft(Exception):
-    """The client is gone, so there is no answer to send."""
+    """The client is gone, so no answer can be sent."""
 
 
 class BodyTooLarge(Exception):
-    """The body is longer than its reader takes."""
+    """The body is longer than its reader allows."""
 
 
 class Request:
-    """`target` is the path with its query, as it was sent. `headers` has the first of each name, and `fields` has them
-    all, with names in lower case."""
+    """`target` is the path with its query, as it was sent. `fields` has all headers, and `headers` has the first of
+    each name. Names are in lower case."""
 
     __slots__ = (
         *("_limit", "_pieces", "_taken", "_wake", "answered", "chunks", "complete", "connection", "expects", "fields"),
@@ -52,21 +52,21 @@ class Request:
         self.path = path.decode("latin-1")  # percent-encoded
         self.fields = fields
         self.headers = headers
-        self.length = length  # of the body as the head says it; None where it comes in chunks
-        self.chunks = chunks  # the client reads an answer in chunks
+        self.length = length  # of the body, by its header; None if it comes in chunks
+        self.chunks = chunks  # whether the client reads an answer in chunks
         self.keep_alive = keep_alive
-        self.expects = chunks and headers.get(b"expect", "").lower() == "100-continue"  # leave to send the body
+        self.expects = chunks and headers.get(b"expect", "").lower() == "100-continue"
         self.complete = False
         self.lost = False  # the connection ended
         self.answered = False
-        self.size = 0  # bytes of the body that have come
-        self._taken = 0  # of these, what the application has
+        self.size = 0  # bytes of the body that have arrived
+        self._taken = 0  # those that the application has taken
         self._pieces: list[bytes] = []
         self._limit = 0
         self._wake: Callable[[], None] | None = None
 
     def header(self, name: bytes) -> str:
-        """Empty if the request has no such header."""
+        """The value of a header; empty if the request does not have it."""
         return self.headers.get(name, "")
 
     @property
@@ -76,13 +76,13 @@ class Request:
     # For the application
 
     def so_far(self) -> bytes:
-        """What has come of the body and was not taken yet, which can be taken again."""
+        """The part of the body that has arrived and is not taken yet. It stays available."""
         if len(self._pieces) != 1:
             self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
 
     def take(self) -> bytes:
-        """What has come of the body and was not taken yet."""
+        """Takes the part of the body that has arrived and is not taken yet."""
         pieces, self._pieces = self._pieces, []
         self._taken = self.size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -97,7 +97,7 @@ class Request:
             self.connection.invite(self)
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. BodyTooLarge as soon as it is known to be longer than `limit`."""
+        """The whole body. Raises BodyTooLarge as soon as it is known to be longer than `limit`."""
         if self.length is not None and self.length > limit:
             raise BodyTooLarge
         if not self.complete:
@@ -107,7 +107,7 @@ class Request:
         return self.take()
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The body in pieces, as they come. No more is read from the client before these are taken."""
+        """The body in pieces, as they arrive. Reads no more from the client until these are taken."""
         while True:
             if self.size > self._taken:
                 yield self.take()
@@ -127,7 +127,7 @@ class Request:
 
     @property
     def unread(self) -> int:
-        """Bytes of the body that wait for an application which does not ask for them."""
+        """Bytes of the body that wait for an application that does not ask for them."""
         return 0 if self._wake is not None else self.size - self._taken
 
     def receive(self, piece: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One HTTP answer, whole or in pieces, and its head as it is on the wire."""
+"""One HTTP answer, whole or in pieces, and its head as sent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
-_URL = ":/%#?=@[]!$&'()*+,;"  # characters of a URL that stay as they are
+_URL = ":/%#?=@[]!$&'()*+,;"  # characters of a URL that are not encoded
 
 
 class Response:
-    """With `pieces`, the body is what they give, and `body` is not used. `over` is called when the answer is, however
-    it ended. `headers` have names in lower case."""
+    """If `pieces` is set, it yields the body and `body` is not used. `over` is called once the answer has ended, for
+    whatever reason. The names in `headers` are in lower case."""
 
     __slots__ = ("body", "headers", "media_type", "over", "pieces", "status")
 
@@ -31,14 +31,15 @@ class Response:
         over: Callable[[], None] | None = None,
     ) -> None:
         self.body = body
-        self.status = int(status)  # an enumeration's member is slow to look up
+        self.status = int(status)  # members of an enumeration are slower to look up
         self.media_type = media_type
         self.headers = dict(headers) if headers else {}
         self.pieces = pieces
         self.over = over
 
     def head(self, ending: bytes) -> bytes:
-        """`ending` says how the body ends, and whether the connection does."""
+        """The head as bytes. `ending` holds the headers that say how the body ends, and whether the connection
+        closes."""
         start = _start(self.status, self.media_type)
         if self.headers:
             start += b"".join([_line(name, value) for name, value in self.headers.items()])
@@ -50,7 +51,7 @@ def text(content: str, status: int = HTTPStatus.OK, headers: Mapping[str, str] |
 
 
 def redirect(url: str) -> Response:
-    """To another page, which the browser gets with GET."""
+    """Sends the browser to another page, which it requests with GET."""
     return Response(status=HTTPStatus.SEE_OTHER, headers={"location": quote(url, safe=_URL)})
 
 

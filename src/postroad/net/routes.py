@@ -1,4 +1,4 @@
-"""Which endpoint serves a path: a table of templates, searched from the top."""
+"""Finds the endpoint for a path, in a table of templates searched from the top."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Route(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[E]):
-    """`endpoint` is None for a method that the path does not take; `methods` are those that it takes."""
+    """`endpoint` is None if the path does not take the method. `methods` are those that it takes."""
 
     endpoint: E | None
     parameters: Mapping[str, str]
@@ -29,14 +29,14 @@ class Found(Generic[E]):
 
 
 class Routes(Generic[E]):
-    """HEAD is served by the endpoint of GET."""
+    """A table of routes. The endpoint of GET also serves HEAD."""
 
     def __init__(self, routes: list[Route[E]]) -> None:
         self.routes = routes
         self._patterns = [(re.compile(_pattern(each.template)), each.endpoints) for each in routes]
 
     def find(self, method: str, path: str) -> Found[E] | None:
-        """None for a path that no template fits."""
+        """None if no template fits the path."""
         refused: Found[E] | None = None
         for pattern, endpoints in self._patterns:
             match = pattern.fullmatch(path)

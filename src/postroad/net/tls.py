@@ -1,4 +1,4 @@
-"""TLS of listeners: what they serve, and the names of clients that have certificates."""
+"""TLS for listeners: their certificates, and the names of clients that show one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 
 def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """What a listener serves; with `client_ca` its clients need certificates. All files are PEM. ConfigurationError
-    names the setting in `table` whose file cannot be used."""
+    """The context for a listener. With `client_ca`, clients need a certificate. All files are PEM. If a file cannot be
+    used, ConfigurationError names its setting in `table`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -40,7 +40,7 @@ def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None 
 
 
 def _no_password() -> str:
-    """OpenSSL would ask for it on the terminal, and keep the whole manager waiting."""
+    """Otherwise OpenSSL would ask on the terminal, and the whole manager would wait."""
     raise OSError("the key must not be encrypted")
 
 

@@ -1,6 +1,6 @@
-"""The bounded table for what is remembered of strangers. Many entries of one stranger do not push out those of others.
+"""A bounded table for what the manager remembers of strangers. One stranger's entries do not push out another's.
 
-Every collection that somebody outside can make grow is one of these. No clock and no I/O here.
+Every collection that outsiders can make grow is one of these. No clock and no I/O here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-ROOM: Final = 64  # of a full table, the part that leaves at once: one search makes room for many newcomers
-KEPT_FREE: Final = 16  # of a table, the part that each standing leaves to those below it
-KEPT_FEW: Final = 2  # a table with so few entries does not distinguish standings
+ROOM: Final = 64  # the part of a full table that leaves at once, so that one search makes room for many newcomers
+KEPT_FREE: Final = 16  # the part of a table that each standing leaves to those below it
+KEPT_FEW: Final = 2  # a table of this size or less does not distinguish standings
 _LOOK: Final = 64
 _SUBNET_BITS: Final = 64  # an IPv6 host can use any address within its subnet
 
 
 class Standing(IntEnum):
-    """An entry never leaves for one of a lower standing."""
+    """No entry gives way to one of a lower standing."""
 
-    STRANGER = 0  # anybody can make such an entry, as often as they like
-    PROVEN = 1  # a queue has accepted a message of it, or a password was right
-    KNOWN = 2  # the directory or `[peers]` names it, or we have called it ourselves
+    STRANGER = 0  # anybody can make such entries, as many as they like
+    PROVEN = 1  # a queue has accepted a message from it, or its password was right
+    KNOWN = 2  # the directory or `[peers]` names it, or we have called it
 
 
 def owner_of(address: str) -> str:
-    """The owner of an address: the address, the IPv4 address in it, or its IPv6 subnet."""
+    """The owner that an address counts for: itself, the IPv4 address within it, or its IPv6 subnet."""
     if ":" not in address:
         return address
     try:
@@ -47,7 +47,7 @@ def owner_of(address: str) -> str:
 
 
 class _Share(Generic[K]):
-    """The entries of one owner in one standing, the longest silent first."""
+    """The entries of one owner in one standing, in the order they were last heard of."""
 
     __slots__ = ("keys", "owner", "standing")
 
@@ -58,15 +58,17 @@ class _Share(Generic[K]):
 
 
 class BoundedTable(Generic[K, V]):
-    """At most `limit` entries, and `most` of one owner. An owner is an address (`owner_of`) or an identity.
+    """Holds at most `limit` entries, and at most `most` of one owner. An owner is an address (`owner_of`) or an
+    identity.
 
-    If a newcomer finds no room, an entry of the lowest standing leaves, never one above the newcomer's own. Within a
-    standing the owner with the most entries gives up the one that was silent for longest. Among equal owners it is the
-    one that was silent for longest. Each standing leaves a sixteenth of the table to those below it, so that a table of
-    proven entries has room for somebody to prove himself. Entries below `lowest` get only what is left over.
+    When the table is full, a new entry replaces one of the lowest standing, never one of a higher standing than its
+    own. Within a standing, the owner with the most entries loses the one that was silent for longest. Among equal
+    owners, the one that was silent for longest leaves. Each standing leaves a sixteenth of the table to those below it,
+    so that strangers can still prove themselves when the table is full of proven entries. Entries below `lowest` get
+    only what is left over.
 
-    An entry that `in_use` names stays. `standing` is asked again before an entry leaves, so nobody has to report that
-    one has risen. `dropped` is called for each entry that left for another.
+    An entry for which `in_use` is true stays. The table asks `standing` again before an entry leaves, so nobody has to
+    report a rise. It calls `dropped` for each entry that was replaced.
     """
 
     __slots__ = (
@@ -96,14 +98,14 @@ class BoundedTable(Generic[K, V]):
     ) -> None:
         self.limit = limit
         self.most = limit if most is None else most
-        self.refused = 0  # newcomers that were refused, since the start
+        self.refused = 0  # new entries refused since the start
         kept_free = max(1, limit // KEPT_FREE)
-        # Limits for each standing together with those above it.
+        # The limit for each standing together with those above it.
         self._allowed = [limit - max(0, standing - lowest) * kept_free for standing in Standing]
         self._in_use = in_use
         self._standing = standing
         self._dropped = dropped
-        self._entries: dict[K, tuple[V, _Share[K]]] = {}  # the longest silent first
+        self._entries: dict[K, tuple[V, _Share[K]]] = {}  # in the order they were last heard of
         self._shares: tuple[dict[str, _Share[K]], ...] = tuple({} for _ in Standing)
         self._counts = [0 for _ in Standing]  # by standing
         self._full = [0 for _ in Standing]  # newcomers to refuse before the next search for room
@@ -116,7 +118,7 @@ class BoundedTable(Generic[K, V]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[K]:
-        """The longest silent first."""
+        """In the order they were last heard of."""
         return iter(self._entries)
 
     def items(self) -> Iterator[tuple[K, V]]:
@@ -138,16 +140,16 @@ class BoundedTable(Generic[K, V]):
         return self._entries[key][1].owner
 
     def standing(self, key: K) -> Standing:
-        """The standing that was last set or asked."""
+        """The standing as last set or asked for."""
         return self._entries[key][1].standing
 
     def put(self, key: K, value: V, owner: str, standing: Standing = Standing.STRANGER) -> bool:
-        """Adds an entry or changes its value; it is then the newest. Returns False if there is no room for it."""
+        """Adds an entry, or changes its value and makes it the newest. Returns False if there is no room."""
         self.pop(key)
         return self.put_all((key,), value, owner, standing)
 
     def put_all(self, keys: Iterable[K], value: V, owner: str, standing: Standing) -> bool:
-        """The same for keys of which none is here yet."""
+        """Adds several entries. None of the keys may be here yet."""
         if self.limit <= KEPT_FEW:
             standing = Standing.STRANGER
         shares = self._shares[standing]
@@ -163,13 +165,13 @@ class BoundedTable(Generic[K, V]):
         if crowded:
             self._shrink(share, len(members) - self.most + self.most // ROOM, new)
             self._refuse(list(islice(new, max(0, len(members) - self.most))))
-        if len(entries) > self._allowed[standing]:  # else there are not so many of it
+        if len(entries) > self._allowed[standing]:  # otherwise there is room anyway
             self._make_room(standing, new)
             crowded = True
         return not crowded or next(reversed(new), None) in entries
 
     def touch(self, key: K) -> None:
-        """The entry was heard of just now."""
+        """The entry was heard of just now: it becomes the newest."""
         entry = self._entries.pop(key)
         self._entries[key] = entry
         share = entry[1]
@@ -179,7 +181,7 @@ class BoundedTable(Generic[K, V]):
         shares[share.owner] = shares.pop(share.owner)
 
     def rise(self, key: K, standing: Standing) -> None:
-        """The entry has proven itself. A standing never falls."""
+        """Raises the standing of an entry. A standing never falls."""
         found = self._entries.get(key)
         if found is None or found[1].standing >= standing or self.limit <= KEPT_FEW:
             return
@@ -190,7 +192,7 @@ class BoundedTable(Generic[K, V]):
             self._make_room(standing, {})
 
     def pop(self, key: K) -> V | None:
-        """Removes an entry without a call of `dropped`."""
+        """Removes an entry without calling `dropped`."""
         found = self._entries.pop(key, None)
         if found is None:
             return None
@@ -198,7 +200,7 @@ class BoundedTable(Generic[K, V]):
         return found[0]
 
     def set_values(self, value: V) -> None:
-        """Sets the value of all entries, which stay as silent as they are."""
+        """Sets the value of all entries. Their order stays."""
         self._entries = {key: (value, share) for key, (_, share) in self._entries.items()}
 
     def clear(self) -> None:
@@ -227,7 +229,7 @@ class BoundedTable(Generic[K, V]):
         return target
 
     def _make_room(self, standing: Standing, new: dict[K, None]) -> None:
-        """Makes room after newcomers of this standing: down to what is allowed, and a little more."""
+        """Makes room after entries of this standing were added: removes the excess, and a few more."""
         if self._full[standing] > 0:
             self._full[standing] -= 1
             self._refuse(new)
@@ -255,13 +257,13 @@ class BoundedTable(Generic[K, V]):
         self._is_full = full
 
     def _give_up(self, standing: Standing, wanted: int, new: dict[K, None]) -> int:
-        """Removes so many entries of this standing, if as many may leave."""
+        """Removes `wanted` entries of this standing, or fewer if fewer may leave."""
         order = [(-len(share.keys), place, share) for place, share in enumerate(self._shares[standing].values())]
         heapify(order)
         left = wanted
         while order and left > 0:
             size, place, share = heappop(order)
-            # From the largest owner, until another one is as large.
+            # Take from the largest owner until another one is as large.
             due = min(left, max(1, -size + (order[0][0] if order else 0)))
             given = self._shrink(share, due, new)
             left -= given
@@ -270,7 +272,7 @@ class BoundedTable(Generic[K, V]):
         return wanted - left
 
     def _shrink(self, share: _Share[K], wanted: int, new: dict[K, None]) -> int:
-        """Removes an owner's longest silent entries, except those that are new, in use or have risen."""
+        """Removes an owner's oldest entries, except those that are new, in use or of a higher standing by now."""
         entries, in_use, standing, dropped = self._entries, self._in_use, self._standing, self._dropped
         given = staying = 0
         while given < wanted:

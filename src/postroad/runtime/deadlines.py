@@ -1,6 +1,6 @@
-"""When something is due next, of several times that are there or not, or of many that change all the time.
+"""Deadlines: the earliest of many times that keep changing, and the one timer that waits for it.
 
-Without clock or event loop: whoever drives a Timetable gives it both.
+No clock and no event loop here: whoever drives a Timetable passes in both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-SPARE = 64  # entries of things that are gone, besides as many as there are of others: then they are thrown out
+SPARE = 64  # outdated entries that may stay, besides as many as there are items; above that all are removed
 
 
 def earliest(times: Iterable[float | None]) -> float | None:
-    """The first of them; None if there is none. A loop, because services are asked after every event."""
+    """The earliest time; None if there is none. A plain loop, because it runs after every event."""
     found = None
     for time in times:
         if time is not None and (found is None or time < found):
@@ -27,22 +27,23 @@ def earliest(times: Iterable[float | None]) -> float | None:
 
 
 class Agenda(Generic[K]):
-    """Items that each have a time or none, and the first of them at any moment, for any number of items.
+    """Finds the next due of any number of items, each of which has a time or none.
 
-    `when` gives the current time of an item, None if it has none. A caller that sets an earlier time calls `add`.
+    `when` returns the current time of an item, or None. A caller that makes the time of an item earlier must call
+    `add`.
     """
 
     def __init__(self, when: Callable[[K], float | None]) -> None:
         self._when = when
         self._heap: list[tuple[float, int, K]] = []
-        self._noted: dict[K, float] = {}  # the time of each in the heap: never later than its own
+        self._noted: dict[K, float] = {}  # each item's time in the heap: never later than its real time
         self._order = count()
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def add(self, item: K) -> None:
-        """The item has a time; a later one than before needs no word."""
+        """Call this when an item gets a time, or an earlier one. A later time needs no call."""
         time = self._when(item)
         if time is None or self._noted.get(item, time + 1) <= time:
             return
@@ -53,26 +54,26 @@ class Agenda(Generic[K]):
             heapify(self._heap)
 
     def discard(self, item: K) -> None:
-        """The item is gone; nothing here keeps it alive for long."""
+        """Removes an item. Nothing here keeps it alive for long."""
         self._noted.pop(item, None)
 
     @property
     def next(self) -> float | None:
-        """The first time of all."""
+        """The earliest time of all."""
         while self._heap:
             time, _, item = self._heap[0]
             if self._noted.get(item) != time:
-                heappop(self._heap)  # it is in the heap under an earlier time
+                heappop(self._heap)  # outdated
             elif self._when(item) == time:
                 return time
-            else:  # it was put off, or has no time any more
+            else:  # the item is due later now, or no longer
                 heappop(self._heap)
                 del self._noted[item]
                 self.add(item)
         return None
 
     def due(self, now: float) -> list[K]:
-        """Everything whose time has come, the first of it first; each is then to be added again, if it has a time."""
+        """Takes out every item that is due, the earliest first. The caller adds again those that have a new time."""
         found = []
         while (time := self.next) is not None and time <= now:
             _, _, item = heappop(self._heap)
@@ -82,7 +83,7 @@ class Agenda(Generic[K]):
 
 
 class Deadlines(Generic[K]):
-    """An agenda that keeps the times by itself: to put something off costs one entry in a dictionary."""
+    """An agenda that keeps the times itself. To postpone an item costs one entry in a dictionary."""
 
     def __init__(self) -> None:
         self._times: dict[K, float] = {}
@@ -102,21 +103,21 @@ class Deadlines(Generic[K]):
 
     @property
     def first(self) -> float | None:
-        """When the first of them is due."""
+        """The earliest time."""
         return self._agenda.next
 
     def take_due(self, now: float) -> list[K]:
-        """Those whose time has come, in the order of their times; they are due no more."""
+        """Takes out the keys that are due, in the order of their times."""
         due = self._agenda.due(now)
         for key in due:
             del self._times[key]
         return due
 
 
-# All deadlines of one queue manager, and the one timer that waits for the first of them.
+# All deadlines of one queue manager, and the one timer that waits for the earliest.
 
 
-RETRY_S = 1.0  # after which what failed is due again
+RETRY_S = 1.0  # after which failed work is due again
 
 
 class Timer(Protocol):
@@ -124,7 +125,7 @@ class Timer(Protocol):
 
 
 class EventLoop(Protocol):
-    """What runs callbacks later: asyncio's event loop, or virtual time."""
+    """Runs callbacks later: asyncio's event loop, or virtual time."""
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> Timer: ...
 
@@ -132,7 +133,7 @@ class EventLoop(Protocol):
 
 
 class _Entry(Generic[K]):
-    """When one key of a source is due. Its identity is its place in the heap."""
+    """The deadline of one key of a source. The heap tells entries apart by identity."""
 
     __slots__ = ("key", "source", "time")
 
@@ -143,9 +144,9 @@ class _Entry(Generic[K]):
 
 
 class Source(Generic[K]):
-    """Deadlines of one kind, by key. `run` gets the keys that are due, and the time: they are due no more.
+    """Deadlines of one kind, by key. `run` gets the keys that are due and the time. Those keys then have no deadline.
 
-    With `when`, a time may become later, or none, without a word; an earlier one needs `touch`.
+    With `when`, a deadline may move later or disappear without a call. If it moves earlier, call `touch`.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class Source(Generic[K]):
         self._timetable.note(entry)
 
     def touch(self, key: K) -> None:
-        """`when` says another time than before."""
+        """Call this when `when` may return an earlier time than before."""
         assert self._when is not None
         self.set(key, self._when(key))
 
@@ -188,7 +189,8 @@ class Source(Generic[K]):
         return None if entry is None else entry.time
 
     def run(self, entries: Sequence[_Entry[K]], now: float) -> None:
-        """What of these is still due now. If that fails, it is due again after RETRY_S, even if some of it was done."""
+        """Runs those of the entries that are still due. If that fails, all of them are due again after RETRY_S, even
+        those that were done."""
         keys: list[K] = []
         try:
             for entry in entries:
@@ -206,7 +208,7 @@ class Source(Generic[K]):
 
     def _is_due(self, entry: _Entry[K], now: float) -> bool:
         if self._entries.get(entry.key) is not entry or entry.time is None or entry.time > now:
-            return False  # what was due before it has put it off
+            return False  # work that ran before has postponed it
         if self._when is not None and ((time := self._when(entry.key)) is None or time > now):
             self.set(entry.key, time)
             return False
@@ -214,7 +216,7 @@ class Source(Generic[K]):
 
 
 class Supervision(Protocol):
-    """Who hears that work fails, by its name, and that it runs again."""
+    """Gets word when work fails, and when it runs again, by the name of the work."""
 
     def fails(self, name: str, error: BaseException) -> None: ...
 
@@ -222,7 +224,7 @@ class Supervision(Protocol):
 
 
 class Timetable:
-    """One heap for all sources of a queue manager: only what has a new deadline touches it."""
+    """One heap for all sources of a queue manager. Only a new deadline costs anything."""
 
     def __init__(self) -> None:
         self._supervision: Supervision | None = None
@@ -240,16 +242,16 @@ class Timetable:
         run: Callable[[list[K], float], object],
         when: Callable[[K], float | None] | None = None,
     ) -> Source[K]:
-        """`name` is what people call the work, where it fails."""
+        """Adds a source. `name` names the work in logs if it fails."""
         return Source(self, name, run, when)
 
     @property
     def first(self) -> float | None:
-        """When something is due."""
+        """The earliest deadline of all sources."""
         return self._agenda.next
 
     def run(self, now: float) -> None:
-        """Everything that is due, each source once."""
+        """Runs everything that is due, each source at most once."""
         due: dict[Source[Any], list[_Entry[Any]]] = {}
         for entry in self._agenda.due(now):
             due.setdefault(entry.source, []).append(entry)
@@ -272,7 +274,7 @@ class Timetable:
         self._supervision.fails(source.name, error)
 
     def went_well(self, source: Source[Any]) -> None:
-        """Work is down as long as one source of its name fails."""
+        """Reports that the work runs, unless another source of the same name still fails."""
         if source in self._failing and self._supervision is not None:
             self._failing.discard(source)
             if source.name not in {each.name for each in self._failing}:
@@ -287,13 +289,13 @@ class Timetable:
         after: Callable[[], object],
         supervision: Supervision | None = None,
     ) -> None:
-        """From now on `run` is called whenever something is due, and `after` behind it. Without `supervision`, what
-        fails raises."""
+        """From now on, calls `run` and then `after` whenever something is due. Without `supervision`, errors are
+        raised."""
         self._loop, self._clock, self._after, self._supervision = loop, clock, after, supervision
         self._rest()
 
     def stop(self) -> None:
-        """Nothing more runs by itself."""
+        """Cancels the timer: nothing more runs by itself."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop, self._timer, self._armed_at = None, None, inf
@@ -306,8 +308,8 @@ class Timetable:
         self._timer = self._loop.call_later(max(0.0, time - self._clock()), self._fire)
 
     def _fire(self) -> None:
-        """Deadlines are put off all the time: a timer that comes early finds nothing due and waits again."""
-        self._timer, self._armed_at = None, -inf  # what is noted meanwhile is looked at below
+        """Runs what is due. Postponing a deadline does not move the timer, so it may fire early and find nothing."""
+        self._timer, self._armed_at = None, -inf  # deadlines set by the work are read below
         try:
             self.run(self._clock())
             self._after()

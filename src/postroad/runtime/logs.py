@@ -17,7 +17,7 @@ from typing import TextIO
 
 ROOT = "postroad"
 TABLE = "table"
-# The attributes of every LogRecord. Any other attribute was given as `extra`, and is a fact.
+# The attributes of every LogRecord. Any other attribute came from `extra` and is a fact.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/\\$;@,+{}[]()<>%~*")
 
@@ -37,7 +37,7 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 class TextFormatter(logging.Formatter):
     r"""`2024-05-17T09:30:00.123Z info queue created queue=private$\orders`; a value with spaces is quoted.
 
-    The fact `table`, a list of rows with the same names, follows its line in columns.
+    The fact `table`, a list of rows with the same keys, follows the line as columns.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -91,7 +91,7 @@ class RateLimitedLog:
 
 
 class RateLimitedLogs:
-    """The same for events of many kinds, each with a limit of its own."""
+    """Does the same for events of many kinds, each with its own limit."""
 
     def __init__(self, log: logging.Logger, burst: int = 20) -> None:
         self._log = log
@@ -106,9 +106,9 @@ class RateLimitedLogs:
 
 
 class Flood(logging.Filter):
-    """Limits the records of libraries, and every traceback, to a few of each kind in an interval.
+    """Limits records of libraries, and all tracebacks, to a few of each kind in an interval.
 
-    Strangers can cause both as often as they like. Our own modules limit their events themselves.
+    Strangers can cause both as often as they like. Our own modules limit their events where they log them.
     """
 
     def __init__(self, burst: int = 10, interval_s: float = 30.0, kinds: int = 1000) -> None:
@@ -135,7 +135,7 @@ class Flood(logging.Filter):
 
 
 def place_of(error: BaseException) -> str | None:
-    """Where an error was raised, for people who search for the cause."""
+    """The place where an error was raised, for people who search for the cause."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
 
@@ -173,7 +173,8 @@ def level_name() -> str:
 
 
 def start_logging(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Logs everything of `level` and above to `stream` (stderr); from libraries, only warnings and errors."""
+    """Logs our own events of `level` and above to `stream` (default: stderr). Of libraries, only warnings and
+    errors."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     handler.addFilter(Flood())

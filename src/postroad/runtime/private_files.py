@@ -1,6 +1,6 @@
-"""Files and directories for their owner only. They are created private, and made private if they were not.
+"""Files and directories for their owner only: created private, and made private if they were not.
 
-Other modules know their content. Windows has no such modes, so nothing is done there.
+What they contain is the business of other modules. Windows has no such modes, so nothing is done there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of the file, which is created if necessary and private. Raises OSError."""
+    """Opens a file, creates it if necessary, makes it private, and returns its descriptor. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), FILE_MODE)
     try:
         status = os.fstat(descriptor)
         if os.name != "nt" and stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
             os.fchmod(descriptor, FILE_MODE)
-    except PermissionError as error:  # it belongs to another user who lets us use it
+    except PermissionError as error:  # the owner is another user who lets us use it
         _warn(path, FILE_MODE, error)
     except BaseException:
         os.close(descriptor)
@@ -34,8 +34,8 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def refuse_unwritable(path: Path, made: Path | None = None) -> None:
-    """Raises the OSError that a later `open_private` would raise, and creates nothing. `made` is a directory that will
-    be created."""
+    """Raises the OSError that `open_private` would raise later, and creates nothing. `made` is a directory that will
+    exist by then."""
     if path.exists():
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)))
     elif path.parent != made or made.exists():
@@ -45,14 +45,14 @@ def refuse_unwritable(path: Path, made: Path | None = None) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file for its owner only, and replaces an existing one. Raises OSError."""
+    """Writes a file for its owner only, replacing an existing one. Raises OSError."""
     with os.fdopen(open_private(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as stream:
         stream.write(text)
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a directory for its owner only, with its parents. An existing directory keeps the rights of its group,
-    because somebody may have granted them, and loses those of all others. Raises OSError."""
+    """Makes a directory for its owner only, and its parents. An existing directory keeps its group's rights, which
+    somebody may have granted on purpose, but loses those of all others. Raises OSError."""
     if not path.parent.exists():
         make_private_directory(path.parent)
     try:
@@ -70,7 +70,7 @@ def tighten(path: Path) -> None:
     """Removes the rights of others on an existing file or directory. Warns if that fails.
 
     A directory with the sticky bit, such as /tmp, is shared on purpose and stays as it is. So does anything that is
-    neither a file nor a directory: a link may lead to a device of the whole computer.
+    neither a file nor a directory: a link may lead to a system device.
     """
     if os.name == "nt":
         return

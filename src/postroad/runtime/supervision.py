@@ -1,6 +1,6 @@
-"""Background work that must not end: which tasks run, which are down and why, and the next try.
+"""Keeps background work running: which tasks run, which are down and why, and when to try again.
 
-It serves tasks and timers of one event loop. It does not know what they do.
+It serves the tasks and timers of one event loop, and does not know what they do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # from the end of a task, or a failed step, to the next try
-REPEAT_S = 30.0  # between two log lines about one task, which may fail at every try
+RETRY_S = 1.0  # from a failure to the next try
+REPEAT_S = 30.0  # between two log lines about a task that keeps failing
 
 Running = Callable[[], None]
 Work = Callable[[Running], Coroutine[Any, Any, None]]
@@ -27,20 +27,20 @@ class Supervisor:
     until it runs."""
 
     def __init__(self) -> None:
-        self.down: dict[str, str] = {}  # by name: why
+        self.down: dict[str, str] = {}  # the reasons, by name
         self.failures = 0
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._logged_at: dict[str, float] = {}
 
     def keep(self, name: str, work: Work) -> None:
-        """Runs `work` until `stop`, and passes it a function to call once it runs, or runs again: best once in each
-        loop."""
+        """Runs `work` until `stop`. `work` gets a function that it calls to report that it runs, best once in each of
+        its loops."""
         task = asyncio.get_running_loop().create_task(work(lambda: self.runs(name)), name=f"postroad-{name}")
         self._tasks[name] = task
         task.add_done_callback(lambda done: self._ended(name, work, done))
 
     def _ended(self, name: str, work: Work, task: asyncio.Task[None]) -> None:
-        """The task returned, raised or was cancelled: starts it again."""
+        """Starts a task again that returned, raised or was cancelled."""
         if self._tasks.get(name) is not task:
             return  # stopped
         del self._tasks[name]
@@ -53,7 +53,7 @@ class Supervisor:
             self.keep(name, work)
 
     async def stop(self, *names: str) -> None:
-        """Ends these tasks, or all, and removes them from `down`."""
+        """Ends these tasks, or all of them, and removes them from `down`."""
         for name in names or (*self._tasks, *self.down):
             self.down.pop(name, None)
             task = self._tasks.pop(name, None)
@@ -62,10 +62,10 @@ class Supervisor:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    # Steps of timers, and of work that others repeat
+    # Steps of timers, and of work that somebody else repeats
 
     def step(self, name: str, step: Callable[[], object]) -> bool:
-        """Runs one step and notes the result. Returns False if the step failed. The next try comes after RETRY_S."""
+        """Runs one step and notes the result. Returns False if it failed: the next try is then due after RETRY_S."""
         try:
             step()
         except Exception as error:
@@ -79,7 +79,7 @@ class Supervisor:
             log.info("background task runs again", extra={"task": name})
 
     def fails(self, name: str, error: BaseException) -> None:
-        """Notes that the work is down. The log gets the error with its traceback, but not at every try."""
+        """Notes that the work is down. Logs the error with its traceback, but not at every try."""
         self.failures += 1
         self.down[name] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         now = time.monotonic()
@@ -88,16 +88,16 @@ class Supervisor:
             log.error("background task failed, restarting it", extra={"task": name}, exc_info=error)
 
 
-# Python's cyclic garbage collector in a process that runs a queue manager.
+# Tuning of Python's cyclic garbage collector for a queue manager.
 
 
-YOUNG = 50_000  # objects: more than belong to the messages on their way at any time
+YOUNG = 50_000  # objects: more than the messages in flight have at any time
 
 
 def relax_collector() -> None:
-    """Makes the collector search less often. Messages have no cycles, and are freed as soon as they are used. With
-    Python's threshold of 700 objects, each batch of messages would be searched several times. Call this when all
-    modules are loaded: they stay, so they need not be searched again."""
+    """Makes the collector run less often. Messages have no cycles, so Python frees them without it. With Python's
+    threshold of 700 objects, the collector would run several times in each batch of messages. Call this once all
+    modules are loaded: it also exempts what exists by then from further collections."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])

@@ -1,4 +1,4 @@
-"""The one place that says which version this is: the number of the release, and the commit it was built from.
+"""The version of this package: the number of the release, and the commit it was built from.
 
 setup.py writes `commit.py` beside this file: into a wheel, into a source archive, and here for an editable install. A
 release has no commit in its version: its tag names the commit.
