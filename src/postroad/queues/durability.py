@@ -1,8 +1,8 @@
-"""How changes become durable: they gather in a tick, one tick at a time is on its way to the disk, and who relies on
-it hears how that ended.
+"""How changes become durable. Changes gather in a tick. One tick at a time is written to the disk. Every caller that
+waits for a tick then learns whether it was written.
 
-Without I/O or clock: whoever drives it gives it the time, an event loop, and somebody who commits batches. Promises,
-group commit, failures and room on the disk are decided here, and nowhere else.
+No I/O and no clock here: the driver passes in the time, an event loop and a committer. Promises, group commit, failures
+and room on the disk are decided here and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What nobody waits for, such as the end of messages that have arrived elsewhere, shares a commit with what comes next.
+# Changes that nobody waits for, such as removing messages that have arrived elsewhere, share the next commit.
 UNHURRIED_S = 0.01
-ENOUGH = 64  # callers that wait for one commit: it gains nothing by more
-LOOK_S = 0.01  # between two looks at the free space: the reserve has room for what is committed meanwhile
+ENOUGH = 64  # callers that wait for one commit: waiting for more gains nothing
+LOOK_S = 0.01  # between two checks of the free space: the reserve has room for what is committed in between
 
 T = TypeVar("T")
 Done = Callable[[StorageError | None], object]
@@ -45,14 +45,14 @@ def _no_promise() -> Promise:
 
 
 class Durability:
-    """`durably` is for callers that can await, `change_then` for those that answer at once if they can, `when_durable`
-    for those with a callback, and `soon` for changes that nobody waits for."""
+    """Use `durably` if you can await, `change_then` to answer at once where possible, `when_durable` with a callback,
+    and `soon` for changes that nobody waits for."""
 
     def __init__(self, core: LocalQueueManager, clock: Callable[[], float]) -> None:
-        self.gathered: list[Done] = []  # who waits for the tick that gathers
-        self.under_way: list[Done] = []  # who waits for the one that is being written
-        self._relying: list[Done] = []  # of those gathered, whose answers depend on the one being written too
-        self.last_error: StorageError | None = None  # of the last commit; None where it worked
+        self.gathered: list[Done] = []  # callers that wait for the gathering tick
+        self.under_way: list[Done] = []  # callers that wait for the tick that is being written
+        self._relying: list[Done] = []  # those of `gathered` that also depend on the tick being written
+        self.last_error: StorageError | None = None  # of the last commit; None if it succeeded
         self.last_failure: StorageError | None = None
         self.failures = 0
         self._store = core.store
@@ -64,13 +64,14 @@ class Durability:
         self._promise: Callable[[], Promise] = _no_promise
         self._in_flight: Tick | None = None
         self._scheduled = False
-        self._shared = False  # several have waited for the last commit
-        self._seen = 0  # who waited one turn ago
+        self._shared = False  # several callers waited for the last commit
+        self._seen = 0  # how many callers waited one turn ago
         self._unhurried: Timer | None = None
-        self._looked_at = 0.0  # at the free space
+        self._looked_at = 0.0  # when the free space was last checked
 
     def drive(self, loop: EventLoop, committer: Committer, promise: Callable[[], Promise] = _no_promise) -> None:
-        """What runs callbacks later, and who commits, before anything changes; `promise` makes something to await."""
+        """Sets what runs callbacks later and what commits batches. Call it before anything changes. `promise` makes an
+        object to await."""
         self._loop, self._committer, self._promise = loop, committer, promise
 
     @property
@@ -79,36 +80,37 @@ class Durability:
 
     @property
     def idle(self) -> bool:
-        """Nothing is on its way, and nothing has to be."""
+        """Whether nothing is being written and nothing waits to be."""
         return not (self.writing or self.gathered or self._delivery.tick)
 
     @property
     def error(self) -> str | None:
-        """Why the last commit failed, or why there is no room for more messages."""
+        """Why the last commit failed or there is no room for more messages. None if neither is so."""
         return self._delivery.full if self.last_error is None else str(self.last_error)
 
     # Change, then answer
 
     def run(self, operation: Callable[[], T]) -> tuple[T, bool]:
-        """The result of an operation, and whether an answer has to wait until the change is durable."""
+        """Runs an operation. Returns its result, and whether the answer has to wait until the change is durable."""
         tick, writes = self._delivery.tick, self._delivery.tick.writes
         try:
             result = operation()
         except PostroadError:
             if self._delivery.tick:
-                self.hurry()  # a refusal may have been told to an administration queue
+                self.hurry()  # a refusal may have sent an acknowledgment
             raise
         return result, tick.writes != writes
 
     async def durably(self, operation: Callable[[], T]) -> T:
-        """The result of an operation, once what it has changed is durable; StorageError if that failed."""
+        """Runs an operation and returns its result once its changes are durable. Raises StorageError if they could not
+        be stored."""
         result, changed = self.run(operation)
         if changed:
             await self.landed()
         return result
 
     def landed(self) -> Promise:
-        """To await until everything that was changed before this call is durable; StorageError if that failed."""
+        """An object to await: it ends when every change before this call is durable, or raises StorageError."""
         promise = self._promise()
 
         def settle(error: StorageError | None) -> None:
@@ -128,9 +130,11 @@ class Durability:
         done: Callable[[T, StorageError | None], object],
         repeats: Callable[[T], bool] = lambda result: False,
     ) -> T:
-        """Calls `done` with the result of an operation: at once if nothing has to be on disk, else when it is.
+        """Runs an operation and calls `done` with its result: at once if nothing has changed, otherwise after the
+        commit.
 
-        `repeats` says of the result that a duplicate was dropped: the answer then needs the commit under way too.
+        `repeats` tells from the result whether a duplicate was dropped. The answer then also depends on the commit
+        under way.
         """
         result, changed = self.run(operation)
         repeated = repeats(result)
@@ -141,10 +145,10 @@ class Durability:
         return result
 
     def when_durable(self, done: Done, *, repeats: bool = False) -> None:
-        """Calls `done` when everything that was changed before this call is on disk, or with the reason it is not.
+        """Calls `done` once every change before this call is on disk, or with the error that prevented it.
 
-        With `repeats`, something was dropped as a duplicate of a message that may still be on its way to the disk: then
-        `done` also hears of the failure of that commit.
+        Set `repeats` after dropping a duplicate of a message that may not be on disk yet: `done` then also gets the
+        error of the commit under way.
         """
         self.gathered.append(done)
         if repeats and self.writing:
@@ -152,12 +156,12 @@ class Durability:
         self.hurry()
 
     def soon(self) -> None:
-        """Commits what has gathered, if anything has, without anybody waiting for it."""
+        """Commits what has gathered, without hurry."""
         if self._unhurried is None and not self._scheduled and self._in_flight is None and self._delivery.tick:
             self._unhurried = self._loop.call_later(UNHURRIED_S, self.hurry)
 
     def hurry(self) -> None:
-        """Commits what has gathered now, or right after the commit that is under way."""
+        """Commits what has gathered, now or right after the commit under way."""
         if not self._scheduled and self._in_flight is None:
             self._scheduled = True
             self._seen = 0
@@ -168,8 +172,8 @@ class Durability:
 
     def _gather(self) -> None:
         """Callers that got their answers together send their next requests together, but not all in one turn of the
-        event loop. So after a commit that several have waited for, the next one starts with the first turn that brings
-        no more of them. A caller that is alone never waits for others."""
+        event loop. So if several callers waited for the last commit, the next commit starts after the first turn that
+        brings no more callers. A single caller never waits for others."""
         waiting = len(self.gathered)
         if self._shared and self._seen < waiting < ENOUGH:
             self._seen = waiting
@@ -197,8 +201,8 @@ class Durability:
             self._committer.submit(tick.batch, self._landed)
         except Exception as error:
             if self._in_flight is not tick:
-                raise  # it has ended
-            self._landed(StorageError(f"the store took no batch: {error!r}"))
+                raise  # the commit has already ended
+            self._landed(StorageError(f"the store accepted no batch: {error!r}"))
 
     def _landed(self, failure: Exception | None) -> None:
         tick, self._in_flight = self._in_flight, None
@@ -211,7 +215,7 @@ class Durability:
         self.last_error = error
         now = self._clock()
         if error is not None or not 0 <= now - self._looked_at < LOOK_S:
-            self.look()  # this write may have taken the last space: then no further one may follow
+            self.look()  # this write may have used the last space: then no other may follow
         if error is None:
             self._ticks.committed(tick, now, lambda: self._answer(promised, None))
         else:
@@ -224,7 +228,7 @@ class Durability:
         self._go_on()
 
     def _answer(self, promised: list[Done], error: StorageError | None) -> None:
-        """Every caller hears how it ended, also if another one fails at that."""
+        """Tells every caller how the commit ended, even if the callback of another one fails."""
         for done in promised:
             try:
                 done(error)
@@ -232,7 +236,7 @@ class Durability:
                 self._delivery.note_failure(None, fault)
 
     def _go_on(self) -> None:
-        """Commits what has gathered meanwhile."""
+        """Commits what has gathered in the meantime."""
         if self.gathered:
             self.hurry()
         else:
@@ -241,7 +245,8 @@ class Durability:
     # Room on the disk
 
     def look(self) -> str | None:
-        """Why nothing more is stored; None while there is room. While there is none, nothing is added to the queues."""
+        """Checks the room on the disk. Returns why nothing more is stored, or None while there is room. Without room,
+        nothing is added to queues."""
         self._looked_at = self._clock()
         before, full = self._delivery.full, self._store.no_room()
         self._delivery.full = full

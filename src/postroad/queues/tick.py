@@ -1,7 +1,7 @@
-"""The tick: everything that one store transaction will make true, and what follows when it has or has not.
+"""The tick: all changes of one store transaction, and what follows once it has committed or failed.
 
-Between ticks messages are only promised. Readers see what is committed; who was promised durability hears of it after.
-Changes of several steps and the numbers that messages get belong here too.
+Readers see a message only after its commit, and callers that wait for durability are answered then. Atomic changes of
+several steps are here too, and the counters of arrivals and message ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FollowUp = Callable[..., None]
 
-COUNT_STATE = "count/"  # and a queue's number: how many messages it has
+COUNT_STATE = "count/"  # followed by a queue's number: how many messages the queue has
 COUNTERS_STATE = "counters"
 _LAYOUT = Struct("<QI")
 ARRIVAL_BLOCK = 1 << 20
@@ -40,7 +40,7 @@ class Change:
     added_bytes: int = 0
     removed: int = 0
     removed_bytes: int = 0
-    first: int | None = None  # the foremost position that was added
+    first: int | None = None  # the first position, in queue order, that was added
     first_arrival: int | None = None
 
 
@@ -52,13 +52,13 @@ class Tick:
     changes: dict[Queue, Change] = field(default_factory=dict)
     taken: list[tuple[Queue, list[int]]] = field(default_factory=list)
     replaced: set[Pair] = field(default_factory=set)
-    sequenced: dict[Queue, list[Pair]] = field(default_factory=dict)  # what got numbers of our own sequence, in order
-    writes: int = 0  # grows with every change, so that a caller can tell whether it made one
-    on_seal: list[Callable[[], None]] = field(default_factory=list)  # what is written once a tick, not once a message
+    sequenced: dict[Queue, list[Pair]] = field(default_factory=dict)  # what got numbers of our sequence, in order
+    writes: int = 0  # grows with every change, so that a caller can tell whether it made any
+    on_seal: list[Callable[[], None]] = field(default_factory=list)  # for what is written once per tick
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[StorageError], None]] = field(default_factory=list)
-    undo: list[Callable[[Tick], None]] = field(default_factory=list)  # the way back, last step first
-    # While a change can still fail (Atomic): functions with their arguments that take it back, last one first.
+    undo: list[Callable[[Tick], None]] = field(default_factory=list)  # takes the change back, in reverse order
+    # While a change can still fail (see Atomic): the calls that take it back, to be made in reverse order.
     steps: list[tuple[Any, ...]] | None = None
 
     def __bool__(self) -> bool:
@@ -72,7 +72,7 @@ class Tick:
         return change
 
     def put(self, queue: Queue, record: Record) -> None:
-        """A new record; its bytes count against the quota from now on."""
+        """Adds a record. Its bytes count against the quota from now on."""
         self.batch.puts[Key(record.queue, record.lookup_id)] = record
         self.writes += 1
         change = self.change(queue)
@@ -88,7 +88,7 @@ class Tick:
         queue.reserve(size)
 
     def put_all(self, queue: Queue, records: Sequence[Record]) -> None:
-        """Several new records of one queue, one after the other."""
+        """Adds several records of one queue, in order."""
         if not records:
             return
         lookup_ids = [record.lookup_id for record in records]
@@ -114,7 +114,7 @@ class Tick:
         self.batch.state[name] = value
 
     def replace(self, record: Record) -> None:
-        """An old record with other words beside its packet."""
+        """Replaces a stored record by one whose packet is the same and whose other fields differ."""
         self.writes += 1
         key = Key(record.queue, record.lookup_id)
         if self.steps is not None:
@@ -125,12 +125,12 @@ class Tick:
         self.replaced.add(key)
 
     def delete_all(self, queue: Queue, records: Sequence[Record], states: Sequence[PositionState | None] = ()) -> None:
-        """Records of one queue go; until the commit they stay where they are, and nobody else can take them. Where it
-        can be taken back, `states` are those that their positions had before."""
+        """Deletes records of one queue. Until the commit they stay in place, and nobody else can take them. For a
+        change that can be taken back, `states` are the previous states of their positions."""
         lookup_ids = [record.lookup_id for record in records]
         deleted = keys(queue.number, lookup_ids)
         puts = self.batch.puts
-        # Deletes come first in a batch: a replacement must not outlive its record.
+        # A batch deletes first and puts then, so a replacement left in it would outlive its record.
         replacements = [puts.pop(key) for key in deleted if key in puts] if puts else []
         if self.steps is not None:
             self.steps.append((_undelete_all, self, queue, records, replacements, states))
@@ -142,7 +142,7 @@ class Tick:
         self.taken.append((queue, lookup_ids))
 
     def withdraw(self, queue: Queue) -> list[Record]:
-        """Takes back what this tick adds to a queue all of whose stored records are taken."""
+        """Takes back what this tick adds to a queue. All stored records of the queue must be taken."""
         records = [record for record in self.batch.puts.values() if record.queue == queue.number]
         for record in records:
             self.take_back(Key(record.queue, record.lookup_id))
@@ -152,18 +152,18 @@ class Tick:
         return records
 
     def note_sequenced(self, queue: Queue, records: Sequence[Record]) -> None:
-        """The records have numbers of our own sequence to this queue's destination."""
+        """Notes records that got numbers of our own sequence to this queue's destination."""
         noted = self.sequenced.setdefault(queue, [])
         if self.steps is not None:
             self.steps.append((noted.__delitem__, slice(len(noted), None)))
         noted += keys(queue.number, [record.lookup_id for record in records])
 
     def last_puts(self, count: int) -> list[Pair]:
-        """The keys of the newest records, the last one first."""
+        """The keys of the newest `count` records, the last one first."""
         return list(islice(reversed(self.batch.puts), count))
 
     def take_back(self, key: Pair) -> None:
-        """Undoes one `put` of this tick, if it is still there."""
+        """Undoes one `put` of this tick, if it still stands."""
         record = self.batch.puts.pop(key, None)
         if record is not None:
             queue, change = next(each for each in self.changes.items() if each[0].number == key[0])
@@ -181,7 +181,7 @@ class Tick:
         queue.reserve(len(record.packet))
 
     def added_to(self, queue: Queue) -> list[int]:
-        """The lookup ids that this tick adds to a queue, foremost first."""
+        """The lookup ids that this tick adds to a queue, in queue order."""
         number, replaced = queue.number, self.replaced
         return sorted([key[1] for key in self.batch.puts if key[0] == number and key not in replaced])
 
@@ -189,7 +189,7 @@ class Tick:
 _ABSENT: Any = object()
 
 
-# The ways back. No methods: a bound one for each message would be made for nothing.
+# Functions that take changes back. They are no methods: binding one for each message would cost time.
 
 
 def _unput(tick: Tick, queue: Queue, record: Record, first: int | None, first_arrival: int | None) -> None:
@@ -226,7 +226,7 @@ def _undelete_all(
 
 
 def _restore(values: dict[Any, Any], key: object, before: object) -> None:
-    """Back to what was there, or to nothing."""
+    """Restores the value that was there, or none."""
     if before is _ABSENT:
         values.pop(key, None)
     else:
@@ -234,11 +234,11 @@ def _restore(values: dict[Any, Any], key: object, before: object) -> None:
 
 
 class Atomic:
-    """A change of several steps: all of it or none, and what follows from it once it stands.
+    """A change of several steps that happens as a whole or not at all, and the work that follows once it stands.
 
-    `with atomic:` around the steps; within another one it is a part of that, which can fail by itself.
-    An exception within leaves memory, express messages and the gathering tick as they were, and nothing follows.
-    Numbers that were given out stay given out.
+    Put `with atomic:` around the steps. A nested block is a part of the outer one and can fail by itself. An exception
+    in the block restores memory, express messages and the gathering tick, and nothing follows. Numbers that were given
+    out are not given again.
     """
 
     __slots__ = ("_delivery", "_marks", "follow_ups")
@@ -249,7 +249,7 @@ class Atomic:
         self.follow_ups: list[tuple[FollowUp, tuple[object, ...]]] = []
 
     def then(self, follow_up: FollowUp, *arguments: object) -> None:
-        """Runs what follows when the change stands: at once where none is open. It must not raise."""
+        """Calls `follow_up` once the change stands, or at once if no change is open. It must not raise."""
         if self._marks:
             self.follow_ups.append((follow_up, arguments))
         else:
@@ -276,7 +276,7 @@ class Atomic:
         tick, steps, follow_ups, writes, on_seal, on_commit, on_failure, undo = self._marks.pop()
         assert tick.steps is not None
         if kind is not None:
-            go = self._delivery.try_after  # whatever one of them meets, the others are taken back
+            go = self._delivery.try_after  # if one fails, the others are still taken back
             for step, *arguments in reversed(tick.steps[steps:]):
                 go(None, step, *arguments)
             for back in reversed(tick.undo[undo:]):
@@ -295,16 +295,16 @@ class Atomic:
 class Counters:
     """Arrival order ([MS-MQDMPR] SequentialID) and message ids: two numbers that only grow.
 
-    Each is kept in the store as a ceiling that was promised in advance: no message waits for a commit to get its
-    number, and none is given twice, whatever crashes. A restart goes on from the last ceiling; a clean stop brings the
-    ceilings down to what was used.
+    The store keeps a ceiling for each, which is raised in advance. So no message waits for a commit to get its number,
+    and no number is given twice, even after a crash. A restart goes on from the last ceiling. A clean stop lowers the
+    ceilings to the numbers used.
 
-    A new store begins at `first_message_id`: ids that strangers cannot guess are no use to them.
+    A new store begins at `first_message_id`, so that strangers cannot guess message ids.
     """
 
     def __init__(self, stored: bytes | None, first_message_id: int = 1) -> None:
         self._arrival: int = 1
-        self._message_id: int = first_message_id  # 0 would say that a message has none yet, [MS-MQQB] 3.1.7.1.1
+        self._message_id: int = first_message_id  # not 0: that means a message without an id, [MS-MQQB] 3.1.7.1.1
         if stored:
             self._arrival, self._message_id = _LAYOUT.unpack(stored)
         self._arrival_ceiling = self._arrival
@@ -316,13 +316,13 @@ class Counters:
         return arrival
 
     def take_arrivals(self, number: int) -> int:
-        """The first of `number` consecutive ones."""
+        """Takes `number` consecutive arrival numbers, and returns the first."""
         first = self._arrival
         self._arrival = first + number
         return first
 
     def take_message_ids(self, number: int) -> int:
-        """The first of `number` consecutive ids; those above MAX_MESSAGE_ID start again at 0."""
+        """Takes `number` consecutive ids, and returns the first. The caller masks each with MAX_MESSAGE_ID."""
         first = self._message_id
         self._message_id = first + number
         return first
@@ -335,7 +335,7 @@ class Counters:
         return self._arrival - 1
 
     def reserve(self, batch: Batch) -> None:
-        """Raises the ceilings in this batch when half of a block is used up."""
+        """Writes higher ceilings into this batch once half of a block is used."""
         if (
             self._arrival_ceiling - self._arrival >= ARRIVAL_BLOCK // 2
             and self._message_id_ceiling - self._message_id >= MESSAGE_ID_BLOCK // 2
@@ -346,32 +346,33 @@ class Counters:
         batch.state[COUNTERS_STATE] = _LAYOUT.pack(self._arrival_ceiling, self._message_id_ceiling & MAX_MESSAGE_ID)
 
     def lapse(self) -> None:
-        """A tick was lost, and with it perhaps what it promised: the next one promises again."""
+        """A tick was lost, perhaps with higher ceilings in it: the next tick writes them again."""
         self._arrival_ceiling = self._arrival
         self._message_id_ceiling = self._message_id
 
     def recover(self, now: float) -> None:
-        """The stored ceilings are damaged. The clock is above all that were given: nobody is a thousand a second."""
+        """Replaces damaged ceilings by numbers from the clock: above all arrival numbers so far, because no manager
+        takes a thousand a second."""
         self._arrival = max(self._arrival, int(now * 1000))
         self._message_id = max(self._message_id, int(now) & MAX_MESSAGE_ID)
         self.lapse()
 
     @staticmethod
     def skipped(stored: bytes) -> bytes:
-        """The stored counters of a restored backup. Numbers that were given since must not be given again: far more
-        than a manager gives between two backups are left out."""
+        """The counters for a restored backup. They skip far more numbers than a manager uses between two backups, so
+        that no number given after the backup is given again."""
         arrival, message_id = _LAYOUT.unpack(stored)
         return _LAYOUT.pack(
             min(arrival + SKIPPED_ARRIVALS, MAX_ARRIVAL), (message_id + SKIPPED_MESSAGE_IDS) & MAX_MESSAGE_ID
         )
 
     def settle(self, batch: Batch) -> None:
-        """At a clean stop: nothing was left unused."""
+        """Lowers the ceilings to the numbers used. For a clean stop."""
         batch.state[COUNTERS_STATE] = _LAYOUT.pack(self._arrival, self._message_id & MAX_MESSAGE_ID)
 
 
 class Ticks:
-    """What has gathered is sealed, and then it has landed or is lost. One tick is out at a time."""
+    """Seals what has gathered, and later marks it as committed or lost. One tick is being committed at a time."""
 
     def __init__(self, core: LocalQueueManager) -> None:
         self._core = core
@@ -379,9 +380,9 @@ class Ticks:
         self._out: Tick | None = None  # the tick that is being committed
 
     def seal(self, now: float = 0.0) -> Tick | None:
-        """Hands over what has gathered, to be committed; None where there is nothing. One tick is out at a time.
+        """Returns what has gathered, to be committed; None if there is nothing.
 
-        StorageError where it cannot be written down: then it is lost as a whole, as if the disk had refused it.
+        Raises StorageError if the tick cannot be encoded. The whole tick is then lost, as if the disk had refused it.
         """
         tick = self._delivery.tick
         try:
@@ -394,7 +395,7 @@ class Ticks:
                     tick.batch.state[f"{COUNT_STATE}{queue.number}"] = queue.encode_counts(change)
         except Exception as error:
             self._delivery.note_failure(None, error)
-            lost = StorageError(f"what was to be stored cannot be written down: {error!r}")
+            lost = StorageError(f"the changes cannot be encoded: {error!r}")
             self._delivery.tick = Tick()
             self.failed(tick, lost, now)
             raise lost from error
@@ -404,9 +405,9 @@ class Ticks:
         return tick
 
     def committed(self, tick: Tick, now: float, answer: Callable[[], object] = lambda: None) -> None:
-        """The tick is durable: messages appear and vanish, promises are kept, readers are served. Never raises.
+        """Makes the changes of a durable tick visible and serves waiting readers. Never raises.
 
-        `answer` comes before the readers: a sender that waits for it can go on while they are served.
+        Calls `answer` before it serves the readers, so that senders can go on meanwhile.
         """
         self._out = None
         try_after = self._delivery.try_after
@@ -416,7 +417,7 @@ class Ticks:
         for queue, change in tick.changes.items():
             queue.note(change)
             if queue.deleted:
-                try_after(None, self._core.empty, queue, now)  # it was deleted while the tick was out
+                try_after(None, self._core.empty, queue, now)  # the queue was deleted during the commit
         for callback in tick.on_commit:
             try_after(None, callback)
         answer()
@@ -427,7 +428,7 @@ class Ticks:
                 try_after(None, queue.carrier.ready, queue, now)
 
     def _note_records(self, tick: Tick) -> None:
-        """Queues hear of the records that are new, or have changed."""
+        """Tells queues about new and changed records."""
         puts, by_number = tick.batch.puts, self._core.queues.by_number
         for key in tick.replaced:
             if key in puts and (replaced := by_number.get(key[0])):
@@ -443,7 +444,7 @@ class Ticks:
                 queue.came(records)
 
     def failed(self, tick: Tick, error: StorageError, now: float) -> None:
-        """The tick is lost as a whole: what it took is available again, what it added never was. Never raises."""
+        """Undoes a lost tick: what it took is available again, and what it added disappears. Never raises."""
         self._out = None
         try_after = self._delivery.try_after
         for queue, lookup_ids in tick.taken:
@@ -465,9 +466,10 @@ class Ticks:
                 try_after(None, self._core.reading.wake, queue, now, opened)
 
     def arrived(self, queue: Queue) -> int:
-        """The arrival number below which no message can come into the queue any more: all ticks with such have landed.
+        """The arrival number below which no more messages can enter the queue, because all ticks with such numbers have
+        ended.
 
-        A transaction's messages get theirs when it commits, however long it was open.
+        The messages of a transaction get their numbers when it commits, however long it was open.
         """
         for tick in (self._out, self._delivery.tick):
             change = None if tick is None else tick.changes.get(queue)

@@ -13,8 +13,9 @@ __all__ += ["LayeredStore", "MemoryStore", "open_store"]
 
 
 def open_store(path: str | Path, *, reserve: bool = False) -> Store:
-    """Opens the store in a data directory, which is created if it does not exist, or ":memory:". Raises StorageError.
+    """Opens the store in a data directory, and creates the directory if necessary. ":memory:" is a store in memory.
+    Raises StorageError.
 
-    With `reserve` it reserves disk space, so messages can be received even when the disk is full.
+    With `reserve`, it reserves disk space, so that messages can be received even when the disk is full.
     """
     return MemoryStore() if str(path) == ":memory:" else LayeredStore(Path(path), reserve=reserve)

@@ -1,8 +1,8 @@
-"""The format of a backup: one file with everything that a store holds, checked in every part and at its end.
+"""The format of a backup: one file with everything in a store, with checksums for each part and for the whole.
 
-A file is one line of text and sections. A section has a kind, a size, a checksum and its content. The last section
-counts what is before it and has its SHA-256, so a file that was cut off or changed is found out. A packet can be
-written by strangers, but nothing is searched for in a backup: sections are read one behind the other.
+A file is one line of text and sections. A section has a kind, a size, a checksum and content. The last section has the
+number of records and the SHA-256 of everything before it, so a reader detects a file that was cut off or changed.
+Sections are read one after the other and never searched for, so packets of strangers cannot imitate them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = 1
 _FIRST_LINE = TITLE + b"%d\n" % VERSION
 _MAX_LINE = 64
 _SECTION = Struct(">4sII")  # the kind, the size of the content and its checksum
-_RECORD = Struct(">HQqqqqI")  # the numbers of a record, and the size of its packet
+_RECORD = Struct(">HQqqqqI")  # the numbers of a record and the size of its packet
 _VALUE = Struct(">II")  # the sizes of a name and a value
 MAX_SECTION = 64 << 20
 SECTION_BYTES = 1 << 20
@@ -39,12 +39,13 @@ class Kind(Enum):
     STATE = b"STAT"
     RECORDS = b"RECS"
     END = b"END."
-    FAILED = b"FAIL"  # instead of END: why the backup is not complete
+    FAILED = b"FAIL"  # in place of END: why the backup is not complete
 
 
 @dataclass(slots=True)
 class Contents:
-    """What a whole backup holds. `head` says whose it is; `files` are small files of the data directory by name."""
+    """The content of a backup. `head` identifies its manager. `files` are small files of the data directory, by
+    name."""
 
     head: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Contents:
 
 
 def write_backup(snapshot: Snapshot, head: Mapping[str, object], files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """The file, in pieces. Raises StorageError if the store cannot be read."""
+    """Yields the file in pieces. Raises StorageError if the store cannot be read."""
     digest = sha256()
     counted = 0
 
@@ -82,14 +83,14 @@ def write_backup(snapshot: Snapshot, head: Mapping[str, object], files: Mapping[
 
 
 def failure(sentence: str) -> bytes:
-    """The end of a backup that could not be completed."""
+    """The last section of a backup that could not be completed."""
     return _section(Kind.FAILED, sentence.encode())
 
 
 class BackupReader:
-    """Reads a backup from its beginning to its end. `contents` is complete when the last record was read.
+    """Reads a backup from beginning to end. `contents` is complete once the last record has been read.
 
-    Every fault is a StorageError that says what is wrong with the file.
+    Raises StorageError for every fault, with what is wrong with the file.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -106,7 +107,7 @@ class BackupReader:
         return self.contents
 
     def pages(self) -> Iterator[list[Record]]:
-        """The records, some at a time; what comes before them is in `contents` with the first page."""
+        """Yields the records, a page at a time. With the first page, `contents` has everything before the records."""
         line = self._stream.readline(_MAX_LINE)
         if line != _FIRST_LINE:
             if line.startswith(TITLE) and line.endswith(b"\n"):
@@ -204,8 +205,8 @@ class BackupReader:
 
 
 def check_backup(file: Path, name: str | None = None) -> Contents:
-    """Reads the whole file. Raises StorageError if it is not complete and sound, OSError if it cannot be read.
-    `name` is the file's name in errors."""
+    """Reads the whole file. Raises StorageError if it is not complete and sound, OSError if it cannot be read. Errors
+    call the file `name`."""
     with file.open("rb") as stream:
         return BackupReader(stream, name or str(file)).check()
 

@@ -1,4 +1,4 @@
-"""The data directory: locked by one process, and opened only when all files are there."""
+"""The data directory: one process locks it, and a store opens only if all its files are there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from postroad.errors import StorageError
 from postroad.runtime.private_files import open_private
 from postroad.store.journal import NAMES
 
-# Whether all files of a store are there: a copy of the database alone would start with old messages, or with none.
-#
-# While a store is open, its newest changes are in SQLite's log and in the journal. The database says so in a row that
-# is in its own file, so a copy without the other files is refused.
+# Checks that all files of a store are there. While a store is open, its newest changes are in SQLite's log and in the
+# journal, so a copy of the database alone would start with old messages or none. A row in the database's own file says
+# that the store is open, and a copy without the other files is refused.
 
 
-OPEN = 0x4F50454E  # not 1: one flipped bit must not make a closed store look like an open one
+OPEN = 0x4F50454E  # not 1: a flipped bit must not make a closed store look open
 CLOSED = 0
 _GET = "SELECT word FROM running"
 _SET = "INSERT OR REPLACE INTO running (one, word) VALUES (1, ?)"
@@ -33,7 +32,7 @@ _REMEDY = (
 
 
 def refuse_without_log(file: Path) -> None:
-    """Raises StorageError if the database needs its log, and the log is missing. Creates no file."""
+    """Raises StorageError if the database needs its log and the log is missing. Creates no file."""
     log = file.with_name(f"{file.name}-wal")
     if not _size(file):
         for path in (log, *(file.with_name(name) for name in NAMES)):
@@ -45,7 +44,7 @@ def refuse_without_log(file: Path) -> None:
         return
     if log.exists():
         return
-    with suppress(apsw.Error):  # what is no database at all is refused when it is opened
+    with suppress(apsw.Error):  # opening refuses a file that is no database
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         with closing(apsw.Connection(f"file:{quote(str(file.resolve()))}?immutable=1", flags)) as connection:
             if is_open(connection):
@@ -53,7 +52,7 @@ def refuse_without_log(file: Path) -> None:
 
 
 def is_open(connection: apsw.Connection) -> bool:
-    """Whether the store was not closed cleanly. False if the row is damaged, or an earlier version made the store."""
+    """Whether the store was left open. False if the row is damaged, or an earlier version made the store."""
     with suppress(apsw.SQLError, apsw.CorruptError):
         return bool(connection.execute(_GET).get == OPEN)
     return False
@@ -64,7 +63,7 @@ def set_open(connection: apsw.Connection, value: bool) -> None:
 
 
 def incomplete(missing: Path) -> StorageError:
-    """The refusal of a store without this file."""
+    """The error for a store without this file."""
     return StorageError(
         f"{missing}: is missing: the store was copied while a manager ran, or after a crash, and its newest messages "
         f"are in this file; {_REMEDY.format(name=missing.name)}"
@@ -79,8 +78,6 @@ def _size(path: Path) -> int:
 
 
 # A lock that lets one process use a data directory. The operating system frees it when the process ends.
-#
-# Knows nothing about the files in the directory.
 
 
 LOCK_NAME = "lock"
@@ -88,7 +85,7 @@ LOCK_NAME = "lock"
 if sys.platform == "win32":
     import msvcrt
 
-    # Windows locks keep others from reading, so lock one byte far behind the process id.
+    # A lock on Windows keeps others from reading, so lock one byte far after the process id.
     _LOCKED_BYTE = 1 << 30
 
     def _lock(descriptor: int) -> None:
@@ -107,7 +104,8 @@ def cannot_lock(directory: Path, error: OSError) -> StorageError:
 
 
 class DirectoryLock:
-    """Held from construction to `close` or the end of the process. The file stays: only the lock on it counts."""
+    """Locks the directory from construction to `close` or the end of the process. The file stays; only the lock on it
+    counts."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_NAME
@@ -127,7 +125,7 @@ class DirectoryLock:
             raise StorageError(
                 f"{path}: the file cannot be locked ({error.strerror}); choose a directory on a local disk"
             ) from error
-        # The process id is only for people: a full disk must not prevent the lock.
+        # The process id is only for people, so a full disk must not prevent the lock.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, f"{os.getpid()}\n".encode("ascii"))

@@ -18,13 +18,14 @@ from postroad.errors import StorageError
 from postroad.runtime.private_files import DIRECTORY_MODE, open_private, tighten
 
 DATABASE_NAME = "store.sqlite"
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database, with the modes of the database itself
+_BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, with the modes of the database
 APPLICATION_ID = 0x506F7374  # "Post": `file` and SQLite's tools show whose database it is
 
-# Each step takes the schema from the version of its index to the next; its SQL runs in one transaction.
+# Each step takes the schema from the version that is its index to the next. It runs in one transaction.
 MIGRATIONS: tuple[str, ...] = (
     files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"),
-    # A Postroad that does not know the journal must refuse the database: it would not see what is in the journal alone.
+    # A Postroad that does not know the journal must refuse the database, because it would miss what only the journal
+    # has.
     """
     CREATE TABLE journal (
         one      INTEGER PRIMARY KEY CHECK (one = 1),
@@ -33,7 +34,7 @@ MIGRATIONS: tuple[str, ...] = (
         checksum INTEGER NOT NULL
     ) STRICT
     """,
-    # completeness.py sets and reads it.
+    # data_directory.py sets and reads it.
     """
     CREATE TABLE running (
         one  INTEGER PRIMARY KEY CHECK (one = 1),
@@ -42,28 +43,28 @@ MIGRATIONS: tuple[str, ...] = (
     """,
 )
 
-# 16 MiB of log between checkpoints: that much a restart after a crash has to read. The bulk rate hardly depends on it.
+# 16 MiB of log between checkpoints, which a restart after a crash has to read. The bulk rate hardly depends on it.
 CHECKPOINT_PAGES = 2048
 PAGE_SIZE = 8192
 ASIDE_CACHE_KB = 16_384
-MOST_REWRITTEN = 64 << 20  # bytes of messages in a database that a start writes anew
-BUSY_TIMEOUT_MS = 5000  # how long a person's SQLite tool may keep the database locked
+MOST_REWRITTEN = 64 << 20  # bytes of messages in a database that a start may rewrite
+BUSY_TIMEOUT_MS = 5000  # for which another SQLite tool may keep the database locked
 
 PRAGMAS = (
-    # A page of 8 KiB holds five messages of 1 KiB with their headers, one of 4 KiB two; with pages of 16 KiB a commit
-    # writes more bytes than it needs, and puts are a fifth slower.
+    # A page of 8 KiB holds five messages of 1 KiB with their headers; a page of 4 KiB holds two. With pages of 16 KiB,
+    # a commit writes more bytes than it needs, and puts are a fifth slower.
     f"PRAGMA page_size = {PAGE_SIZE}",
-    "PRAGMA auto_vacuum = INCREMENTAL",  # of a new database: what a purge frees can be given back to the disk
-    "PRAGMA journal_mode = WAL",  # one sync a commit, and readers that never wait for the writer
-    "PRAGMA wal_autocheckpoint = 0",  # ours to do: a checkpoint that fails must not be taken for a failed commit
-    "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns: what was promised survives a power cut
-    "PRAGMA fullfsync = ON",  # macOS alone: there a plain sync stops at the drive's cache
+    "PRAGMA auto_vacuum = INCREMENTAL",  # for a new database: space that a purge frees can be returned to the disk
+    "PRAGMA journal_mode = WAL",  # one sync per commit, and readers never wait for the writer
+    "PRAGMA wal_autocheckpoint = 0",  # we do it: a failed checkpoint must not look like a failed commit
+    "PRAGMA synchronous = FULL",  # a commit is on the disk when it returns and survives a power cut
+    "PRAGMA fullfsync = ON",  # for macOS, where a plain sync stops at the drive's cache
     "PRAGMA checkpoint_fullfsync = ON",
-    f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_SIZE}",  # a huge transaction gives its log's room back
-    # A statement that puts many rows keeps an undo journal; as a file it costs a quarter of the bulk rate.
+    f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_SIZE}",  # the log shrinks again after a huge transaction
+    # A statement that puts many rows keeps an undo journal. In a file, it would cost a quarter of the bulk rate.
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cell_size_check = ON",  # never write into a page that has nonsense in it
-    "PRAGMA cache_size = -8192",  # KiB: a queue is used at its two ends, so a backlog gains nothing from a larger cache
+    "PRAGMA cell_size_check = ON",  # never write into a corrupt page
+    "PRAGMA cache_size = -8192",  # KiB; queues are used at their ends, so a larger cache does not help a backlog
 )
 
 DISK_FULL = "the disk is full; free some space, then the manager continues by itself"
@@ -91,7 +92,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], str], ...] = (
 
 @contextmanager
 def explained(file: Path, doing: str) -> Iterator[None]:
-    """Turns SQLite's errors into a StorageError that names the file, the cause and the remedy."""
+    """Turns SQLite's errors into StorageErrors that name the file, the cause and the remedy."""
     try:
         yield
     except apsw.Error as error:
@@ -105,13 +106,13 @@ def explain(file: Path, doing: str, error: apsw.Error) -> StorageError:
 
 
 def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
-    """The connection that writes. Creates or migrates the tables. Refuses a database that is not ours, or that a newer
-    Postroad made, before it changes anything."""
+    """Opens the connection that writes. Creates or migrates the tables. Before it changes anything, it refuses a
+    database that is not ours or that a newer Postroad made."""
     connection = _connect(file, vfs)
     try:
         check_identity(connection, file)
         for pragma in PRAGMAS:
-            connection.execute(pragma).fetchall()  # to the end: SQLite can fail in a pragma after its row
+            connection.execute(pragma).fetchall()  # read all: SQLite can fail after a pragma's row
         mode = connection.pragma("journal_mode")
         if mode != "wal":
             raise StorageError(
@@ -126,14 +127,16 @@ def open_writer(file: Path, vfs: str | None) -> apsw.Connection:
 
 
 def open_reader(file: Path, vfs: str | None) -> apsw.Connection:
-    """A connection that only reads. Without cell_size_check, which would refuse a whole page for one damaged row."""
+    """Opens a connection that only reads. It leaves out cell_size_check, which would refuse a whole page for one
+    damaged row."""
     connection = _connect(file, vfs)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def open_aside(file: Path, vfs: str | None) -> apsw.Connection:
-    """A connection that reads long ranges. Its cache keeps the pages between reading the numbers and the packets."""
+    """Opens a connection to read long ranges. Its cache keeps pages from reading the numbers until reading the
+    packets."""
     connection = open_reader(file, vfs)
     connection.execute(f"PRAGMA cache_size = {-ASIDE_CACHE_KB}").fetchall()
     return connection
@@ -144,23 +147,24 @@ def cannot_create(directory: Path, error: OSError) -> StorageError:
 
 
 def make_directory(directory: Path) -> None:
-    """Creates the directory if needed, durably and for its owner only. SQLite makes its own files durable: the first
-    sync of its log syncs the directory too."""
+    """Creates the directory if needed, durably and for its owner only. SQLite makes its own files durable, because the
+    first sync of its log also syncs the directory."""
     try:
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
         directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_create(directory, error) from error
-    if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):  # else it may be /srv, given by mistake
+    # Any other directory may be one like /srv, given by mistake.
+    if (directory / DATABASE_NAME).exists() or not any(directory.iterdir()):
         tighten(directory)
     for path in missing:
         sync_directory(path.parent)
 
 
 def make_private(file: Path) -> None:
-    """Lets only the owner read the database and its files. SQLite opens an empty file as a new database, and gives its
+    """Lets only the owner read the database and its files. SQLite takes an empty file for a new database, and gives its
     other files the same mode."""
-    with suppress(OSError):  # SQLite reports why it cannot open the file
+    with suppress(OSError):  # SQLite reports the reason when it opens the file
         os.close(open_private(file, os.O_RDWR))
     for suffix in _BESIDE:
         tighten(file.with_name(file.name + suffix))
@@ -169,7 +173,7 @@ def make_private(file: Path) -> None:
 def sync_directory(directory: Path) -> None:
     if os.name == "nt":
         return
-    with suppress(OSError):  # nothing better is possible if the file system cannot sync a directory
+    with suppress(OSError):  # some file systems cannot sync a directory
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -199,7 +203,8 @@ def check_identity(connection: apsw.Connection, file: Path) -> None:
 
 
 def _shrink_old(connection: apsw.Connection, file: Path) -> None:
-    """Rewrites a database made without auto_vacuum, once, if more than half of it is free and the rewrite is quick.
+    """Rewrites a database that was made without auto_vacuum, once, if more than half of it is free and the rewrite is
+    quick.
 
     If that fails, the database stays as it is.
     """
@@ -215,7 +220,7 @@ def _shrink_old(connection: apsw.Connection, file: Path) -> None:
 
 
 def _migrate(connection: apsw.Connection) -> None:
-    """Migrates the schema. Each step runs in one transaction."""
+    """Migrates the schema, each step in one transaction."""
     for version in range(connection.pragma("user_version"), len(MIGRATIONS)):
         with connection:
             connection.execute(MIGRATIONS[version])

@@ -1,6 +1,6 @@
-"""The store of express messages: the contract of every store, in memory, for one thread.
+"""The store of express messages: in memory, for one thread, with the interface of every store.
 
-Nothing here survives the process, and nothing here touches a disk.
+Nothing here survives the process or uses a disk.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sortedcontainers import SortedList
 from postroad.store.interface import PRIORITY_SHIFT, Batch, Columns, Key, Record
 from postroad.store.row import pack_key
 
-_SPARE = 64  # places of removed records that a run keeps at least, before it is tidied up
+_SPARE = 64  # places of removed records that a run may always keep
 
 
 class _Run:
-    """The records of one queue and one priority. Lookup ids of a run grow, so most records go to its end.
+    """The records of one queue and one priority. Lookup ids grow, so most records go to the end.
 
-    `ids` keeps the place of a record that was removed, until more than half of the places are empty: then records that
-    leave from anywhere cost no search.
+    `ids` keeps the places of removed records until more than half of the places are empty. So removing a record from
+    anywhere costs no search.
     """
 
     __slots__ = ("ids", "records", "start")
@@ -30,17 +30,17 @@ class _Run:
     def __init__(self) -> None:
         self.records: dict[int, Record] = {}
         self.ids: list[int] = []
-        self.start = 0  # the first place in `ids` that is not empty
+        self.start = 0  # the first place in `ids` in use
 
     def put(self, record: Record) -> Record | None:
-        """Adds the record; the one that had its place, if any."""
+        """Adds a record. Returns the record that it replaces, if any."""
         lookup_id = record.lookup_id
         replaced = self.records.get(lookup_id)
         self.records[lookup_id] = record
         ids = self.ids
         if not ids or lookup_id > ids[-1]:
             ids.append(lookup_id)
-        elif replaced is None:  # it comes back
+        elif replaced is None:  # a record comes back
             place = bisect_left(ids, lookup_id)
             if ids[place] != lookup_id:
                 ids.insert(place, lookup_id)
@@ -62,14 +62,14 @@ class _Run:
         return record
 
     def pop_first(self, lookup_ids: list[int]) -> bool:
-        """Removes the records with the lookup ids, if those are the first ones; else it changes nothing."""
+        """Removes these records if they are the first ones, and otherwise changes nothing."""
         records, ids = self.records, self.ids
         start = self.start + len(lookup_ids)
         if ids[self.start : start] != lookup_ids or not all(map(records.__contains__, lookup_ids)):
             return False
         for lookup_id in lookup_ids:
             del records[lookup_id]
-        while ids[start] not in records:  # there is one more
+        while ids[start] not in records:  # at least one is left
             start += 1
         self.start = start
         self._shrink()
@@ -95,7 +95,7 @@ class _Run:
 
 
 class MemorySnapshot:
-    """A Snapshot."""
+    """A Snapshot of a store in memory."""
 
     def __init__(self, records: list[Record], state: dict[str, bytes]) -> None:
         self.damaged = 0
@@ -113,19 +113,19 @@ class MemorySnapshot:
 
 
 class ExpressStore:
-    """A Store in memory. Besides `commit` it takes single changes (`put`, `put_all`, `replace`, `delete`, `delete_all`,
-    `set_state`), each at once and for itself: express messages promise nothing, so they need no batch."""
+    """A Store in memory. Besides `commit`, it takes single changes (`put`, `put_all`, `replace`, `delete`,
+    `delete_all`, `set_state`), which take effect at once. Express messages promise nothing, so they need no batch."""
 
     def __init__(self) -> None:
-        self._queues: dict[int, dict[int, _Run]] = {}  # by queue, and by the bits of the priority in a lookup id
+        self._queues: dict[int, dict[int, _Run]] = {}  # by queue, then by the priority bits of a lookup id
         self._expiring: dict[int, dict[tuple[int, int], None]] = {}  # by second: queue and lookup id
         self._expiring_at = SortedList()  # the seconds
-        self._unsorted: set[int] = set()  # those of them that something was added to
+        self._unsorted: set[int] = set()  # those to which something was added
         self._state: dict[str, bytes] = {}
         self._lock: AbstractContextManager[object] = nullcontext()
 
     def put(self, record: Record) -> None:
-        """Adds a record, or takes the place of the one with its key."""
+        """Adds a record, or replaces the one with the same key."""
         pack_key(record.queue, record.lookup_id)
         with self._lock:
             self._put(record)
@@ -146,15 +146,15 @@ class ExpressStore:
             self._delete(*key)
 
     def delete_all(self, records: Sequence[Record]) -> None:
-        """Removes those of the records that are there."""
+        """Removes those of the records that exist."""
         with self._lock:
             if not self._delete_first(records):
                 for record in records:
                     self._delete(record.queue, record.lookup_id)
 
     def _delete_first(self, records: Sequence[Record]) -> bool:
-        """Removes them if they are the first ones of a run, but not all of it, and never expire: as readers take
-        them."""
+        """Removes the records if they are the first of a run but not all of it, and never expire. That is the usual way
+        of readers."""
         queue, lookup_id = records[0][:2] if records else (-1, 0)
         run = self._queues.get(queue, {}).get(lookup_id >> PRIORITY_SHIFT)
         if run is None or len(records) >= len(run.records):
@@ -173,7 +173,7 @@ class ExpressStore:
         batches = list(batches)
         for batch in batches:
             for key in (*batch.puts, *batch.deletes):
-                pack_key(*key)  # refuse before anything is changed
+                pack_key(*key)  # refuses before anything changes
         with self._lock:
             for batch in batches:
                 for key in batch.deletes:
@@ -225,7 +225,7 @@ class ExpressStore:
             )
 
     def oldest(self) -> Mapping[int, int]:
-        with self._lock:  # arrivals of one priority are in order
+        with self._lock:  # within one priority, arrivals are in order
             return {
                 queue: min(run.records[run.ids[run.start]].arrived_ms for run in runs.values())
                 for queue, runs in self._queues.items()
@@ -245,7 +245,8 @@ class ExpressStore:
             ]
 
     def _due_in(self, second: int) -> Iterable[tuple[int, int]]:
-        """In order. Sorted once: nothing more is added to a second that is over, but for what comes back."""
+        """The keys that expire in a second, in order. Sorts them once: only records that come back are added to a
+        second in the past."""
         if second in self._unsorted:
             self._unsorted.remove(second)
             self._expiring[second] = dict.fromkeys(sorted(self._expiring[second]))
@@ -269,7 +270,7 @@ class ExpressStore:
         return False
 
     def close(self) -> None:
-        """There is nothing to close; what was stored stays as long as the object."""
+        """Does nothing. What was stored stays as long as the object."""
 
     def _put(self, record: Record) -> None:
         queue, lookup_id, _, expires_s, *_ = record

@@ -1,6 +1,7 @@
-"""Reads a store's state without opening the store: nothing is locked, made or changed, also beside a running manager.
+"""Reads a store's state without opening the store. It locks, creates and changes nothing, even beside a running
+manager.
 
-What would keep LayeredStore from opening is refused in the same words, as far as reading shows it.
+It refuses what LayeredStore would refuse, in the same words, as far as reading can tell.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from postroad.store.journal_replay import live_segments
 from postroad.store.row import state_checksum
 from postroad.store.sqlite import STATE, UNREADABLE, Mark, read_mark
 
-ATTEMPTS = 3  # a manager that runs may move its journal into the database meanwhile
+ATTEMPTS = 3  # a running manager may move its journal into the database meanwhile
 
 
 def read_state(directory: Path) -> dict[str, bytes]:
-    """What `Store.state` would have after opening; nothing if there is no store yet. Raises StorageError."""
+    """What `Store.state` would return after opening; nothing if there is no store yet. Raises StorageError."""
     if not directory.exists():
         _refuse_uncreatable(directory)
         return {}
@@ -54,8 +55,8 @@ def read_state(directory: Path) -> dict[str, bytes]:
 
 
 def _connect(file: Path) -> apsw.Connection:
-    """A connection that reads and makes no file. Without the log's index, which only a writer may make, or without a
-    log it reads the database's file alone."""
+    """A connection that only reads and creates no file. If there is no log, or no index of the log, which only a writer
+    may create, it reads the database's file alone."""
     beside = [file.with_name(f"{file.name}{suffix}") for suffix in ("-wal", "-shm")]
     alone = "" if all(each.exists() for each in beside) else "&immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -65,7 +66,7 @@ def _connect(file: Path) -> apsw.Connection:
 
 
 def _state(connection: apsw.Connection, directory: Path, mark: Mark | None) -> tuple[dict[str, bytes], Mark | None]:
-    """The state with what the journal adds to it, and the mark that the database had with it."""
+    """The state, with the journal's changes, and the database's mark that goes with it."""
     segments = live_segments(lambda number: _read(directory / NAMES[number]), None if mark is None else mark.spilled)
     connection.execute("BEGIN")
     try:
@@ -84,7 +85,7 @@ def _state(connection: apsw.Connection, directory: Path, mark: Mark | None) -> t
 
 
 def _mark(connection: apsw.Connection) -> Mark | None:
-    with suppress(apsw.SQLError):  # a database of an earlier version has none
+    with suppress(apsw.SQLError):  # databases of earlier versions have none
         return read_mark(connection)
     return None
 
@@ -95,7 +96,7 @@ def _read(file: Path) -> bytes:
 
 
 def _refuse_uncreatable(directory: Path) -> None:
-    """The error of `make_directory`, which is not called."""
+    """Raises the error that `make_directory` would raise."""
     above = next(each for each in directory.absolute().parents if each.exists())
     code = errno.ENOTDIR if not above.is_dir() else 0 if os.access(above, os.W_OK | os.X_OK) else errno.EACCES
     if code:

@@ -1,13 +1,13 @@
-"""The journal: two segments that take turns, and the format of what is in them. A commit is one frame, written at the
-end of the active segment.
+"""The journal: two segments that take turns, and their format. A commit is one frame, written at the end of the active
+segment.
 
-A frame has a head and packets. The head says what is deleted, put and set, and has one checksum; each packet has its
-own, so one flipped bit in a packet costs one message. The generation and the offset in the head bind a frame to its
-place: an old frame in a segment that is used again is never taken for a new one. It also says where the generation
-before it ended, so nothing can be missing there unseen.
+A frame has a head and packets. The head lists the deletes, puts and states, and has one checksum. Each packet has its
+own checksum, so a flipped bit in a packet costs one message. The generation and the offset in the head bind a frame to
+its place, so an old frame in a reused segment never counts as a new one. The head also has the end of the previous
+generation, so a missing part is detected.
 
-While one segment takes commits, what is left of the other moves into the database; then it is used again, with a new
-generation.
+While one segment takes commits, what is left of the other moves into the database. Then that segment is used again,
+with a new generation.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ else:
 
 MAGIC = b"PRJ1"
 
-_START = Struct(">4sI")  # the magic and the checksum of the rest of the head
-# Generation, where the one before it ended, offset, bytes of the head and of packets; number of deletes, puts, states.
+_START = Struct(">4sI")  # the magic, and the checksum of the rest of the head
+# Generation, end of the previous one, offset, bytes of the head and of packets; numbers of deletes, puts and states.
 _HEAD = Struct(">QQQQQIII")
 _KEY = Struct(">HQ")
-_PUT = Struct(">HQqqqqII")  # the numbers of a record, the size of its packet and the packet's checksum
+_PUT = Struct(">HQqqqqII")  # the numbers of a record, the size and the checksum of its packet
 _STATE = Struct(">Ii")  # the sizes of a name and a value; -1 removes the value
 _FIRST = _START.size + _HEAD.size  # where the tables begin
 
 
 @dataclass(slots=True)
 class Body:
-    """The changes of one commit as bytes, before their place in a segment is known."""
+    """The changes of one commit as bytes, independent of their place in a segment."""
 
     tables: bytes
     packets: list[bytes]
@@ -60,7 +60,7 @@ class Body:
     size: int
 
     def frame(self, generation: int, before: int, offset: int) -> bytes:
-        """The frame for this place; `before` is where the generation before this one ended."""
+        """The frame for this place. `before` is where the previous generation ended."""
         head_bytes = _FIRST + len(self.tables)
         head = _HEAD.pack(generation, before, offset, head_bytes, self.packet_bytes, *self.counts)
         checksum = crc32(self.tables, crc32(head))
@@ -69,7 +69,7 @@ class Body:
 
 @dataclass(slots=True)
 class Frame:
-    """One commit, read back. `damaged` has the keys of the records whose packets are not as they were written."""
+    """One commit, read back. `damaged` has the keys of records whose packets fail their checksums."""
 
     generation: int
     before: int
@@ -83,7 +83,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Segment:
-    """What a segment holds: frames in order, where the next one goes, and the bytes between frames that are damaged."""
+    """The content of a segment: its frames in order, where the next one goes, and the damaged ranges between frames."""
 
     frames: list[Frame] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Segment:
         return self.frames[-1].end if self.frames else 0
 
     def drop_torn(self) -> None:
-        """Leaves out a last frame that is not whole: it was being written when the power failed."""
+        """Leaves out an incomplete last frame, which was being written when the power failed."""
         if self.frames and self.frames[-1].damaged:
             torn = self.frames.pop()
             if self.gaps and self.gaps[-1][1] == torn.start:
@@ -110,12 +110,12 @@ class Segment:
 
 
 def encode(deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]) -> Body:
-    """Raises ValueError where a key is out of range."""
+    """The bytes of one commit. Raises ValueError if a key is out of range."""
     tables = []
     pack = _KEY.pack
     for queue, lookup_id in deletes:
         if lookup_id & NOT_A_LOOKUP_ID or queue >> QUEUE_BITS:
-            pack_key(queue, lookup_id)  # which raises
+            pack_key(queue, lookup_id)  # raises ValueError
         tables.append(pack(queue, lookup_id))
     pack = _PUT.pack
     packets = []
@@ -139,7 +139,7 @@ def encode(deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mappin
 
 
 def decode(content: bytes, is_live: Callable[[int], bool]) -> Segment:
-    """Reads the frames of a segment whose generation `is_live`. What is no frame and has a frame behind it is a gap."""
+    """Reads the frames of a segment whose generation `is_live`. Bytes between frames that are no frame are a gap."""
     segment = Segment()
     at = 0
     while True:
@@ -156,7 +156,7 @@ def decode(content: bytes, is_live: Callable[[int], bool]) -> Segment:
 
 
 def _frames(content: bytes, at: int, is_live: Callable[[int], bool]) -> Iterator[Frame]:
-    """Frames with a sound head at `at` or, where there is none, behind it."""
+    """Frames with a sound head, at `at` or after it."""
     while (at := content.find(MAGIC, at)) >= 0:
         frame = _frame(content, at, is_live)
         if frame is not None:
@@ -165,7 +165,7 @@ def _frames(content: bytes, at: int, is_live: Callable[[int], bool]) -> Iterator
 
 
 def _frame(content: bytes, start: int, is_live: Callable[[int], bool]) -> Frame | None:
-    """The frame at `start`, or None if there is none, or its head is damaged."""
+    """The frame at `start`; None if there is none or its head is damaged."""
     try:
         _, checksum = _START.unpack_from(content, start)
         head = _HEAD.unpack_from(content, start + _START.size)
@@ -208,11 +208,10 @@ def _frame(content: bytes, start: int, is_live: Callable[[int], bool]) -> Frame 
 
 NAMES = ("journal-0", "journal-1")
 SEGMENT_BYTES = 8 << 20
-CHUNKS = (
-    16  # a new segment grows in so many parts: a write to blocks that exist is synced faster than one that adds some
-)
+# Steps in which a new segment grows: a write to existing blocks syncs faster than one that adds blocks.
+CHUNKS = 16
 
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: there a plain sync stops at the drive's cache
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # on macOS, a plain sync stops at the drive's cache
 _DSYNC: int = 0 if _FULL_SYNC is not None else getattr(os, "O_DSYNC", 0)
 
 _FAULTS = {
@@ -230,15 +229,15 @@ class Files(Protocol):
     def exists(self, name: str) -> bool: ...
 
     def read(self, name: str) -> bytes:
-        """The whole file; nothing if there is none."""
+        """The whole file; empty if it does not exist."""
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Durable when it returns. Creates the file if needed, as a private one."""
+        """Writes data, durable when this returns. Creates the file if needed, for its owner only."""
 
     def truncate(self, name: str, size: int) -> None: ...
 
     def remove(self, name: str) -> None:
-        """Does nothing if there is no such file."""
+        """Removes a file. Does nothing if it does not exist."""
 
     def close(self) -> None: ...
 
@@ -249,7 +248,7 @@ class DirectoryFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._descriptors: dict[str, int] = {}
-        self._named: set[str] = set()  # whose names are durable
+        self._named: set[str] = set()  # files whose names are durable
 
     def exists(self, name: str) -> bool:
         return (self.directory / name).exists()
@@ -285,7 +284,8 @@ class DirectoryFiles:
     def open(self, name: str) -> int:
         descriptor = self._descriptors.get(name)
         if descriptor is None:
-            # O_DSYNC makes write and sync one system call: the writer's thread gives up the interpreter's lock once.
+            # O_DSYNC makes write and sync one system call, so the writer's thread gives up the interpreter's lock only
+            # once.
             flags = os.O_RDWR | _DSYNC | getattr(os, "O_BINARY", 0)
             descriptor = self._descriptors[name] = open_private(self.directory / name, flags)
         return descriptor
@@ -312,18 +312,18 @@ class DirectoryFiles:
 
 
 class Journal:
-    """The active segment. `position` is where the next frame goes."""
+    """Writes frames into the active segment. `position` is where the next one goes."""
 
     def __init__(self, files: Files, directory: Path, segment_bytes: int) -> None:
         self.segment_bytes = segment_bytes
         self.generation = 0
         self.position = 0
-        self._before = 0  # where the generation before this one ended
+        self._before = 0  # where the previous generation ended
         self._files = files
         self._paths = [directory / name for name in NAMES]
         self._segment = 0
         self._allocated = [0 for _ in NAMES]
-        self._failed = False  # the last write: it may be on the disk nevertheless, until the next one replaces it
+        self._failed = False  # the last write; it may still be on the disk until the next one replaces it
 
     @property
     def file(self) -> Path:
@@ -333,7 +333,7 @@ class Journal:
         return [name for name in NAMES if not self._files.exists(name)]
 
     def create(self) -> None:
-        """Makes the segments that do not exist, durably. Raises OSError."""
+        """Creates missing segments, durably. Raises OSError."""
         for name in self.missing():
             self._files.write(name, 0, b"")
 
@@ -344,19 +344,19 @@ class Journal:
         return content
 
     def go_on(self, segment: int, generation: int, before: int, position: int) -> None:
-        """Continues a segment, or begins one at position 0."""
+        """Continues a segment at `position`, or begins one at 0."""
         self._segment, self.generation, self._before, self.position = segment, generation, before, position
 
     def has_room(self, size: int) -> bool:
         return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
 
     def has_blocks(self, size: int) -> bool:
-        """Whether a commit of this size is a write within the file as it is."""
+        """Whether a commit of this size fits into the file without growing it."""
         end = min(self._allocated[self._segment], self.segment_bytes)
         return not self._failed and self.position + size <= end
 
     def append(self, body: Body) -> None:
-        """Makes one commit durable. Raises OSError; then the commit does not count."""
+        """Makes one commit durable. Raises OSError, and then the commit does not count."""
         data = body.frame(self.generation, self._before, self.position)
         end = self.position + len(data)
         allocated = self._allocated[self._segment]
@@ -370,23 +370,23 @@ class Journal:
         self.position, self._allocated[self._segment] = end, allocated
 
     def heal(self) -> None:
-        """Replaces a write that failed, if there is one, by a commit without changes. Else it could come back when the
-        next commits go elsewhere. Raises OSError."""
+        """Overwrites a failed write, if any, with an empty commit. Otherwise it could reappear if the next commits go
+        elsewhere. Raises OSError."""
         if self._failed:
             self.append(encode((), {}, {}))
 
     def rotate(self) -> None:
-        """Begins the next generation in the other segment, which is no longer needed."""
+        """Begins the next generation in the other segment, whose content is no longer needed."""
         other = 1 - self._segment
-        if self._allocated[other] > self.segment_bytes:  # one large commit made it grow
+        if self._allocated[other] > self.segment_bytes:  # a large commit made it grow
             with suppress(OSError):
                 self._files.truncate(NAMES[other], self.segment_bytes)
                 self._allocated[other] = self.segment_bytes
         self.go_on(other, self.generation + 1, self.position, 0)
 
     def remove(self) -> None:
-        """Removes the segments, when all they hold is in the database."""
-        with suppress(OSError):  # the next start finds that they are not needed
+        """Removes the segments, once the database has everything in them."""
+        with suppress(OSError):  # the next start finds them not needed
             for name in NAMES:
                 self._files.remove(name)
 
@@ -396,7 +396,7 @@ class Journal:
 
 @contextmanager
 def explained(file: Path, doing: str) -> Iterator[None]:
-    """Turns an OSError into a StorageError."""
+    """Turns OSErrors into StorageErrors."""
     try:
         yield
     except OSError as error:
@@ -404,6 +404,6 @@ def explained(file: Path, doing: str) -> Iterator[None]:
 
 
 def explain(file: Path, doing: str, error: OSError) -> StorageError:
-    """Names the file, the cause and the remedy."""
+    """A StorageError that names the file, the cause and the remedy."""
     cure = _FAULTS.get(error.errno or 0, DISK_ERROR)
     return StorageError(f"{file}: {doing} failed: {cure} ({error.strerror or error})")

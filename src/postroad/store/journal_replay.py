@@ -1,6 +1,6 @@
-"""Opening: reads what the journal holds and the database does not, and finds where the next commit goes.
+"""Opening: reads what only the journal has, and finds where the next commit goes.
 
-What is damaged is named in `damaged`; what is behind it is read nevertheless.
+It lists damage in `damaged` and goes on reading after it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from postroad.store.journal import NAMES, Journal, Segment, decode
 from postroad.store.overlay import Overlay
 from postroad.store.sqlite import Mark, SqliteStore
 
-RANDOM_BYTES = 6  # the first generation is a random number: no sender can imitate it in a message
-LIVE = 2  # a segment that fills, and one that moves into the database
+RANDOM_BYTES = 6  # of the first generation, so that no sender can imitate it in a message
+LIVE = 2  # one segment that fills, and one that moves into the database
 
 
 @dataclass(slots=True)
@@ -27,11 +27,11 @@ class Replayed:
 
 
 def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed:
-    """Raises StorageError if a file cannot be read."""
+    """Replays the journal. Raises StorageError if a file cannot be read."""
     mark = database.mark()
     last = None if mark is None else mark.spilled
     segments = live_segments(journal.read, last)
-    if mark is None:  # the database is new, or of an earlier version; or the mark is damaged
+    if mark is None:  # the database is new or of an earlier version, or the mark is damaged
         first = segments[0][1].generation if segments else None
         spilled = int.from_bytes(os.urandom(RANDOM_BYTES), "big") if first is None else first - 1
         mark = Mark(spilled, database.newest())
@@ -54,8 +54,8 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
 
 
 def live_segments(read: Callable[[int], bytes], spilled: int | None) -> list[tuple[int, Segment]]:
-    """The segments that are not in the database yet, in order; all segments if the last one that is there is unknown:
-    to read too much changes nothing."""
+    """The segments that are not in the database yet, in order. All segments if `spilled` is unknown, because reading
+    too much does no harm."""
 
     def is_live(generation: int) -> bool:
         return spilled is None or spilled < generation <= spilled + LIVE
@@ -81,11 +81,10 @@ def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Pa
 
 
 def _lost(file: Path, start: int, end: int, replayed: Replayed, database: SqliteStore) -> None:
-    """One or more commits are lost. They may have set any state, and the manager has to know that it cannot rely on
-    it."""
+    """Notes that commits are lost. They may have changed any state, so all state counts as damaged."""
     damaged = replayed.damaged
     damaged[f"{file.name}, bytes {start} to {end}"] = (
         f"{file}: the journal is damaged in this place: changes of one or more commits are lost"
     )
     for name in {*database.state(), *replayed.overlay.state()}:
-        damaged[name] = f"{file}: state {name!r}: it may be out of date, for the journal is damaged"
+        damaged[name] = f"{file}: state {name!r}: it may be out of date, because the journal is damaged"

@@ -1,7 +1,7 @@
-"""The durable store: a journal that makes commits durable, and a database for what stays.
+"""The durable store: a journal that makes commits durable, and a database for messages that stay.
 
 A commit is one write to the journal. Its changes live in memory (overlay.py) until their generation is full and moves
-into the database (sqlite.py) in bulk. A message that arrives and leaves meanwhile never reaches the database.
+into the database (sqlite.py) in bulk. A message that leaves before that never reaches the database.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from postroad.store.space import disk_use
 from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
 from postroad.store.writer import Writer
 
-MAX_ENTRIES = 32_768  # of a generation: a tombstone is small in the journal, but not in memory
-STEP_ROWS = 128  # so many rows move into the database in one step, or more if there is no time
+MAX_ENTRIES = 32_768  # of a generation, because a tombstone is small in the journal but not in memory
+STEP_ROWS = 128  # rows that move into the database in one step, or more if time is short
 HALF = 0.5  # of a generation
-IDLE_ROWS = 1024  # the same while nothing is committed
-SHARE = 16  # on a small disk a segment is at most 1/16 of it
+IDLE_ROWS = 1024  # rows in one step while nothing is committed
+SHARE = 16  # on a small disk, a segment is at most 1/16 of it
 MIN_SEGMENT_BYTES = 1 << 16
-SHORT_BYTES = 1 << 15  # of packets and state, in a commit that is one short write
+SHORT_BYTES = 1 << 15  # of packets and state in a commit that counts as one short write
 BEGIN, END = -1, 1 << 62  # below and above every lookup id
 MOST = 0.75  # of the changes of a generation
-BULK = 64  # changes in a commit: from there on, one to the database costs no more than journal and database together
+BULK = 64  # changes in a commit; from this number on, a commit to the database alone costs no more than both
 WINDOW = 8192  # changes
 FEW = 8  # times fewer
 
 
 class LayeredStore:
-    """A Store in `directory`, which is created if needed. It is locked for this process until `close`.
+    """A Store in `directory`, which it creates if needed and locks for this process until `close`.
 
-    A commit that raises StorageError has changed nothing, and the next one works once the fault is gone. There is one
-    exception: if the disk fails in the sync of a commit and the power fails before the next commit, the whole batch
-    may be there after the restart.
+    A commit that raises StorageError has changed nothing, and the next one works once the cause is gone. There is one
+    exception: if the disk fails during the sync of a commit, and the power fails before the next commit, the whole
+    batch may be there after the restart.
 
-    With `reserve` it reserves disk space, and frees it for a commit that finds no space. The other arguments are for
-    tests: those of SqliteStore, the files of the journal and their size.
+    With `reserve`, it reserves disk space, and frees it for a commit that finds no space. The other arguments are for
+    tests: those of SqliteStore, the journal's files and their size.
     """
 
     def __init__(
@@ -61,16 +61,17 @@ class LayeredStore:
         files: Files | None = None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        self._lock = Lock()  # of the overlay: a reader sees whole batches only
+        self._lock = Lock()  # for the overlay: readers see only whole batches
         self._closed = False
-        # By queue, (a, b): the database has no record with a < lookup id <= b that the overlay does not cover.
+        # By queue, a pair (a, b): the overlay covers every record in the database with a < lookup id <= b.
         self._gaps: dict[int, tuple[int, int]] = {}
-        self._keeps_gaps = True  # but not while a commit to the database may or may not be visible
-        self._unmoved: Iterator[Key] | None = None  # what of the frozen layer the database's transaction does not have
-        self._left = 0  # how many those are
-        self._used = 0.0  # how full the active generation was when a part of the frozen one was last moved
-        self._moved = 0  # rows of the frozen layer
-        self._was_large = False  # the frozen layer
+        self._keeps_gaps = True  # but not while it is unknown whether a commit to the database is visible
+        # Entries of the frozen layer that the database's transaction does not have.
+        self._unmoved: Iterator[Key] | None = None
+        self._left = 0  # how many of those there are
+        self._used = 0.0  # how full the active generation was at the last move of the frozen one
+        self._moved = 0  # rows of the frozen layer moved so far
+        self._was_large = False  # whether the frozen layer was
         self._bulk = Bulk()
         self._database = SqliteStore(
             directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
@@ -80,10 +81,10 @@ class LayeredStore:
         try:
             self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
             if self._database.was_open() and (missing := self._journal.missing()):
-                self._database.keep_log()  # or the next start would miss that too
+                self._database.keep_log()  # otherwise the next start would miss that damage
                 raise incomplete(directory / missing[0])
             replayed = replay(self._journal, self._database, directory)
-            with suppress(StorageError, OSError):  # on a full disk the store opens nevertheless
+            with suppress(StorageError, OSError):  # on a full disk, the store must still open
                 self._space.with_room(self._journal.create)
                 self._database.set_open(True)
         except BaseException:
@@ -91,7 +92,7 @@ class LayeredStore:
             raise
         self._overlay = replayed.overlay
         self._damaged = replayed.damaged  # in the journal
-        self._spilled = replayed.mark.spilled  # the last generation that is in the database, or just about to be
+        self._spilled = replayed.mark.spilled  # the last generation that is in the database or about to be
 
     # Writing
 
@@ -114,14 +115,15 @@ class LayeredStore:
                     self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
     def is_short(self, batch: Batch) -> bool:
-        """A write to the journal that fits in the active segment, while no part of the frozen layer is due to move."""
+        """Whether the commit is a write to the journal that fits into the active segment, while no part of the frozen
+        layer is due to move."""
         if len(batch.deletes) + len(batch.puts) >= BULK:
             return False
         size = sum(len(record.packet) for record in batch.puts.values())
         size += sum(len(name) + len(value or b"") for name, value in batch.state.items())
         return (
             size <= SHORT_BYTES
-            and self._journal.has_blocks(2 * SHORT_BYTES)  # numbers and keys take less than packets
+            and self._journal.has_blocks(2 * SHORT_BYTES)  # numbers and keys take less than packets do
             and self._fill() < (1.0 if self._overlay.frozen is None else HALF)
         )
 
@@ -146,7 +148,7 @@ class LayeredStore:
     def _write_through(
         self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
     ) -> None:
-        """Commits to the database. The journal has to be empty: it is read on top of the database."""
+        """Commits to the database, after emptying the journal, which is read on top of the database."""
         self._empty_journal()
         newest = max(self._overlay.newest, max((key[1] & MAX_ARRIVAL for key in puts), default=0))
         with self._lock:
@@ -161,13 +163,13 @@ class LayeredStore:
     def _empty_journal(self) -> None:
         """Moves everything into the database."""
         self._heal()
-        if self._journal.position:  # perhaps all that it put was deleted: it must not be read again nevertheless
+        if self._journal.position:  # even if all its records are deleted: it must not be read again
             self._rotate()
         if self._overlay.frozen is not None:
             self._move_all()
 
     def _rotate(self) -> None:
-        """Freezes the active layer. What is frozen now moves into the database first."""
+        """Freezes the active layer, after moving the frozen one into the database."""
         self._heal()
         if self._overlay.frozen is not None:
             self._move_all()
@@ -192,9 +194,9 @@ class LayeredStore:
                 self._move(MAX_ENTRIES)
 
     def _move(self, rows: int) -> None:
-        """Moves up to `rows` entries of the frozen layer; with the last one the generation is in the database.
+        """Moves up to `rows` entries of the frozen layer. The last one completes the generation in the database.
 
-        A fault takes all of it back; the next call begins again.
+        After a fault, the next call begins again.
         """
         frozen = self._overlay.frozen
         assert frozen is not None
@@ -202,7 +204,7 @@ class LayeredStore:
         try:
             if self._unmoved is None:
                 keys = sorted(entries)
-                # From here on the database may have them: a delete needs a tombstone.
+                # From here on the database may have them, so a delete needs a tombstone.
                 arrivals = (key[1] & MAX_ARRIVAL for key in keys if entries[key] is not None)
                 self._overlay.newest = max(self._overlay.newest, max(arrivals, default=0))
                 self._unmoved, self._left, self._moved = iter(keys), len(keys), 0
@@ -241,13 +243,13 @@ class LayeredStore:
                 self._move(IDLE_ROWS)
                 return True
         except StorageError as error:
-            return self._space.make(error.__cause__)  # nothing is lost by it, and the next time is soon
+            return self._space.make(error.__cause__)  # nothing is lost, and the next try comes soon
         return self._database.tidy()
 
     def _move_some(self) -> bool:
-        """Moves a part of the frozen layer, so nothing of it is left when the active one is full.
+        """Moves a part of the frozen layer, so that none of it is left when the active one is full.
 
-        It begins when the active one is half full: what leaves soon has left by then.
+        It begins when the active one is half full: messages that leave soon have left by then.
         """
         frozen, before, used = self._overlay.frozen, max(self._used, HALF), self._fill()
         self._used = min(used, 1.0)
@@ -259,7 +261,7 @@ class LayeredStore:
         return True
 
     def _fill(self) -> float:
-        """How full the active generation is; 1 is full."""
+        """How full the active generation is, from 0 to 1."""
         journal = self._journal
         return max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
 
@@ -269,7 +271,7 @@ class LayeredStore:
             return
         self._closed = True
         try:
-            with suppress(StorageError):  # what stays in the journal is read at the next start
+            with suppress(StorageError):  # the next start reads what stays in the journal
                 self._empty_journal()
                 self._database.set_open(False)
                 self._journal.remove()
@@ -350,7 +352,7 @@ class LayeredStore:
         return found[:limit]
 
     def oldest(self) -> Mapping[int, int]:
-        firsts: dict[tuple[int, int], tuple[int, int]] = {}  # by queue and rank: lookup id and arrival
+        firsts: dict[tuple[int, int], tuple[int, int]] = {}  # lookup id and arrival, by queue and rank
         with self._lock:
             self._check_open()
             cold = [(*key, arrived_ms) for key, arrived_ms in self._database.firsts()]
@@ -386,7 +388,7 @@ class LayeredStore:
         return {**found, **self._damaged}
 
     def snapshot(self) -> StoreSnapshot:
-        """The lock keeps the two parts together: no entry of the overlay moves into the database, and none comes."""
+        """The lock keeps the two parts consistent: no entry comes into the overlay or moves into the database."""
         with self._lock:
             self._check_open()
             hot = {key: record for layer in self._overlay.layers for key, record in layer.entries.items()}
@@ -405,7 +407,7 @@ class LayeredStore:
                 active = self._overlay.active.generation
                 hot = self._overlay.between(queue, after, last, limit)
             found = self._columns(queue, after, last, limit, most_bytes, hot)
-            if self._spilled < active:  # else the database has newer changes than `hot` has
+            if self._spilled < active:  # otherwise the database has newer changes than `hot`
                 return found
 
     def _columns(
@@ -491,7 +493,7 @@ def _merge(cold: list[Record], hot: list[Record], limit: int, *, reverse: bool =
 
 
 def _split(queue: int, columns: Columns) -> list[Record]:
-    """The records of columns."""
+    """The columns as records."""
     records = []
     at = 0
     for lookup_id, size, arrived_ms, expires_s, aborts, reason in NUMBERS.iter_unpack(columns.numbers):
@@ -501,7 +503,7 @@ def _split(queue: int, columns: Columns) -> list[Record]:
 
 
 def _within(records: list[Record], most_bytes: int) -> list[Record]:
-    """As many of the first records as have about `most_bytes`, but at least one."""
+    """The first records with about `most_bytes` together, but at least one."""
     total = 0
     for count, record in enumerate(records):
         total += len(record.packet)
@@ -528,23 +530,23 @@ def _merged(batches: Iterable[Batch]) -> tuple[set[Pair], dict[Pair, Record], di
     return deletes, puts, state
 
 
-# When the journal does not pay: commits of a backlog that grows, or is taken away.
+# When to commit without the journal: while a backlog grows or is removed.
 
 
 class Bulk:
     """Whether commits should go straight to the database.
 
-    While a backlog grows, or is taken away, all that the journal takes has to go into the database as well, so the
-    journal only costs. It pays when messages leave soon.
+    While a backlog grows or is removed, everything in the journal has to go into the database too, so the journal only
+    adds cost. It pays if messages leave soon.
     """
 
     def __init__(self) -> None:
         self._is_on = False
-        self._changes = self._young = 0  # in this window: changes, and deletes of messages that are no older than it
-        self._newest = self._floor = 0  # greatest arrival numbers, now and before the last window
+        self._changes = self._young = 0  # in this window: changes, and deletes of messages that arrived in it
+        self._newest = self._floor = 0  # the greatest arrival numbers, now and before the last window
 
     def moved(self, share: float, newest: int) -> None:
-        """This share of the changes of a generation had to go into the database."""
+        """Notes which share of a generation's changes had to go into the database."""
         self._is_on = share > MOST
         self._changes = self._young = 0
         self._newest = self._floor = newest
@@ -553,7 +555,7 @@ class Bulk:
         if not self._is_on:
             return False
         if len(deletes) + len(puts) < BULK:
-            self._is_on = False  # a small commit is cheaper in the journal, and then the next ones have to go there
+            self._is_on = False  # a small commit is cheaper in the journal, and the next ones must then go there too
             return False
         floor = self._floor
         self._young += sum(key[1] & MAX_ARRIVAL > floor for key in deletes)
@@ -566,8 +568,8 @@ class Bulk:
 
 
 def _is_cold(deletes: Collection[Pair], puts: Collection[Pair], overlay: Overlay) -> bool:
-    """Whether a commit mostly deletes what the database has. The entries of the overlay have to go there first, so they
-    must be few."""
+    """Whether a commit mostly deletes records of the database, and the overlay has few entries, which would have to go
+    there first."""
     changes = len(deletes) + len(puts)
     if changes < BULK or overlay.size * FEW > changes:
         return False

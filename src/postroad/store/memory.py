@@ -1,4 +1,4 @@
-"""A store in memory, with the same interface: for express messages and for users' tests.
+"""A store in memory with the same interface, for express messages and for users' tests.
 
 Nothing here survives the process or uses a disk.
 """
@@ -13,11 +13,11 @@ from postroad.store.writer import Writer
 
 
 class MemoryStore(ExpressStore):
-    """A Store in memory that the thread of a Writer and others may use."""
+    """A Store in memory that a Writer's thread and others may use."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = Lock()  # a reader in another thread sees whole batches only
+        self._lock = Lock()  # readers in other threads see only whole batches
 
     def committer(self, post: Post) -> Writer:
         return Writer(self, post)

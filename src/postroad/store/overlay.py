@@ -1,7 +1,7 @@
-"""What the journal holds and the database does not: the newest records, deletes and state, in memory.
+"""What only the journal has: the newest records, deletes and state, in memory.
 
-A record that is put and deleted here never reaches the database. Two layers, as the journal has two segments: the
-active one takes commits, the frozen one moves into the database. The caller holds a lock; there is no I/O here.
+A record that is put and deleted here never reaches the database. There are two layers, like the journal's two segments:
+the active one takes commits, and the frozen one moves into the database. The caller holds a lock. No I/O here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from postroad.store.interface import MAX_ARRIVAL, PRIORITY_SHIFT, Pair, Record
 
 PRIORITIES = 8
 _RANK_BITS = 3
-_SPARE = 4096  # so many ids of deleted records may stay in the lists
+_SPARE = 4096  # ids of deleted records that may stay in the lists
 
 
 class Layer:
-    """The changes of one generation. A tombstone, None, stands for a delete: the database may have the record."""
+    """The changes of one generation. None is a tombstone: a delete of a record that the database may have."""
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
-        self.entries: dict[Any, Record | None] = {}  # by Key; a plain pair finds it too, and costs less
+        self.entries: dict[Any, Record | None] = {}  # by Key; a plain pair works too and costs less
         self.state: dict[str, bytes | None] = {}
-        self.changes = 0  # deletes and puts that came here
-        # Lookup ids in order, by queue and rank. Most records come and go without a reader that needs the order, so
-        # new keys wait in `_unlisted`. Ids of deleted records stay until there are too many.
+        self.changes = 0  # deletes and puts so far
+        # Lookup ids in order, by queue and rank. Most records come and go before a reader needs the order, so new keys
+        # wait in `_unlisted`. Ids of deleted records stay until there are too many.
         self._lists: dict[int, list[int]] = {}
         self._expiring: set[Pair] = set()
         self._unlisted: list[Pair] = []
@@ -45,13 +45,13 @@ class Layer:
             self._unlisted = list(self.entries)
 
     def ids(self, queue: int, rank: int) -> list[int]:
-        """The lookup ids of a queue and rank in order. Some may be gone: look at `entries`."""
+        """The lookup ids of a queue and rank, in order. Some may be gone, so check `entries`."""
         if self._unlisted:
             self._list()
         return self._lists.get(queue << _RANK_BITS | rank, [])
 
     def forget_front(self, queue: int, ids: list[int]) -> None:
-        """Drops the first ids if they are gone: a queue is read from its front, and should not pass them again."""
+        """Drops the first ids if they are gone, so that reads from the front of a queue do not pass them again."""
         gone = 0
         while gone < len(ids) and (queue, ids[gone]) not in self.entries:
             gone += 1
@@ -59,7 +59,7 @@ class Layer:
         self._listed -= gone
 
     def expiring(self) -> Iterator[Record]:
-        """All records that can expire."""
+        """The records that can expire."""
         if self._unlisted:
             self._list()
         for key in list(self._expiring):
@@ -83,7 +83,7 @@ class Layer:
         lists, entries = self._lists, self.entries
         for key in self._unlisted:
             if key not in entries:
-                continue  # it came and went
+                continue  # already deleted
             record = entries[key]
             queue, lookup_id = key
             prefix = queue << _RANK_BITS | lookup_id >> PRIORITY_SHIFT
@@ -101,7 +101,7 @@ class Layer:
 
 
 class Overlay:
-    """Both layers as one. `newest` is the greatest arrival number that the database may have."""
+    """Both layers as one. `newest` is the greatest arrival number that may be in the database."""
 
     def __init__(self, generation: int, newest: int) -> None:
         self.active = Layer(generation)
@@ -118,7 +118,7 @@ class Overlay:
         return len(self.active.entries) + (0 if self.frozen is None else len(self.frozen.entries))
 
     def apply(self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]) -> None:
-        """One commit: deletes, then puts, then state. A key is in one layer at most."""
+        """Applies one commit: deletes, then puts, then state. A key is in at most one layer."""
         active, frozen = self.active, self.frozen
         active.changes += len(deletes) + len(puts)
         entries = active.entries
@@ -143,12 +143,12 @@ class Overlay:
         active.state.update(state)
 
     def freeze(self, generation: int) -> None:
-        """The active layer becomes the frozen one."""
+        """Makes the active layer the frozen one."""
         assert self.frozen is None
         self.frozen, self.active = self.active, Layer(generation)
 
     def find(self, key: tuple[int, int]) -> tuple[bool, Record | None]:
-        """Whether the key is here, and its record; None if it is deleted."""
+        """Whether the key is here, and its record, which is None if deleted."""
         for layer in self.layers:
             if key in layer.entries:
                 return True, layer.entries[key]
@@ -193,8 +193,8 @@ class Overlay:
         return found[:limit]
 
     def between(self, queue: int, after: int, last: int, limit: int) -> dict[int, Record | None]:
-        """Records and tombstones with `after` < lookup id <= `last`, by lookup id and ascending; no more than those up
-        to the `limit`-th record."""
+        """Records and tombstones with `after` < lookup id <= `last`, by lookup id, ascending, up to the `limit`-th
+        record."""
         found: dict[int, Record | None] = {}
         for rank in range(max(after, 0) >> PRIORITY_SHIFT, PRIORITIES):
             if rank << PRIORITY_SHIFT > last:

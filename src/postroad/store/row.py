@@ -1,6 +1,6 @@
-"""A record as a row: its key as one integer, and checksums that detect every flipped bit.
+"""A record as a row: its key as an integer, and checksums that detect every flipped bit.
 
-Knows no SQLite and no files: rows are tuples.
+Rows are tuples. No SQLite and no files here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from zlib import crc32
 from postroad.errors import CorruptRecord
 from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, PRIORITY_SHIFT, Key, Record
 
-# A row: key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet. In a damaged one any type can be
-# anywhere.
+# A row: key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet. In a damaged row, any column can
+# have any type.
 Row = tuple[Any, ...]
 ROW_WIDTH = 8
 
@@ -21,7 +21,7 @@ QUEUE_SHIFT = 47
 QUEUE_BITS = 16
 PACKED_PRIORITY_SHIFT = 44
 MAX_KEY = (1 << 63) - 1
-MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can make it
+MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can
 
 PRIORITY_MASK = 7
 NOT_A_LOOKUP_ID = ~(PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
@@ -30,14 +30,14 @@ _HEAD = struct.Struct(">qqqq")
 
 
 def pack_key(queue: int, lookup_id: int) -> int:
-    """The integer that orders records by queue, then by lookup id. Raises ValueError where one is out of range."""
+    """The integer that orders records by queue, then by lookup id. Raises ValueError if one of them is out of range."""
     if lookup_id & NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
         raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: the key is out of range")
     return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
 
 
 def unpack_key(key: int) -> Key:
-    """The inverse of `pack_key`; of a damaged key, some key that `pack_key` accepts."""
+    """The inverse of `pack_key`. For a damaged key, returns some key that `pack_key` accepts."""
     priority = key >> PACKED_PRIORITY_SHIFT & PRIORITY_MASK
     return Key(key >> QUEUE_SHIFT & MAX_QUEUE, priority << PRIORITY_SHIFT | key & MAX_ARRIVAL)
 
@@ -52,7 +52,7 @@ def to_row(record: Record) -> Row:
 
 
 def key_is_sound(row: Row) -> bool:
-    """Whether the key is as it was written. A damaged key does not show where its queue ends."""
+    """Whether the key is as it was written. A damaged key does not tell where its queue ends."""
     return bool(row[1] == crc32(_KEY.pack(row[0])))
 
 
@@ -62,7 +62,7 @@ def from_row(row: Row) -> Record:
     queue, lookup_id = unpack_key(key)
     try:
         actual = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
-    except (struct.error, TypeError):  # a flipped bit in the row's header changes the types of its columns
+    except (struct.error, TypeError):  # a flipped bit in the row's header can change the types of columns
         actual = None
     if checksum != actual:
         raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum is wrong")

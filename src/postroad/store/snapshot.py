@@ -1,7 +1,7 @@
-"""A store as it was at one moment, to be read while others commit: the database in one transaction, and the entries of
-the journal that it did not have then.
+"""A store as it was at one moment, to read while others commit: the database in one transaction, and the journal's
+entries that it did not have then.
 
-Not for messages on their way: everything is read, in no order that a queue has.
+It reads everything, and not in queue order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEG
 
 
 class StoreSnapshot:
-    """A Snapshot of a LayeredStore. One thread at a time."""
+    """A Snapshot of a LayeredStore. One thread at a time may use it."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The free disk space of a data directory, and a reserve file that is deleted when the disk is full. Journal and
-database share it.
+database share the reserve.
 
-While the disk is full no message is stored. The space of the reserve lets applications receive stored messages.
+While the disk is full, no message is stored. The space of the reserve then lets applications receive stored messages.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TypeVar
 import apsw
 
 RESERVE_NAME = "reserve"
-RESERVE_BYTES = 16 << 20  # as much as the log: the log can be written into the database and then reused
-SHARE = 8  # on a small disk the reserve is at most 1/8 of it
+RESERVE_BYTES = 16 << 20  # the size of the log, so that the log can be written into the database and reused
+SHARE = 8  # on a small disk, the reserve is at most 1/8 of it
 _CHUNK = bytes(1 << 20)
 
 T = TypeVar("T")
 
 
 def disk_use(database: Path) -> dict[str, int]:
-    """The bytes that a store uses, and those of its file system."""
+    """The bytes that a store uses, and the free and total bytes of its file system."""
     directory = database.parent
     names = {
         "database": (database.name,),
@@ -50,9 +50,10 @@ def _size(file: Path) -> int:
 
 
 class DiskSpace:
-    """For any thread. The reserve file stays when the process ends, so the next start has space too.
+    """The space of one data directory. Any thread may use it. The reserve file stays when the process ends, so that the
+    next start has space too.
 
-    `reclaim` gives back what it can, once the reserve is gone. Without `keeps` there is no reserve, and always room.
+    `reclaim` frees what it can once the reserve is gone. Without `keeps`, there is no reserve and always room.
     """
 
     def __init__(self, directory: Path, reclaim: Callable[[], object] = lambda: None, *, keeps: bool = True) -> None:
@@ -72,7 +73,8 @@ class DiskSpace:
         self.look()
 
     def look(self) -> str | None:
-        """Why nothing more can be stored, or None. A full disk counts as free again only at twice the reserve."""
+        """Checks the free space. Returns why nothing more can be stored, or None. After it was full, the disk counts as
+        free only at twice the reserve."""
         if not self.keeps:
             return None
         free = self._free()
@@ -92,7 +94,7 @@ class DiskSpace:
         )
 
     def with_room(self, work: Callable[[], T], added_bytes: int = 0) -> T:
-        """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too much."""
+        """Runs `work`. If the disk is full, frees the reserve and tries again, unless `work` adds too many bytes."""
         try:
             return work()
         except (apsw.FullError, apsw.IOError, OSError) as error:
@@ -101,7 +103,7 @@ class DiskSpace:
             return work()
 
     def make(self, error: BaseException | None, added_bytes: int = 0) -> bool:
-        """Frees the reserve if `error` says that the disk is full. True if it makes sense to try again."""
+        """Frees the reserve if `error` says that the disk is full. Returns True if another try makes sense."""
         if not self.keeps:
             return False
         full = isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT))
@@ -116,7 +118,7 @@ class DiskSpace:
         return self._free() < self.reserve_bytes
 
     def release(self) -> bool:
-        """Deletes the reserve, because a write found no space. True if that freed some."""
+        """Deletes the reserve, because a write found no space. Returns True if that freed any."""
         with self._lock:
             self.full = True
             try:
@@ -129,7 +131,7 @@ class DiskSpace:
         return shutil.disk_usage(self._directory).free
 
     def _make_reserve(self) -> bool:
-        """Writes real blocks, not a hole. An incomplete file is removed."""
+        """Writes real blocks, not a hole. Removes an incomplete file."""
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
             try:

@@ -1,7 +1,7 @@
 """The database of the store: SQLite in a data directory, with one connection that writes and one that reads.
 
-layered.py puts a journal in front of it. row.py has the layout of a row, database.py opens the database and explains
-its errors. No queue rules here.
+layered.py puts a journal in front of it. row.py has the layout of a row, and database.py opens the database and
+explains its errors. No queue rules here.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from postroad.store.row import (
 )
 from postroad.store.space import DiskSpace
 
-# Reads many records in one step of SQLite, without the interpreter's lock and without row objects.
-#
-# A reader that finds damage raises Suspicious. Then sqlite.py reads row by row.
+# Reads many records in one step of SQLite, without the interpreter's lock and without row objects. If such a read finds
+# damage, it raises Suspicious, and the store reads row by row instead.
 
 
-# As in the walks, there is no upper end in SQL: a record with a damaged key must not pass for the end of its range.
+# Like the walks below, this has no upper end in SQL, so that a record with a damaged key cannot look like the end of
+# its range.
 _PAGE = "FROM message WHERE key >= ?1 ORDER BY key LIMIT ?3"
-# A record as 64 bytes, written as hexadecimal digits, which `unhex` packs. The size of what is behind the range, or is
-# no blob, is -1.
+# A record as 64 bytes, from hexadecimal digits that `unhex` packs. The size is -1 if the record is after the range, or
+# its packet is no blob.
 NUMBERS = f"""
 SELECT unhex(group_concat(printf('%016x%016x%016x%016x%016x%016x%016x%08x%08x',
     ((key >> 44 & 7) << 56) | (key & 17592186044415), size, arrived_ms, expires_s, aborts, reason,
@@ -74,18 +74,18 @@ PACKETS = "SELECT CAST(group_concat(packet, '') AS BLOB) FROM message WHERE key 
 KEYS = f"SELECT json_group_array(key), json_group_array(key_checksum) FROM (SELECT key, key_checksum {_PAGE})"
 BEFORE = "SELECT key, key_checksum FROM message WHERE key <= ?1 ORDER BY key DESC LIMIT 1"
 
-# Lookup id, size, what the checksum covers before the packet, the key, its checksum and that of the row.
+# Lookup id, size, the values that the checksum covers before the packet, the key, its checksum, and that of the row.
 _RECORD = Struct(">qq32s8sII")
 _KEY = Struct(">q")
 
 
 class Suspicious(Exception):
-    """For this package only: some data is damaged."""
+    """Some data is damaged. Only for this package."""
 
 
 def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, most_bytes: int) -> Columns:
     """Up to `limit` records with low <= key <= high, and at most `most_bytes` of packets, but at least one record."""
-    # One more than wanted: the first behind the range, or behind this page, shows that the page is whole.
+    # One more than wanted: the record after the range, or after this page, shows that the page is complete.
     (numbers,) = _row(connection, NUMBERS, (low, high, limit + 1))
     numbers = numbers or b""
     if len(numbers) % _RECORD.size:
@@ -102,7 +102,7 @@ def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, m
 
 
 def read_lookup_ids(connection: apsw.Connection, low: int, high: int, limit: int) -> list[int]:
-    """The lookup ids of up to `limit` records with low <= key <= high; their packets are not looked at."""
+    """The lookup ids of up to `limit` records with low <= key <= high. Does not read their packets."""
     keys, checksums = map(json.loads, _row(connection, KEYS, (low, high, limit + 1)))
     _check_before(connection, low, keys[0] if keys else None)
     found: list[int] = []
@@ -122,16 +122,16 @@ def _row(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> 
 
 
 def _check_before(connection: apsw.Connection, low: int, first: int | None) -> None:
-    """Whether a damaged key made the search skip records of the range. If it did not, the record before `first` is
-    sound and outside the range."""
+    """Raises Suspicious if a damaged key may have made the search skip records of the range. If none did, the record
+    before `first` is sound and outside the range."""
     before = _row(connection, BEFORE, (MAX_KEY if first is None else first - 1,))
     if before is not None and (before[0] >= low or crc32(_KEY.pack(before[0])) != before[1]):
         raise Suspicious
 
 
 def _fitting(records: list[Any], low: int, high: int, limit: int, most_bytes: int) -> int:
-    """How many of the first records are in the range and make up about `most_bytes`. Their keys, and that of the one
-    behind them, are as they were written."""
+    """How many of the first records are in the range and have about `most_bytes`. Also checks their keys, and that of
+    the next record."""
     last, total = low - 1, 0
     for count, (_, size, _, packed, key_checksum, _) in enumerate(records):
         (key,) = _KEY.unpack(packed)
@@ -159,14 +159,14 @@ def _check_packets(records: list[Any], count: int, packets: bytes) -> None:
 
 
 T = TypeVar("T")
-MAX_DAMAGED = 10_000  # at most so many damaged records are listed; more are left out too, but not listed
-KEPT_FREE_PAGES = 1024  # 8 MiB of free pages are kept for the next messages
-TIDY_PAGES = 512  # 4 MiB are returned in one step: a commit never waits longer
-MAXUNREADABLE = 100  # a read skips at most so many rows that SQLite cannot read, then it gives up
+MAX_DAMAGED = 10_000  # damaged records to list; more are left out without being listed
+KEPT_FREE_PAGES = 1024  # 8 MiB of free pages, kept for the next messages
+TIDY_PAGES = 512  # 4 MiB returned in one step, so that no commit waits longer
+MAXUNREADABLE = 100  # rows that SQLite cannot read: after so many, a read gives up
 
-# apsw lets go of the GIL at every step of a statement, and a busy event loop takes up to the switch interval to give
-# it back. So many rows go to one step: any number up to ROW_GROUP, then multiples of it, so few statements need to
-# be prepared. Beside a busy thread this is several times as fast as a step for each row.
+# apsw releases the GIL at every step of a statement, and a busy event loop may keep it for up to the switch interval.
+# So one step takes many rows: any number up to ROW_GROUP, then multiples of it, so that few statements need preparing.
+# Beside a busy thread, this is several times as fast as a step for each row.
 ROW_GROUP = 16
 MAX_ROWS = 128
 
@@ -176,9 +176,9 @@ DELETE = "DELETE FROM message WHERE key IN (SELECT value FROM json_each(?))"
 SET_STATE = "INSERT OR REPLACE INTO state (name, value, checksum) VALUES "
 DELETE_STATE = "DELETE FROM state WHERE name IN (SELECT value FROM json_each(?))"
 
-# The walks have no end in SQL: a record with a damaged key must not pass for the end of its queue. The neighbours
-# outside the wanted range are read without their packets, which can be megabytes. The keys alone can be read where the
-# rest of a row cannot; EXCEPT then leaves that row out, by its place: a search for its key could go astray.
+# The walks have no end in SQL, so that a record with a damaged key cannot look like the end of its queue. Neighbours
+# outside the wanted range are read without their packets, which can be megabytes. Keys can be read even where the rest
+# of a row cannot. EXCEPT then leaves out that row, by its place, because a search for its key could go astray.
 _WALK = f"SELECT {_COLUMNS}, CASE WHEN key BETWEEN ?1 AND ?2 THEN packet END FROM message WHERE key"
 _EXCEPT = "AND key NOT IN (SELECT value FROM json_each(?4))"
 FORWARD = f"{_WALK} >= ?3 ORDER BY key"
@@ -187,7 +187,7 @@ FORWARD_EXCEPT = f"{_WALK} >= ?3 {_EXCEPT} ORDER BY key"
 BACKWARD_EXCEPT = f"{_WALK} <= ?3 {_EXCEPT} ORDER BY key DESC"
 FORWARD_KEY = f"SELECT key FROM message WHERE key >= ?3 {_EXCEPT} ORDER BY key LIMIT 1 OFFSET ?5"
 BACKWARD_KEY = f"SELECT key FROM message WHERE key <= ?3 {_EXCEPT} ORDER BY key DESC LIMIT 1 OFFSET ?5"
-# From the first message of a queue and priority straight to that of the next: a step for each, however many there are.
+# Goes from the first message of each queue and priority straight to that of the next, in one step each.
 FIRSTS = """
 WITH RECURSIVE first (key) AS (
     SELECT min(key) FROM message
@@ -196,7 +196,7 @@ WITH RECURSIVE first (key) AS (
     FROM first WHERE first.key >> 44 < 524287 -- behind the last priority of the last queue there is no number
 )
 SELECT key, arrived_ms FROM first JOIN message USING (key)"""
-# The greatest arrival number, found in the same way from the last message of each queue and priority.
+# The greatest arrival number, found in the same way from the last messages.
 NEWEST = """
 WITH RECURSIVE last (key) AS (
     SELECT max(key) FROM message
@@ -211,24 +211,24 @@ GET = f"SELECT {_COLUMNS}, packet FROM message WHERE key = ?"
 EXPIRED = (
     "SELECT key FROM message INDEXED BY message_expires WHERE expires_s <> 0 AND expires_s < ? ORDER BY expires_s, key"
 )
-# The casts keep a row readable whose types a flipped bit has changed.
+# The casts keep a row readable if a flipped bit has changed its types.
 STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state LIMIT -1 OFFSET ?"
 
 _MARK = Struct(">qq")
 
-# What SQLite says of a row that it cannot take apart; a text that is no UTF-8 was a blob before a bit flipped.
+# SQLite's errors for a row that it cannot read. Text that is no UTF-8 was a blob before a bit flipped.
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
 
 
 class Mark(NamedTuple):
-    """How far the journal is in the database: the last generation that is, and the greatest arrival number there."""
+    """How much of the journal is in the database: the last generation there, and the greatest arrival number there."""
 
     spilled: int
     newest: int
 
 
 def read_mark(connection: apsw.Connection) -> Mark | None:
-    """The mark of the journal; None if there is none, or it is damaged."""
+    """The mark of the journal; None if there is none or it is damaged."""
     with suppress(*UNREADABLE, struct.error):
         row = connection.execute(GET_MARK).fetchone()
         if row is not None and crc32(_MARK.pack(*row[:2])) == row[2]:
@@ -237,12 +237,12 @@ def read_mark(connection: apsw.Connection) -> Mark | None:
 
 
 class SqliteStore:
-    """The database in `directory`, which is created if needed. It is locked for this process until `close`. Its reading
+    """The database in `directory`, which it creates if needed and locks for this process until `close`. The reading
     methods are those of Store.
 
-    With `reserve` it reserves disk space, and frees it for a commit that finds no space.
-    `vfs` names the SQLite file system to use, `checkpoint_pages` is the length of the log and `kept_free_pages` what
-    `tidy` leaves: these are for tests.
+    With `reserve`, it reserves disk space, and frees it for a commit that finds no space. The other arguments are for
+    tests: `vfs` names SQLite's file system, `checkpoint_pages` is the length of the log, and `kept_free_pages` is what
+    `tidy` leaves.
     """
 
     def __init__(
@@ -259,33 +259,33 @@ class SqliteStore:
         self._checkpoint_pages = checkpoint_pages
         self._log_pages = 0
         self._commits = 0
-        self._state: tuple[int, dict[str, bytes]] = (-1, {})  # as it was after so many commits
+        self._state: tuple[int, dict[str, bytes]] = (-1, {})  # as of this number of commits
         self._damaged: dict[Key | str, str] = {}
         self._vfs = vfs
-        self._aside: deque[apsw.Connection] = deque()  # connections of threads that read columns, while they rest
+        self._aside: deque[apsw.Connection] = deque()  # idle connections of threads that read columns
         self._closed = False
         make_directory(directory)
         with self._explained("opening"), ExitStack() as opened:
             opened.callback(DirectoryLock(directory).close)
             data_directory.refuse_without_log(self.file)
-            if vfs is None:  # what a test's own file system does with files is its own business
+            if vfs is None:  # a test's own file system handles its files itself
                 make_private(self.file)
             self.space = DiskSpace(directory, self._fold_log, keeps=reserve)
             if reserve:
-                # On a small disk the log is short: the reserve has to hold what is folded into the database.
+                # On a small disk the log is short, because the reserve must have room for folding it into the database.
                 self._checkpoint_pages = min(checkpoint_pages, max(8, self.space.reserve_bytes // 2 // PAGE_SIZE))
             self._writer = self.space.with_room(lambda: open_writer(self.file, vfs))
             opened.callback(self._writer.close)
             self._reader = open_reader(self.file, vfs)
             opened.callback(self._reader.close)
             opened.callback(self._close_aside)
-            # The readers close first: the last connection is the one that folds the log into the database.
+            # Close the readers first: the last connection to close folds the log into the database.
             self._opened = opened.pop_all()
 
     def write(
         self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None], mark: Mark
     ) -> None:
-        """One transaction, durable when it returns. Raises StorageError, and then has changed nothing."""
+        """Commits one transaction, durable when this returns. After a StorageError nothing has changed."""
 
         def write() -> None:
             self._move(deletes, puts.values())
@@ -296,17 +296,19 @@ class SqliteStore:
         self.forget(deletes, puts, state)
 
     def move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
-        """Writes a part of a long transaction, which `finish` commits. Raises StorageError; then all parts are gone."""
+        """Writes a part of a long transaction, which `finish` commits. Raises StorageError, and then drops all
+        parts."""
         with self._explained("writing"):
             self._move(deletes, puts)
 
     def finish(self, state: Mapping[str, bytes | None], mark: Mark) -> None:
-        """Commits all that was moved, with state and the mark of the journal. Raises StorageError; then all is gone."""
+        """Commits everything moved, with state and the journal's mark. Raises StorageError, and then drops all of
+        it."""
         with self._explained("writing"):
             self._finish(state, mark)
 
     def abandon(self) -> None:
-        """Takes back all that was moved."""
+        """Drops everything moved since the last `finish`."""
         self._roll_back()
 
     def _move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
@@ -347,30 +349,30 @@ class SqliteStore:
         self._checkpoint_if_long()
 
     def was_open(self) -> bool:
-        """Whether the store was not closed cleanly the last time."""
+        """Whether the store was left open the last time."""
         return data_directory.is_open(self._writer)
 
     def set_open(self, value: bool) -> None:
-        """Notes in the database's own file that the log and the journal belong to it, or no longer do."""
+        """Notes in the database's own file whether it needs the log and the journal."""
         with self._explained("writing"):
             self.space.with_room(lambda: data_directory.set_open(self._writer, value))
             if value:
                 self._fold_log()
 
     def keep_log(self) -> None:
-        """`close` leaves the log as it is."""
+        """Makes `close` leave the log as it is."""
         self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def snapshot(self) -> apsw.Connection:
-        """A connection that sees the database as it is now, until it is closed."""
+        """A connection that sees the database as it is now."""
         with self._explained("reading"):
             connection = open_reader(self.file, self._vfs)
             connection.execute("BEGIN")
-            connection.execute(GET_MARK).fetchall()  # the transaction begins with the first read
+            connection.execute(GET_MARK).fetchall()  # a transaction begins with its first read
         return connection
 
     def mark(self) -> Mark | None:
-        """The mark of the journal; None if there is none, or it is damaged."""
+        """The mark of the journal; None if there is none or it is damaged."""
         with self._explained("reading"):
             return read_mark(self._writer)
 
@@ -381,7 +383,7 @@ class SqliteStore:
         return MAX_ARRIVAL
 
     def forget(self, *changed: Iterable[Pair | str]) -> None:
-        """Damage that a commit replaced or deleted is no longer noted."""
+        """Forgets damage that a commit has replaced or deleted."""
         if self._damaged:
             for keys in changed:
                 for key in keys:
@@ -396,11 +398,11 @@ class SqliteStore:
             self._fold_log()
             return bool(self._writer.pragma("freelist_count") < free)
         except apsw.Error:
-            return False  # nothing is lost by it, and the next time is soon
+            return False  # nothing is lost, and the next try comes soon
 
     def _fold_log(self) -> None:
-        """Writes the whole log into the database, and makes both as short as possible. Does not wait for readers."""
-        with suppress(apsw.Error, AttributeError):  # there is no connection yet while the database is being opened
+        """Writes the whole log into the database and makes both as short as possible. Does not wait for readers."""
+        with suppress(apsw.Error, AttributeError):  # no connection exists while the database opens
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -427,7 +429,7 @@ class SqliteStore:
         return self._read_aside(lambda connection: read_lookup_ids(connection, low, high, limit))
 
     def _read_aside(self, read: Callable[[apsw.Connection], T]) -> T | None:
-        """Reads one state of the store, on a connection of its own."""
+        """Reads one state of the store, on a separate connection."""
         with self._explained("reading"):
             if self._closed:
                 raise apsw.ConnectionClosedError
@@ -453,7 +455,7 @@ class SqliteStore:
         return found
 
     def firsts(self) -> list[tuple[Key, int]]:
-        """The first message of each queue and priority, and when it arrived; nothing if the database is damaged."""
+        """The first message of each queue and priority, and its arrival; nothing if the database is damaged."""
         with self._explained("reading"), suppress(*UNREADABLE):
             return [(unpack_key(key), arrived_ms) for key, arrived_ms in self._reader.execute(FIRSTS)]
         return []
@@ -467,7 +469,7 @@ class SqliteStore:
             return self._get(key)
 
     def expired(self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False) -> list[Record]:
-        # Keys come from the index only, so one unreadable row does not hide the others.
+        # Keys come only from the index, so an unreadable row does not hide others.
         found: list[Record] = []
         with self._explained("reading"), self._snapshot(), closing(self._reader.execute(EXPIRED, (now_s,))) as keys:
             for (key,) in keys:
@@ -482,8 +484,8 @@ class SqliteStore:
         return found
 
     def state(self, prefix: str = "") -> Mapping[str, bytes]:
-        # Every row is read, with no search by name: a damaged name could mislead the search past sound ones.
-        # What was read stays until the next commit: a start asks for many prefixes, one after the other.
+        # Read every row: a damaged name could mislead a search past sound ones. Keep the result until the next commit,
+        # because a start asks for many prefixes.
         commits, (read_at, found) = self._commits, self._state
         if read_at != commits:
             found = {}
@@ -502,7 +504,7 @@ class SqliteStore:
         return dict(self._damaged)
 
     def close(self) -> None:
-        """Closes the database, which writes the log into it, and frees the directory. A second call does nothing."""
+        """Folds the log into the database, closes it, and frees the directory. A second call does nothing."""
         with self._explained("closing"):
             self._opened.close()
 
@@ -513,7 +515,7 @@ class SqliteStore:
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Turns SQLite's errors into a StorageError."""
+        """Turns SQLite's errors into StorageErrors."""
         try:
             yield
         except apsw.Error as error:
@@ -521,16 +523,16 @@ class SqliteStore:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """All that is read inside is read from one state of the store."""
+        """All reads within this context see one state of the store."""
         self._reader.execute("BEGIN")
         try:
             yield
         finally:
-            if self._reader.in_transaction:  # SQLite ends it by itself after some errors
-                self._reader.execute("ROLLBACK")  # nothing was written, and a COMMIT fails after an unreadable row
+            if self._reader.in_transaction:  # after some errors SQLite has ended it
+                self._reader.execute("ROLLBACK")  # nothing was written, and COMMIT fails after an unreadable row
 
     def _roll_back(self) -> None:
-        # SQLite has rolled back by itself after some errors; where even this fails, the first error is the one to tell.
+        # After some errors SQLite has rolled back already. If even this fails, report the first error.
         with suppress(apsw.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -538,7 +540,7 @@ class SqliteStore:
     def _checkpoint_if_long(self) -> None:
         self._log_pages += self._writer.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE, True)[0]
         if self._log_pages >= self._checkpoint_pages:
-            with suppress(apsw.Error):  # committed data is safe in the log, and the next commit tries again
+            with suppress(apsw.Error):  # committed data is safe in the log; the next commit tries again
                 in_log, folded = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if folded == in_log:
                     self._log_pages = 0
@@ -566,7 +568,7 @@ class SqliteStore:
             raise CorruptRecord(self._damaged.get(unpack_key(key), f"{self.file}: {error}")) from error
 
     def _scan(self, low: int, high: int, limit: int, *, forward: bool) -> list[Record]:
-        """The records with low <= key <= high that pass their checksums, from one end."""
+        """The sound records with low <= key <= high, from one end."""
         if low > high or limit <= 0:
             return []
         found: list[Record] = []
@@ -590,8 +592,8 @@ class SqliteStore:
         return found
 
     def _missed(self, first: int | None, low: int, high: int, *, forward: bool) -> list[Record]:
-        """Records of the range that the search missed, because a damaged key misled it. Normally the nearest neighbour
-        is sound and outside the range, which shows that there are none."""
+        """Records of the range that the search missed because a damaged key misled it. Usually the nearest neighbour is
+        sound and outside the range, which shows that there are none."""
         start = (MAX_KEY if forward else MIN_KEY) if first is None else first - (1 if forward else -1)
         missed: list[Record] = []
         with closing(self._walk(start, low, high, forward=not forward)) as rows:
@@ -609,7 +611,7 @@ class SqliteStore:
             self._note(unpack_key(row[0]), f"{self.file}: {error}")
 
     def _state_rows(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """The rows of `state`. A row that SQLite cannot read is noted and skipped."""
+        """The rows of `state`. Notes and skips rows that SQLite cannot read."""
         place = 0
         passed_over = -1
         while True:
@@ -620,14 +622,14 @@ class SqliteStore:
                 return
             except UNREADABLE as error:
                 if passed_over == place - 1:
-                    raise  # two in a row: it is the page that is damaged
+                    raise  # two in a row: the page is damaged
                 self._note(f"#{place}", f"{self.file}: state, row {place}: SQLite cannot read it ({error})")
                 passed_over = place
                 place += 1
 
     def _walk(self, start: int, low: int, high: int, *, forward: bool) -> Generator[Row]:
-        """Rows from `start` on, with sound keys in order. Other rows, and rows that SQLite cannot read, are noted and
-        skipped. Only the rows between `low` and `high` have their packets."""
+        """Rows from `start` on with sound keys, in order. Notes and skips all others, also those that SQLite cannot
+        read. Only rows between `low` and `high` have their packets."""
         walk, step = (FORWARD, 1) if forward else (BACKWARD, -1)
         parameters: tuple[Any, ...] = (low, high, start)
         unreadable: list[int] = []
@@ -651,7 +653,7 @@ class SqliteStore:
                     raise
                 find = FORWARD_KEY if forward else BACKWARD_KEY
                 place = (0, 0, start, json.dumps(unreadable), seen)
-                row = self._reader.execute(find, place).fetchone()  # raises in its turn where the page is damaged
+                row = self._reader.execute(find, place).fetchone()  # raises too if the page is damaged
                 if row is None:
                     raise
                 self._note_row(row[0], f"SQLite cannot read it ({error})")
@@ -661,8 +663,8 @@ class SqliteStore:
 
 
 def _last_key(queue: int, lookup_id: int) -> int:
-    """The greatest integer key whose lookup id is `lookup_id` or less; one below the queue's first key if none is.
-    Takes any lookup id, also one that no record can have."""
+    """The greatest key of the queue with a lookup id of at most `lookup_id`, or one below the queue's first key.
+    Accepts any lookup id, even one that no record can have."""
     if not 0 <= queue <= MAX_QUEUE:
         raise ValueError(f"queue {queue}: the number is out of range")
     if lookup_id < 0:
@@ -674,7 +676,7 @@ def _last_key(queue: int, lookup_id: int) -> int:
 
 
 def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:
-    """The fewest statements that put all `rows`, with their parameters."""
+    """The fewest statements, with parameters, that put all `rows`."""
     place = 0
     while place < len(rows):
         count = min(len(rows) - place, MAX_ROWS)

@@ -1,12 +1,11 @@
-"""The thread that commits: it takes all waiting batches and makes them durable together.
+"""The committing thread: takes all waiting batches and makes them durable together.
 
-Handing a batch over to the thread, and its end back, costs more than a short write to a fast disk. So the caller's own
-thread commits a batch if three things hold: no other batch is on its way, the store says that the commit is one short
-write (`Store.is_short`), and the last commits took less than QUICK_S on average. All other batches, and all work that
-can wait (`Store.tidy`), are for the thread. One lock makes both take turns, and no batch overtakes another.
+Passing a batch to the thread and its result back costs more than a short write to a fast disk. So the caller's own
+thread commits a batch if three things hold: no other batch is under way, the commit is one short write
+(`Store.is_short`), and the last commits took less than QUICK_S on average. The thread does all other batches and all
+postponed work (`Store.tidy`). One lock makes both take turns, and no batch overtakes another.
 
-Knows no queues and no event loop: each batch comes with a function that hears how it ended, on the thread of those who
-submit.
+No queues and no event loop here: each batch comes with a function that gets the result, on the submitting thread.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from postroad.store.interface import Batch, Post, Store
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0  # after so long without a batch, the thread tidies the store
-STEP_S = 0.02  # between two steps of that
-QUICK_S = 0.001  # a caller may wait so long for the disk: its other work waits too
-WEIGHT = 1 / 8  # of the last commit in the average
+IDLE_S = 1.0  # without a batch, after which the thread tidies the store
+STEP_S = 0.02  # between two steps of tidying
+QUICK_S = 0.001  # that a caller may wait for the disk, while its other work waits too
+WEIGHT = 1 / 8  # weight of the last commit in the average
 
 Done = Callable[[Exception | None], object]
 
@@ -34,27 +33,27 @@ Done = Callable[[Exception | None], object]
 class Writer:
     """Commits batches in the order they were submitted, in as few transactions as the disk allows.
 
-    Batches that wait together are committed together and fail together. A failure does not affect later batches.
+    Batches that wait together are committed together and fail together. Later batches are not affected.
     """
 
     def __init__(self, store: Store, post: Post) -> None:
         self._store = store
         self._post = post
         self._inbox: SimpleQueue[tuple[Batch, Done] | None] = SimpleQueue()  # None only wakes the thread
-        self._group: list[tuple[Batch, Done]] = []  # what the thread commits
-        self._lock = Lock()  # nothing is submitted behind the end
-        self._turn = Lock()  # of the thread that uses the store's writing side
-        self._handed_over = 0  # batches that the thread has not ended yet
-        self._average_s = 0.0  # of the last commits
+        self._group: list[tuple[Batch, Done]] = []  # what the thread is committing
+        self._lock = Lock()  # nothing is submitted after `close`
+        self._turn = Lock()  # held by the thread that writes to the store
+        self._handed_over = 0  # batches that the thread has not finished
+        self._average_s = 0.0  # duration of the last commits
         self._closing = False
         self._urgent = False
-        self._busy = False  # there was a commit since the thread looked last
-        self._pause: float | None = IDLE_S  # until the next step; None where there is nothing to tidy up
+        self._busy = False  # whether there was a commit since the thread's last look
+        self._pause: float | None = IDLE_S  # until the next step; None if there is nothing to tidy
         self._thread = Thread(target=self._run, name="postroad-writer", daemon=True)
         self._thread.start()
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Calls `done` when the batch is durable, with None, or with the StorageError: before it returns, or later by
+        """Calls `done` with None once the batch is durable, or with the StorageError: before this returns, or later by
         `post`."""
         with self._lock:
             mine = not self._closing and self._is_mine(batch)
@@ -68,7 +67,7 @@ class Writer:
             done(StorageError("the store is closed"))
 
     def _is_mine(self, batch: Batch) -> bool:
-        """Whether the caller commits it. Then it has the turn."""
+        """Whether the caller commits the batch itself. If so, it holds the turn."""
         if self._handed_over or self._average_s > QUICK_S or not self._turn.acquire(blocking=False):
             return False
         if self._store.is_short(batch):
@@ -83,28 +82,28 @@ class Writer:
         except Exception as fault:
             error = fault
         finally:
-            if self._pause is None:  # the thread has nothing to do, and waits: now it has, once this caller rests
+            if self._pause is None:  # the idle thread has something to tidy now, once this caller pauses
                 self._pause = IDLE_S
                 self._inbox.put(None)
             self._turn.release()
         _end([(batch, done)], error)
 
     def close(self) -> None:
-        """Commits what waits, then ends the thread. The store stays open."""
+        """Commits what waits and ends the thread. The store stays open."""
         with self._lock:
             self._closing = True
             self._inbox.put(None)
         self._thread.join()
         with self._turn:
-            pass  # another caller's commit has ended too
+            pass  # lets another caller's commit end first
 
     def tidy(self) -> None:
-        """A step now: the disk is full."""
+        """Does a step of tidying now, because the disk is full."""
         self._urgent = True
         self._inbox.put(None)
 
     def _run(self) -> None:
-        """Reports every failure to the submitters and goes on: without this thread nothing can be stored."""
+        """Reports every failure to the submitters and goes on, because without this thread nothing can be stored."""
         while True:
             try:
                 self._commit_all()
@@ -146,7 +145,7 @@ class Writer:
             self._average_s += (perf_counter() - began - self._average_s) * WEIGHT
 
     def _gather(self) -> None:
-        """Waits for a batch, or for something else to do, and takes all batches that are there."""
+        """Waits for a batch or for tidying, and takes all waiting batches."""
         try:
             first = self._inbox.get(timeout=self._pause)
         except Empty:
@@ -173,5 +172,5 @@ def _end(group: list[tuple[Batch, Done]], error: Exception | None) -> None:
     for _, done in group:
         try:
             done(error)
-        except Exception:  # the others have to hear it too
+        except Exception:  # the other callbacks must still run
             log.exception("a store writer's listener failed")
