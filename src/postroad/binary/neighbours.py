@@ -1,7 +1,8 @@
-"""Who is where: which addresses are a manager's, by the directory, by our own connections and by first contact.
+"""Where managers are: which addresses belong to which manager, by the directory, our own connections, and first
+contact.
 
-A GUID in a packet is a claim that anybody can make. Whoever has to know whether a message or an acknowledgment comes
-from the manager that it names asks here, and gets an answer by address. Nothing is sent here.
+Anybody can put any GUID into a packet. This module judges by address whether a message or an acknowledgment comes from
+the manager that it names. Nothing is sent here.
 """
 
 from __future__ import annotations
@@ -20,40 +21,41 @@ from postroad.queues.local import LocalQueueManager
 from postroad.runtime.bounded import BoundedTable, Standing, owner_of
 from postroad.wire.octets import NULL_GUID
 
-ADDRESS_STATE = "address/"  # and a manager's GUID: the address that its messages come from
-REACHED_STATE = "reached/"  # and a host's name: the addresses that our own connections to it had
-MAX_ADDRESSES = 8  # of one host, the newest: a name may lead to several
-REFRESH_S = 3600  # how often it is written down that a manager is still heard of
+ADDRESS_STATE = "address/"  # followed by a manager's GUID: the address that its messages come from
+REACHED_STATE = "reached/"  # followed by a host's name: the addresses that our own connections to it had
+MAX_ADDRESSES = 8  # of one host, the newest: a name may have several
+REFRESH_S = 3600  # how often the time of a manager's last message is stored
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Where to connect: a host, and the manager that must answer there (null where a direct name does not say)."""
+    """Where to connect: a host, and the manager that must answer there, or the null GUID if a direct name does not
+    say."""
 
     host: str
     manager: UUID = NULL_GUID
 
 
-# The next hops of a destination, in the order to try; none, or NoRoute with the reason, where there is no way.
+# The next hops of a destination, in the order to try. Empty, or NoRoute with the reason, if there is no way.
 Resolve = Callable[[FormatName], list[Hop]]
 
 
 class DirectoryView(Protocol):
-    """What the directory says of hosts, each by its name or its address."""
+    """What the directory says of hosts, which are given by name or address."""
 
     def host_of(self, manager: UUID) -> str | None:
-        """Where the manager is; None for one that the directory does not know."""
+        """The host of a manager. None if the directory does not know the manager."""
 
     def routes(self, host: str) -> bool:
-        """Whether a manager is there that passes on what is not for itself."""
+        """Whether a manager at this host routes messages for others."""
 
     def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
-        """Whether [MS-MQBR] has this manager pass on a message to `name`; `listed` are hosts that the owner allows
-        besides. Of a trusted sender, one to a manager that the directory does not know yet too."""
+        """Whether this manager must forward a message to `name`, by [MS-MQBR]. `listed` tells which other hosts the
+        configuration allows. For a trusted sender it also forwards to managers that the directory does not know yet."""
 
 
 class NoDirectory:
-    """Of a manager that has none."""
+    """The view of a manager without a directory."""
 
     def host_of(self, manager: UUID) -> str | None:
         return None
@@ -66,25 +68,26 @@ class NoDirectory:
 
 
 class Trust(IntEnum):
-    """Of a message in a manager's name: another is known by that name, somebody passed it on, or it is its own."""
+    """How far a message in a manager's name is believed: another is known by that name, somebody forwarded it, or it is
+    the manager's own."""
 
     NONE = 0
     SECOND_HAND = 1
-    FIRST_HAND = 2  # or passed on by a manager that the directory has for it
+    FIRST_HAND = 2  # or forwarded by a routing server of the directory
 
 
 @dataclass(slots=True, eq=False)
 class _Origin:
-    """Where a manager's messages come from. `kept` is durable: it has brought a message that a queue took."""
+    """Where a manager's messages come from. A `kept` origin is durable: a queue has taken a message from there."""
 
     address: str
     seen_s: float
     kept: bool = False
-    gone: bool = False  # the manager could not be reached there, and has not been heard of since
+    gone: bool = False  # the manager could not be reached there and has not been heard of since
 
 
 class Neighbours:
-    """One for a queue manager. Each table has `limit` entries at the most, by the addresses that they are of."""
+    """The neighbours of one queue manager. Each table has at most `limit` entries, shared fairly among addresses."""
 
     def __init__(
         self,
@@ -97,16 +100,17 @@ class Neighbours:
         self.directory = directory
         self._resolve = resolve
         self._own = core.identifier.bytes_le
-        self._own_addresses: BoundedTable[str, None] = BoundedTable(limit)  # where we have met ourselves
+        self._own_addresses: BoundedTable[str, None] = BoundedTable(limit)  # where our own connections led to ourselves
         self._origins: BoundedTable[bytes, _Origin] = BoundedTable(
             limit,
             standing=lambda source, origin: self._standing(source, origin.address),
             dropped=self._forget_origin,
         )
-        self._reached: BoundedTable[str, tuple[str, ...]] = BoundedTable(  # by host in lower case, the newest last
+        # Addresses by host in lower case, the newest last.
+        self._reached: BoundedTable[str, tuple[str, ...]] = BoundedTable(
             limit, standing=lambda host, _: self._host_standing(host), dropped=self._forget_reached
         )
-        self._hosts: dict[str, set[str]] = {}  # by address: the other way round
+        self._hosts: dict[str, set[str]] = {}  # the inverse: hosts by address
         stored = []
         for name, value in core.store.state(ADDRESS_STATE).items():
             address, _, seen_s = value.decode().partition(" ")
@@ -118,10 +122,10 @@ class Neighbours:
         for name, value in core.store.state(REACHED_STATE).items():
             self._set_reached(name.removeprefix(REACHED_STATE), tuple(value.decode().split()))
 
-    # Hosts that we have called
+    # Hosts that we have connected to
 
     def reached(self, host: str, address: str, manager: UUID) -> None:
-        """Our own connection to `host` leads to `address`, and `manager` answers there."""
+        """Notes that our own connection to `host` led to `address`, where `manager` answered."""
         host, address = host.lower(), plain(address)
         if manager == self.core.identifier:
             self._own_addresses.put(address, None, owner_of(address))
@@ -155,27 +159,27 @@ class Neighbours:
         self.core.tick.set_state(f"{REACHED_STATE}{host}", None)
 
     def unreachable(self, hop: Hop) -> None:
-        """Our own call to a manager has failed: nobody is there, or another manager is."""
+        """Notes that our own connection to a manager failed: nobody answered there, or another manager did."""
         origin = self._origins.get(hop.manager.bytes_le)
         if origin is not None and origin.address == hop.host:
             origin.gone = True
 
     def addresses(self, host: str) -> tuple[str, ...]:
-        """Those that are known to be this host's."""
+        """The known addresses of a host."""
         host = host.lower()
         return (host, *(self._reached.get(host) or ()))
 
     def names(self, address: str) -> Iterable[str]:
-        """What the manager at an address may be called: the address, and hosts that led us there."""
+        """The names of the manager at an address: the address, and hosts that led us there."""
         return (address, *self._hosts.get(address, ()))
 
     # Where messages come from
 
     def admit(self, source: bytes, address: str, session: Session, now: float) -> Trust:
-        """How far a message in the name of `source` that comes from this address is to be believed.
+        """How far to believe a message in the name of `source` from this address.
 
-        A manager is known by the address that it called from first, by the directory's, and by our own calls to it.
-        Another address takes the place of the first only when nobody answers to the manager's GUID there any more.
+        A manager is known by its address of first contact, by the directory, and by our own connections to it. Another
+        address replaces the first only if nobody answers to the manager's GUID at the first one any more.
         """
         origin = self._origins.get(source)
         if origin is not None and origin.address == address:
@@ -202,17 +206,17 @@ class Neighbours:
         return Trust.SECOND_HAND
 
     def is_unknown(self, source: bytes) -> bool:
-        """Whether nothing says where this manager is."""
+        """Whether nothing tells where this manager is."""
         listed = self.directory.host_of(UUID(bytes_le=source)) is not None
         return source != self._own and source not in self._origins and not listed
 
     def standing_at(self, address: str) -> Standing:
-        """Of whoever is at an address, by what we know without him."""
+        """The standing of an address, by what we know independently of who is there."""
         named = any(self.core.delivery.relay.names(name) for name in self.names(address))
         return Standing.KNOWN if named or self._routes(address) else Standing.STRANGER
 
     def standing(self, source: bytes) -> Standing:
-        """Of a manager, by the address that its messages come from."""
+        """The standing of a manager, by the address that its messages come from."""
         origin = self._origins.get(source)
         return Standing.STRANGER if origin is None else self._standing(source, origin.address)
 
@@ -222,15 +226,15 @@ class Neighbours:
         return self.standing_at(address)
 
     def trusts(self, source: UUID, address: str) -> bool:
-        """Whether the directory has a manager at the address: the source itself, or one that passes on for others."""
+        """Whether the directory has a manager at the address: the source itself, or a routing server."""
         return self._is_listed(source, address) or self._routes(address)
 
     def _is_own(self, address: str) -> bool:
         return address in self._own_addresses or address in self.core.queues.local_hosts
 
     def _is_known(self, host: str) -> bool:
-        """Whether it is known which addresses a host of the directory has: an address has itself, a name those that our
-        own connections to it had."""
+        """Whether we know the addresses of a host in the directory. An address is its own; for a name, we know those
+        that our own connections had."""
         return is_address(host) or host.lower() in self._reached
 
     def _is_listed(self, manager: UUID, address: str) -> bool:
@@ -241,7 +245,8 @@ class Neighbours:
         return any(self.directory.routes(name) for name in self.names(address))
 
     def _pin(self, source: bytes, address: str, now: float) -> bool:
-        """False where there is no room: all others have proved themselves, or are here."""
+        """Remembers the address of a manager. Returns False if there is no room, because all other entries rank
+        higher."""
         return self._origins.put(source, _Origin(address, now), owner_of(address), self._standing(source, address))
 
     def _forget_origin(self, source: bytes, origin: _Origin) -> None:
@@ -256,7 +261,8 @@ class Neighbours:
             self._write(source, origin)
 
     def delivered(self, source: bytes, *, recoverable: bool) -> None:
-        """A queue has taken a message: where the sender of a recoverable one is found again is durable with it."""
+        """Notes that a queue has taken a message from `source`. If the message is recoverable, the address becomes
+        durable with it."""
         origin = self._origins.get(source)
         if origin is None or origin.kept:
             return
@@ -274,7 +280,8 @@ class Neighbours:
         self.core.tick.set_state(f"{ADDRESS_STATE}{source.hex()}", f"{origin.address} {int(origin.seen_s)}".encode())
 
     def address_of(self, source: bytes) -> str | None:
-        """Where the messages of this manager come from, as far as is known: the first contact, or the directory."""
+        """The address that this manager's messages come from, by first contact or else the directory. None if
+        unknown."""
         origin = self._origins.get(source)
         if origin is not None:
             return origin.address
@@ -282,15 +289,15 @@ class Neighbours:
         return host if host is not None and is_address(host) else None
 
     def held_address(self, manager: UUID) -> str | None:
-        """The address that no other may take the place of, as far as we know."""
+        """The address of the manager that no other may replace now; None if there is none."""
         origin = self._origins.get(manager.bytes_le)
         return None if origin is None or origin.gone else origin.address
 
     # Where messages go
 
     def hops(self, name: FormatName) -> list[Hop]:
-        """Next hops: of a name that nobody knows a way to, the address that its manager's messages come from.
-        NoRoute where there is neither."""
+        """The next hops to a name. If no way is known, the address that its manager's messages come from. Raises
+        NoRoute if there is neither."""
         try:
             hops = self._resolve(name)
         except NoRoute:
@@ -306,15 +313,15 @@ class Neighbours:
         return [] if origin is None else [Hop(origin.address, name.guid)]
 
     def hosts(self, name: FormatName) -> list[str]:
-        """Whom a message to this name would make us call."""
+        """The hosts that a message to this name would make us connect to."""
         try:
             return [hop.host for hop in self.hops(name)]
         except NoRoute:
             return []
 
     def speaks_for(self, name: FormatName, address: str, manager: UUID | None) -> bool:
-        """Whether an acknowledgment by `manager` of a message to `name` may come from this address: its destination's,
-        one of our next hops', or that of a routing server of the directory. None is any manager on the way there."""
+        """Whether an acknowledgment by `manager` of a message to `name` may come from this address: that of the
+        destination, of a next hop, or of a routing server in the directory. None stands for any manager on the way."""
         address = plain(address)
         if isinstance(name, DirectName):
             if name.host == address:
@@ -331,5 +338,5 @@ class Neighbours:
 
 
 def plain(address: str) -> str:
-    """Without its zone, which is no part of a queue's name."""
+    """The address without its zone, which is no part of a queue's name."""
     return address.partition("%")[0]

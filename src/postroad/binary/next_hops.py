@@ -1,6 +1,6 @@
-"""Where an outgoing queue leads, [MS-MQQB] 3.1.5.2.1, 3.1.7.4 and 3.1.7.5: an address, or next hops.
+"""The next hops of an outgoing queue, [MS-MQQB] 3.1.5.2.1, 3.1.7.4 and 3.1.7.5.
 
-And what else the binary protocol asks of the directory: who is where, and who passes messages on.
+Also what else the binary protocol asks the directory: where managers are, and which of them route messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from postroad.routing import Router
 
 
 def resolver(router: Callable[[], Router]) -> Resolve:
-    """Asks the router that is there when it is asked: the directory changes. NoRoute has its words."""
+    """A Resolve that asks the current router each time, because the directory can change. NoRoute has the router's
+    reason."""
 
     def resolve(name: FormatName) -> list[Hop]:
         current = router()
@@ -34,7 +35,7 @@ def resolver(router: Callable[[], Router]) -> Resolve:
 
 
 class KnownManagers:
-    """The DirectoryView of the manager `identifier`, by the router that is there when it is asked."""
+    """The DirectoryView of the manager `identifier`, by the current router."""
 
     def __init__(self, router: Callable[[], Router], identifier: UUID) -> None:
         self._router = router
@@ -47,7 +48,7 @@ class KnownManagers:
         return None if found is None else found.host
 
     def knows(self, host: str) -> bool:
-        """Whether a manager of this name or address is in the directory."""
+        """Whether the directory has a manager with this name or address."""
         return self._manager(host) is not None
 
     def routes(self, host: str) -> bool:
@@ -55,7 +56,8 @@ class KnownManagers:
         return found is not None and (found.routing_server or found.identifier in self._routing_servers)
 
     def forwards(self, source: UUID, name: FormatName, listed: Callable[[str], bool], *, trusted: bool) -> bool:
-        """[MS-MQBR] 1.3: routing servers pass on, and in- and out-routing servers for those that they serve."""
+        """[MS-MQBR] 1.3: routing servers forward, and in- and out-routing servers forward for the managers they
+        serve."""
         directory = self._router().directory
         own, sender = directory.manager(self._identifier), directory.manager(source)
         destination = self._destination(name)
@@ -89,7 +91,7 @@ class KnownManagers:
 
     @property
     def _routing_servers(self) -> frozenset[UUID]:
-        """In- and out-routing servers of anybody."""
+        """The in- and out-routing servers of all managers."""
         directory = self._router().directory
         if directory is not self._directory:
             self._directory = directory

@@ -1,7 +1,6 @@
-"""Pings, [MS-MQQB] 3.1.7.6 to 3.1.7.9: whether a queue manager is there and would take a session. No socket, no clock.
+"""Pings, [MS-MQQB] 3.1.7.6 to 3.1.7.9: whether a queue manager answers and would accept a session. No socket, no clock.
 
-The packet itself is in wire/internal.py; who sends and receives the datagrams is in client/ping.py and
-ping_transport.py.
+The packet is in wire/internal.py. client/ping.py and ping_udp.py send and receive the datagrams.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _COOKIES = 1 << 32
 
 
 def ping_cookies() -> Iterator[int]:
-    """PingCookie, 3.1.1.3: 0 at the start, and one more before each request (note 27)."""
+    """PingCookie, 3.1.1.3: starts at 0 and grows by one before each request (note 27)."""
     cookie = 0
     while True:
         cookie = (cookie + 1) % _COOKIES
@@ -28,7 +27,7 @@ def ping_cookies() -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class PingResult:
-    """How one Ping Request ended: who answered and whether it would take a session; nobody, once the timer expired."""
+    """How one Ping Request ended: who answered, and whether it would accept a session. Nobody, if the timer expired."""
 
     accepts: bool
     manager: UUID | None
@@ -36,10 +35,10 @@ class PingResult:
 
 
 class Pinger:
-    """The asking side. One request waits at a time: a new one takes the place of the last.
+    """The asking side. One request waits at a time; a new one replaces it.
 
-    `identifier` is who asks; those of one computer share their `cookies`. A server says nothing of itself, any other
-    computer says that it is a client (2.2.7).
+    `identifier` is who asks. All pingers of one computer share `cookies`. A computer that is no server says that it is
+    a client (2.2.7).
     """
 
     def __init__(self, identifier: UUID, cookies: Iterator[int] | None = None, *, server: bool = True) -> None:
@@ -47,19 +46,19 @@ class Pinger:
         self.flags = 0 if server else PingFlags.INDEPENDENT_CLIENT.value
         self.ping_cookie = 0
         self._cookies = ping_cookies() if cookies is None else cookies
-        self.deadline: float | None = None  # of the request that waits
-        self.ignored: str | None = None  # what was wrong with the last datagram that counted for nothing
+        self.deadline: float | None = None  # for the waiting request
+        self.ignored: str | None = None  # why the last ignored datagram was ignored
         self._sent_at = 0.0
 
     def request(self, now: float) -> bytes:
-        """Send Ping Request, 3.1.7.6: the datagram; `receive` or `on_timer` says how it ended."""
+        """Send Ping Request, 3.1.7.6: returns the datagram. `receive` or `on_timer` returns how it ended."""
         self.ping_cookie = next(self._cookies)
         self._sent_at = now
         self.deadline = now + PING_RESPONSE_S
         return Ping(self.ping_cookie, self.identifier, self.flags).encode()
 
     def receive(self, data: bytes, now: float) -> PingResult | None:
-        """Receive Ping Response, 3.1.7.8; None for a datagram that is no answer to the request that waits."""
+        """Receive Ping Response, 3.1.7.8. None for a datagram that does not answer the waiting request."""
         try:
             response = Ping.decode(data)
         except RemoteProtocolError as fault:
@@ -83,7 +82,7 @@ class Pinger:
 
 
 def answer(data: bytes, identifier: UUID, *, refused: bool) -> bytes | None:
-    """Receive Ping Request, 3.1.7.7: the datagram to send back to whoever asked; None for one that is no ping."""
+    """Receive Ping Request, 3.1.7.7: the datagram to send back. None if `data` is no ping."""
     try:
         request = Ping.decode(data)
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""UDP for pings: who answers them, and who asks before a session is opened. The rules are in ping.py."""
+"""UDP for pings: answers them, and asks before a session is opened. The rules are in ping.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from postroad.net.endpoints import endpoint
 
 
 class PingResponder(asyncio.DatagramProtocol):
-    """Answers pings, [MS-MQQB] 3.1.7.7; anything else on this port is ignored. Without a service nobody is taken."""
+    """Answers pings, [MS-MQQB] 3.1.7.7, and ignores anything else on this port. Without a service, the answer refuses
+    sessions."""
 
     def __init__(self, identifier: UUID, service: BinaryService | None, host: str, port: int) -> None:
         self._identifier = identifier
@@ -44,7 +45,7 @@ class PingResponder(asyncio.DatagramProtocol):
 
 
 class PingClient:
-    """Asks peers of one queue manager, any number at a time; `ports` says where a host listens for pings."""
+    """Pings peers of one queue manager, any number at a time. `ports` gives the ping port of a host."""
 
     def __init__(self, identifier: UUID, ports: Callable[[str], int]) -> None:
         self.identifier = identifier
@@ -52,14 +53,14 @@ class PingClient:
         self._cookies = ping_cookies()
 
     async def ask(self, host: str, local: tuple[str, int] | None = None) -> str | None:
-        """None if it would take a session; else why it would not, in words."""
+        """Pings a host. Returns None if it would accept a session, and otherwise why it would not."""
         loop = asyncio.get_running_loop()
         pinger = Pinger(self.identifier, self._cookies)
         try:
             transport, waiting = await loop.create_datagram_endpoint(
                 lambda: _Waiting(pinger), local_addr=local, remote_addr=(host, self._ports(host))
             )
-        except (OSError, UnicodeError) as fault:  # UnicodeError: no host can have such a name
+        except (OSError, UnicodeError) as fault:  # UnicodeError: not a valid host name
             words = fault.strerror if isinstance(fault, OSError) else str(fault)
             return f"cannot send a ping to {host}: {words}"
         transport.sendto(pinger.request(loop.time()))
@@ -73,7 +74,7 @@ class PingClient:
 
 
 class _Waiting(asyncio.DatagramProtocol):
-    """What comes of one request."""
+    """One waiting request."""
 
     def __init__(self, pinger: Pinger) -> None:
         self._pinger = pinger

@@ -1,6 +1,7 @@
-"""Messages that come in by a session, [MS-MQQB] 3.1.5.8: into a local queue, on to the next hop, or refused.
+"""Messages that arrive by a session, [MS-MQQB] 3.1.5.8: put into a local queue, forwarded to the next hop, or refused.
 
-Everything a batch of packets changes is in the gathering tick; the session hears that a message is stored after it.
+All changes of a batch of packets go into the gathering tick. After the tick, the session learns that its messages are
+stored.
 """
 
 from __future__ import annotations
@@ -52,27 +53,28 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.runs import Run
 from postroad.wire.view import MessageView, has_expired, with_sender
 
-_NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress of a direct name
+_NOBODY = NULL_GUID.bytes_le  # QueueManagerAddress for a direct name
 NO_ROOM = "more managers send than [limits] remote_managers allows"
-REFUSAL_S = 60  # how long a FinalAck of a message that begins no sequence waits to leave: the message comes again
-REFUSALS = 1000  # of them that are known, so that a message that comes again has one
+# How long the FinalAck of a message that begins no sequence may wait to be sent: the message comes again.
+REFUSAL_S = 60
+REFUSALS = 1000  # of those FinalAcks, remembered so that a repeated message has only one
 
 
 @dataclass(slots=True)
 class _OrderAckDue:
     """An OrderAck that waits for more messages to cover, 3.1.1.6.2."""
 
-    session: Session  # that the last of the messages came by
+    session: Session  # by which the last of the messages came
     sequence: IncomingSequence
     source: bytes
-    address: str | None  # of the sender, where the message came by a direct name
-    origin: str  # that the message came from in any case
+    address: str | None  # the sender's, if the message came by a direct name
+    origin: str  # where the message came from
 
 
 class Receiver:
-    """One for a queue manager. Ordering acknowledgments are for its `sender`.
+    """The receiver of one queue manager. Passes ordering acknowledgments to its `sender`.
 
-    `claimed` hears of messages in the name of managers that are elsewhere.
+    Calls `claimed` for messages in the name of managers that are elsewhere.
     """
 
     def __init__(
@@ -109,15 +111,16 @@ class Receiver:
         self._own = core.identifier.bytes_le
         self._due: dict[str, _OrderAckDue] = {}
         self.destinations = Destinations(core.queues)
-        self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it was put
-        self._refusal_acks: dict[bytes, tuple[Queue, Record]] = {}  # by the id of the message, the newest last
+        self._order_acks: dict[str, tuple[Queue, Record]] = {}  # the last of each sequence, and where it is
+        self._refusal_acks: dict[bytes, tuple[Queue, Record]] = {}  # by message id, the newest last
         self._timers = core.deadlines.source(TIMERS, self._order_acks_due)
         self._cleaning: Source[None] = core.deadlines.source(TIMERS, self._clean)
 
     def take(self, session: Session, event: Received, address: str, now: float, opened: Verdict | None = None) -> None:
-        """One message of a session from `address`; `opened` is what security made of it, where it has any.
+        """Takes one message of a session from `address`. `opened` is the verdict of the security checks, if there were
+        any.
 
-        A manager's full quota closes the session, with nothing said.
+        If the manager's quota is full, the session closes without an answer.
         """
         packet = event.packet
         address = plain(address)
@@ -134,16 +137,17 @@ class Receiver:
             session.close(str(fault))
 
     def take_run(self, session: Session, event: ReceivedRun, address: str, now: float) -> None:
-        """Several plain messages of a session, as one; one by one where one of them is out of the ordinary."""
+        """Takes several plain messages of a session together, or one by one if any of them is unusual."""
         if not self._take_together(session, event.run, plain(address), now):
             for each in event.each():
                 self.take(session, each, address, now)
 
     def _take_together(self, session: Session, run: Run, address: str, now: float) -> bool:
-        """Whether all of them are now in their queue. If not, nothing has changed.
+        """Puts all of the messages into their queue. Returns False, with nothing changed, if that cannot be done
+        together.
 
-        They are alike, so what the first one may do the others may. What each must pass is asked of all at once: time,
-        room, and that none has come before.
+        They are alike, so the rights of the first apply to all. Expiry, room and duplicates are checked for all of them
+        at once.
         """
         view = run.view
         source = view.source_queue_manager_bytes
@@ -176,7 +180,8 @@ class Receiver:
         return True
 
     def needs_opening(self, event: Event) -> bool:
-        """Whether signature or key have to be looked at, 3.1.5.8.3: only at the destination. A router knows no keys."""
+        """Whether a signature or key must be checked, 3.1.5.8.3. Only at the destination, because routers have no
+        keys."""
         if type(event) is ReceivedRun:
             packet: object = event.run.view
         elif type(event) is Received:
@@ -199,7 +204,7 @@ class Receiver:
         now: float,
         opened: Verdict | None,
     ) -> None:
-        if view.arrived_by_http:  # AH, which no sender has a right to set
+        if view.arrived_by_http:  # AH, which no sender may set
             data = as_stored(data)
             view = MessageView(data)
         trust = self.neighbours.admit(view.source_queue_manager_bytes, address, session, now)
@@ -208,11 +213,12 @@ class Receiver:
                 session.close(NO_ROOM)
                 return
             self._refuse_claim(view.source_queue_manager, address)
-            # Not acknowledged, so that nothing is lost if the manager has moved: it tries again.
+            # Not acknowledged, so that nothing is lost if the manager has moved: it will try again.
             session.close(f"a message claims to be from {view.source_queue_manager}, which is at another address")
             return
         identifier = view.identifier
-        if trust is Trust.SECOND_HAND:  # a stranger must not make a message of the manager that it names a duplicate
+        # Otherwise a stranger could turn a message of the manager that it names into a duplicate.
+        if trust is Trust.SECOND_HAND:
             identifier = foreign_id(identifier, address)
         if not view.transactional and identifier in self.history:  # 3.1.5.8.1
             self.history.refresh(identifier, now)
@@ -224,9 +230,9 @@ class Receiver:
             taken = self._deliver(data, view, address, now, opened)
         elif trust is Trust.FIRST_HAND:
             self._take_transactional(session, data, view, address, now, opened)
-        else:  # its sequence is not this caller's to move; the sender keeps the message
+        else:  # this caller must not move the sequence; the sender keeps the message
             self._refuse_claim(view.source_queue_manager, address, passed_on=True)
-        # Last, so that a message that found no room here is no duplicate when it comes again.
+        # Last, so that a message for which there was no room is no duplicate when it comes again.
         if not view.transactional:
             tick = self.core.delivery.tick if view.recoverable else None
             self.history.add(identifier, now, tick, address, taken=taken)
@@ -235,7 +241,7 @@ class Receiver:
         self.claims += 1
         self._claimed(source, address, passed_on)
 
-    # Local
+    # Into a local queue
 
     def _take_transactional(
         self,
@@ -246,19 +252,20 @@ class Receiver:
         now: float,
         opened: Verdict | None,
     ) -> None:
-        """3.1.5.8.6: in order or not at all; either way the sender hears how far we are."""
+        """3.1.5.8.6: accepts a message in order or not at all. In both cases the sender learns which number we
+        expect."""
         place = _place(view)
         name, sequence = self.incoming.find(view)
         if sequence is None:
             refused = self._refusal(self._destination(view), view, opened, now)
-            if refused is not None:  # what is refused begins no sequence: nothing of it would have to be remembered
+            if refused is not None:  # a refused message begins no sequence, so that nothing needs to be remembered
                 self._refuse(data, view, refused, address, now, opened)
                 return
             standing = self.neighbours.standing_at(address)
-            if not place[2]:  # nothing has to be here before it
+            if not place[2]:  # no message has to come before it
                 standing = max(standing, Standing.PROVEN)
             sequence = self.incoming.begin(name, view, owner_of(address), standing)
-            if sequence is None:  # not acknowledged, so that its sender keeps the message
+            if sequence is None:  # not acknowledged, so that the sender keeps the message
                 session.close(NO_ROOM)
                 return
         self._schedule_order_ack(name, session, sequence, view, address, now)
@@ -275,7 +282,7 @@ class Receiver:
         return self.neighbours.standing_at(address) is Standing.KNOWN
 
     def _forget_sequence(self, name: str, sequence: IncomingSequence) -> None:
-        """It has made room for another."""
+        """The sequence was dropped to make room for another."""
         self._timers.set(name, None)
         self._due.pop(name, None)
         self._order_acks.pop(name, None)
@@ -283,8 +290,8 @@ class Receiver:
             self.core.tick.set_state(name, None)
 
     def _deliver(self, data: bytes, view: MessageView, address: str, now: float, opened: Verdict | None) -> bool:
-        """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: the checks of a local queue, then the queue, with a body to be read.
-        Whether the queue has taken it."""
+        """3.1.5.8.2, 3.1.5.8.3 and 3.1.5.8.8: checks the message for a local queue and puts it there, decrypted.
+        Returns whether the queue took it."""
         queue = self._destination(view)
         refused = self._refusal(queue, view, opened, now)
         asked = False
@@ -303,7 +310,7 @@ class Receiver:
             view = MessageView(data)
         self.neighbours.delivered(view.source_queue_manager_bytes, recoverable=view.recoverable)
         packet = as_stored(data)
-        if view.source_queue_manager_bytes == self._own:  # whoever says so: it is no application here that asks
+        if view.source_queue_manager_bytes == self._own:  # only a claim: the message is from no application here
             credentials = self._credentials(view, opened if isinstance(opened, Opened) else None)
             packet = with_sender(packet, sender_of(credentials.token) or str(ANONYMOUS))
             view = MessageView(packet)
@@ -316,7 +323,7 @@ class Receiver:
         return True
 
     def _destination(self, view: MessageView) -> Queue | None:
-        """The queue here that a message is for. A direct name has led here, whatever it calls this computer."""
+        """The local queue that a message is for. A direct name means this computer, whatever it calls it."""
         written = view.queue_manager_address_bytes + view.destination_bytes
         queue = self.destinations.known(written)
         if queue is None:
@@ -333,7 +340,7 @@ class Receiver:
         if queue is None:
             return NO_QUEUE
         if isinstance(opened, Refused):
-            # A queue that takes no such message answers the same whether it could be decrypted or not.
+            # A queue that refuses such messages gives the same answer whether or not the message could be decrypted.
             if is_signed(view):
                 return opened
             visible = Credentials(self.core.access.claimed_sender(view), encrypted=view.encrypted)
@@ -341,7 +348,8 @@ class Receiver:
         return refusal(queue, view, self._credentials(view, opened), self.core.access, now)
 
     def _credentials(self, view: MessageView, opened: Opened | None) -> Credentials:
-        """Who sent it: the owner of a registered certificate, or nobody; whom it names, where that is believed."""
+        """The sender: the owner of a registered certificate, the one that the message names if the settings believe
+        that, or nobody."""
         if opened is not None and opened.sender is not None:
             token = self.core.access.users.token(Sid.decode(opened.sender))
         elif view.has_security:
@@ -364,11 +372,12 @@ class Receiver:
         *,
         in_order: bool = False,
     ) -> None:
-        """Whoever has to know is told; of a stranger's message nothing else is left but a count. The message of a
-        manager that is known is dead, and unless it is transactional its sender knows nothing of it any more: its dead
-        letter is left here, as 3.1.5.8.8 says of a full queue, whatever the reason is.
+        """Refuses a message and sends the acknowledgments it asks for. Of a stranger's message, only a count stays. A
+        message of a known manager leaves a dead letter here, as 3.1.5.8.8 demands for a full queue, for any reason. If
+        it is not transactional, its sender has already given it up.
 
-        Where a message has its place `in_order`, nobody asks for its FinalAck again: ManagerFull if there is no room.
+        If the message is `in_order`, nobody will ask for its FinalAck again, so this raises ManagerFull if there is no
+        room for it.
         """
         delivery = self.core.delivery
         reason = refused.acknowledgment
@@ -386,8 +395,8 @@ class Receiver:
     def _tell_refusal(
         self, view: MessageView, reason: int, direct: str | None, address: str, now: float, *, in_order: bool = False
     ) -> None:
-        """The FinalAck of a refused message. One that begins no sequence is sent again until its sender has that: the
-        one before it need not wait any more, and is not kept for long."""
+        """Sends the FinalAck of a refused message. If the message begins no sequence, its sender repeats it until the
+        FinalAck arrives. A newer FinalAck then replaces an older one, and each expires soon."""
         key = view.identifier
         if not in_order:
             withdraw(self.core, self._refusal_acks.pop(key, None))
@@ -399,7 +408,7 @@ class Receiver:
                 raise ManagerFull(str(fault)) from fault
             self.core.delivery.tally.unwritten += 1
             return
-        except Exception as error:  # it has a place that no acknowledgment can name
+        except Exception as error:  # no acknowledgment can express its place
             self.core.delivery.note_failure(view.data, error)
             return
         if sent is not None and not in_order:
@@ -407,10 +416,11 @@ class Receiver:
             if len(self._refusal_acks) > REFUSALS:
                 del self._refusal_acks[next(iter(self._refusal_acks))]
 
-    # On the way
+    # On to the next hop
 
     def _forward(self, data: bytes, view: MessageView, address: str, now: float) -> bool:
-        """3.1.5.8.2 and 3.1.5.8.5: one hop more, into the outgoing queue of its destination. Whether it is there."""
+        """3.1.5.8.2 and 3.1.5.8.5: counts the hop, and puts the message into the outgoing queue for its destination.
+        Returns whether it did."""
         hops = view.hop_count + 1
         name = self._onward_name(view)
         refused = None
@@ -449,7 +459,7 @@ class Receiver:
         return self.neighbours.directory.forwards(source, name, relay.lists, trusted=trusted)
 
     def _withhold(self, view: MessageView, name: FormatName, address: str, now: float) -> None:
-        """What is not ours to pass on is refused, and nothing of it is kept: no dead letter either."""
+        """Refuses a message that we must not forward. Keeps nothing of it, not even a dead letter."""
         self.refusals += 1
         self.core.delivery.withhold(name, address)
         cause = replace(NOBODY, origin=address)
@@ -458,8 +468,8 @@ class Receiver:
             self._tell_refusal(view, MessageClass.NACK_BAD_DST_Q, None, address, now)
 
     def _onward_name(self, view: MessageView) -> FormatName | None:
-        """None for a name that leads nowhere from here: a direct one that came with another manager's GUID, too. Nobody
-        has us send to a group."""
+        """The name to forward to. None for a name that leads nowhere from here, such as a direct name with another
+        manager's GUID. We forward to no multicast group."""
         try:
             name = destination_name(view)
         except IllegalName:
@@ -471,7 +481,7 @@ class Receiver:
     def _schedule_order_ack(
         self, name: str, session: Session, sequence: IncomingSequence, view: MessageView, address: str, now: float
     ) -> None:
-        """3.1.1.6.2: each message puts it off a little, but not for ever, and not for very many messages."""
+        """3.1.1.6.2: each message delays the OrderAck a little, up to a limit of time and of messages."""
         delay = self.settings.order_ack_ms / 1000
         if sequence.last_order_ack is None:
             sequence.last_order_ack = now
@@ -488,7 +498,7 @@ class Receiver:
             self._timers.set(name, now + delay)
 
     def _direct_address(self, view: MessageView, address: str) -> str | None:
-        """Where a message by a direct name is answered; None for one that is answered by its sender's GUID."""
+        """The address to answer a message with a direct name; None if its answer goes by the sender's GUID."""
         return address if view.queue_manager_address_bytes == _NOBODY else None
 
     def _clean(self, keys: list[None], now: float) -> None:
@@ -500,12 +510,13 @@ class Receiver:
         self._cleaning.set(None, self.history.deadline)
 
     def _order_acks_due(self, names: list[str], now: float) -> None:
-        """Order Ack Send Timer, 3.1.6.9. What is not durable yet is not acknowledged, and has a turn of its own."""
+        """Order Ack Send Timer, 3.1.6.9. Messages that are not durable are not acknowledged yet. The timer starts again
+        for them."""
         for name in names:
             due = self._due.get(name)
             if due is None:
                 continue
-            if due.session.closed:  # the sender will ask again, and may have another address by then
+            if due.session.closed:  # the sender will repeat, perhaps from another address
                 del self._due[name]
                 continue
             sequence = due.sequence
@@ -514,13 +525,13 @@ class Receiver:
             else:
                 self._timers.set(name, now + self.settings.order_ack_ms / 1000)
                 if sequence.durable <= sequence.order_acked:
-                    continue  # it would say nothing new
+                    continue  # nothing new to acknowledge
             if sequence.durable:
                 self._send_order_ack(name, due, now)
                 sequence.last_order_ack, sequence.order_acked = now, sequence.durable
 
     def _send_order_ack(self, name: str, due: _OrderAckDue, now: float) -> None:
-        """It says all that the one before it said: where that has not left yet, this one takes its place."""
+        """Sends an OrderAck. It covers the previous one, which it replaces if that has not left yet."""
         withdraw(self.core, self._order_acks.pop(name, None))
         target = self._ordering_target(due.source, due.address)
         if target is None:
@@ -539,7 +550,7 @@ class Receiver:
         try:
             sent = self._send(destination, ack.encode(), due.origin, now, follows=True)
         except QuotaExceeded:
-            return  # the messages come again, and with them another
+            return  # the messages come again and cause another
         if sent is not None:
             self._order_acks[name] = sent
 
@@ -554,8 +565,8 @@ class Receiver:
         expires_s: int = NEVER,
         follows: bool = False,
     ) -> tuple[Queue, Record] | None:
-        """3.1.7.17: to the manager that sent the message first, not to the last hop. QuotaExceeded where there is no
-        room; what `follows` from a message that leaves has more."""
+        """3.1.7.17: sends a FinalAck to the manager that the message is from, not to the last hop. Raises QuotaExceeded
+        if there is no room. There is more room if it `follows` from a message that leaves."""
         header = view.transaction_header
         assert header is not None
         source = view.source_queue_manager_bytes
@@ -579,7 +590,8 @@ class Receiver:
         return self._send(destination, ack.encode(), origin, now, expires_s=expires_s, follows=follows)
 
     def _ordering_target(self, source: bytes, address: str | None) -> tuple[FormatName, UUID] | None:
-        """None where nobody can send to the address that a message came from: its acknowledgments are dropped."""
+        """Where ordering acknowledgments go. None, and they are dropped, if nobody can send to the address of the
+        message."""
         if address is not None:
             try:
                 return parse_format_name(f"DIRECT={order_queue(address).direct_name}"), NULL_GUID
@@ -598,7 +610,7 @@ class Receiver:
         expires_s: int = NEVER,
         follows: bool = False,
     ) -> tuple[Queue, Record] | None:
-        """An acknowledgment to a name that nobody can or may send to is dropped, 3.1.7.17."""
+        """Sends an acknowledgment. Drops it if nobody can or may send to the name, 3.1.7.17."""
         delivery = self.core.delivery
         if not delivery.may_call(destination, origin):
             return None
@@ -611,7 +623,7 @@ class Receiver:
         return queue, delivery.write(queue, packet, cause, now, expires_s=expires_s, follows=follows, share_bytes=share)
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """3.1.7.2.2: a transactional message has left its queue, and its sender wants to know how."""
+        """3.1.7.2.2: a message has left its queue. If it is transactional, tells its sender how."""
         if queue.properties.queue_type not in REMOVALS:
             return
         view = MessageView(record.packet)
@@ -620,7 +632,7 @@ class Receiver:
             return
         if view.positive_journaling or view.negative_journaling or fields[0] & TransactionFlags.FINAL_ACK.value:
             if fields[4] >= fields[3]:
-                return  # stored by a version that took it: no FinalAck can name its place
+                return  # accepted by an earlier version, and no FinalAck can express its place
             origin = self.neighbours.address_of(view.source_queue_manager_bytes)
             direct = origin if view.queue_manager_address_bytes == _NOBODY else None
             try:
@@ -630,7 +642,7 @@ class Receiver:
 
 
 def _place(view: MessageView) -> tuple[TxSequenceId, int, int]:
-    """The place of a transactional message: its sequence, its number there, and the previous number."""
+    """The place of a transactional message: its sequence, its number and the previous number."""
     fields = view.transaction_fields
     assert fields is not None
     return TxSequenceId(fields[1], fields[2]), fields[3], fields[4]

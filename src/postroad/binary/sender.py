@@ -1,6 +1,6 @@
-"""Messages of outgoing queues on their way, [MS-MQQB] 3.1.5.5 to 3.1.5.7 and 3.1.7.1: sent, acknowledged, sent again.
+"""Messages of outgoing queues on their way, [MS-MQQB] 3.1.5.5 to 3.1.5.7 and 3.1.7.1: sent, acknowledged, repeated.
 
-A message in flight is a locked position of its queue: a restart or a lost session makes it available again by itself.
+A message in flight is a locked position of its queue, so a restart or a lost session makes it available again.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from postroad.wire.view import MessageView, without_local_part
 
 @dataclass(slots=True, eq=False)
 class Flight(transfer.Flight):
-    """An OutgoingMessagePosition that was sent, 3.1.1.3.1.2."""
+    """A sent OutgoingMessagePosition, 3.1.1.3.1.2."""
 
     session_acked: bool = False
     order_acked: bool = False
 
 
-# What a session keeps of a message that no sequence of our own counts, and when it was sent: no object of its own for
-# each. A Flight is made of it where one is asked for.
+# What a session keeps of a message that is in none of our sequences, and when it was sent. It is a plain tuple to save
+# an object for each; `flight_of` makes a Flight of it when needed.
 Uncounted = tuple[Queue, Record, float]
 
 
 def flight_of(token: object) -> Flight:
-    """The flight that a token of a session stands for."""
+    """The flight for a session's token."""
     if isinstance(token, Flight):
         return token
     assert isinstance(token, tuple)
@@ -61,21 +61,22 @@ def flight_of(token: object) -> Flight:
 
 @dataclass(slots=True)
 class OutgoingSequence(transfer.OutgoingTransfer[Flight]):
-    """OutgoingTransferSequence, 3.1.1.3.1.1: what of an outgoing queue the far end has not put in order yet."""
+    """OutgoingTransferSequence, 3.1.1.3.1.1: messages of an outgoing queue that the far end has not put in order
+    yet."""
 
     last_acked: dict[TxSequenceId, int] = field(default_factory=dict)
-    ordered: set[Flight] = field(default_factory=set)  # put in order, and the next hop has not said that it has them
+    ordered: set[Flight] = field(default_factory=set)  # put in order, but not acknowledged by the next hop
     last_ack: tuple[TxSequenceId, int] = (TxSequenceId(0, 0), 0)
 
     def previous(self, sequence_id: TxSequenceId, number: int) -> int:
-        """PreviousTxSequenceNumber of a message: it bridges those that have expired, and no other."""
+        """PreviousTxSequenceNumber of a message. It skips expired messages, but no others."""
         for flight in reversed(self.unacked):
             if flight.number < number and (flight.sequence is sequence_id or flight.sequence == sequence_id):
                 return flight.number
         return min(self.last_acked.get(sequence_id, 0), number - 1)
 
     def add(self, flight: Flight) -> None:
-        """By number: those that a lost tick brings back stand in their places."""
+        """Adds a flight in order of numbers, because a lost tick brings back earlier ones."""
         if self.unacked and self.unacked[-1].number > flight.number:
             insort(self.unacked, flight, key=lambda each: each.number)
         else:
@@ -86,7 +87,7 @@ _FIRST_OF_ALL = 0x8000  # above every base priority
 
 
 class Sender:
-    """One for a queue manager; sessions are handed in."""
+    """The sender of one queue manager. Callers pass in the sessions."""
 
     def __init__(
         self,
@@ -95,8 +96,8 @@ class Sender:
         accepts: Callable[[FormatName, OrderAck | FinalAck, Session], bool],
         refused: Callable[[OrderAck | FinalAck, Session], None],
     ) -> None:
-        """`accepts` says whether an ordering acknowledgment of a message to a name comes from one of those concerned;
-        `refused` hears of the others."""
+        """`accepts` says whether an ordering acknowledgment of a message to a name comes from a manager concerned.
+        Others go to `refused`."""
         self.core = core
         self._accepts = accepts
         self._refused = refused
@@ -104,24 +105,26 @@ class Sender:
         self.sequences: dict[Queue, OutgoingSequence] = {}
         self._own = core.identifier.bytes_le
         self.awaiting_final_ack = AwaitingFinalAcks(core)  # AwaitingFinalACKTable
-        self._sent_by_id: dict[int, Flight] = {}  # of our sequences, as long as they are in their outgoing queues
-        self._by_sequence: dict[TxSequenceId, Queue] = {}  # where what was sent of each came from
-        # Queues that may hold messages that were sent and are not known by their ids: since the start, or a lost tick.
+        self._sent_by_id: dict[int, Flight] = {}  # of our sequences, while in their outgoing queues
+        self._by_sequence: dict[TxSequenceId, Queue] = {}  # the queue of each sequence of which anything was sent
+        # Queues that may hold messages sent before the start, or before a lost tick, whose ids are not in
+        # `_sent_by_id`.
         self._from_before: set[Queue] = set()
         self._watched: Tick | None = None
         self._resends = core.deadlines.source(TIMERS, self.on_timer)
         self.refused_acks = 0
 
     def start(self, queues: Iterable[Queue]) -> None:
-        """What these hold may have been sent before."""
+        """Notes that messages in these queues may have been sent before."""
         self._from_before.update(queues)
 
     def pump(self, session: Session, queues: Iterable[Queue], now: float, address: str) -> bool | None:
-        """Sends what half a window takes to the manager at `address`; whether there may be more, None if nothing went.
+        """Sends up to half a window to the manager at `address`. Returns whether there may be more, or None if it sent
+        nothing.
 
-        Queues of one base priority share the window, so none waits for another's backlog; those of a higher one go
-        first ([MS-MQDMPR] 3.1.7.1.28). Ordering acknowledgments go before all: until they are there, everything else
-        is sent again and again.
+        Queues of one base priority share the window, so that none waits for another's backlog. Those of a higher one go
+        first ([MS-MQDMPR] 3.1.7.1.28). Ordering acknowledgments go before all others, because peers repeat their
+        messages until they arrive.
         """
         traced: list[MessageView] = []
         levels: dict[int, deque[Queue]] = {}
@@ -138,13 +141,13 @@ class Sender:
                 del levels[highest]
             share = free if highest == _FIRST_OF_ALL else max(1, free // (len(waiting) + 1))
             size = queue.stored_bytes + queue.express_bytes
-            if size > MAX_UNWRITTEN:  # large ones are not read before there is room for them
+            if size > MAX_UNWRITTEN:  # do not read large ones before there is room
                 share = min(share, max(1, MAX_UNWRITTEN * queue.count // size))
             fresh = self.core.delivery.fresh(queue, share, now)
             if not fresh:
                 continue
             found, places = self._ready(queue, fresh)
-            # One that has expired may have been answered on this very session, and narrowed its window.
+            # An expired message may have caused an answer on this very session, which narrows its window.
             going = _fitting(found[: session.free], room)
             if found and not going:
                 break
@@ -154,19 +157,19 @@ class Sender:
                 sent_some = True
                 free -= len(going)
                 room -= sum([len(record.packet) for record in going])
-            if len(found) == share:  # fewer: there are no more, or they wait for others
+            if len(found) == share:  # otherwise there are no more, or the rest must wait
                 levels.setdefault(highest, waiting).append(queue)
-        for view in traced:  # last, because a report may go out by this session too
+        for view in traced:  # last, because a report may also go by this session
             self.core.delivery.try_after(view.data, send_report, self.core, view, now, address)
         return bool(levels) if sent_some else None
 
     def _ready(self, queue: Queue, records: list[Record]) -> tuple[list[Record], transfer.Places]:
-        """Those that may go now, with the places of those that our sequences count, by index.
+        """The records that may go now, with the places of those in our sequences, by index.
 
         3.1.1.5: a new sequence starts when the far end has put the last one in order.
 
-        The receiver knows one sequence at a time: of one that another has followed it would acknowledge nothing more.
-        And it never takes what it was told to do without, so that a gap is told when it is durable, not before.
+        The receiver knows one sequence at a time, and acknowledges nothing of a sequence that another has followed. It
+        also never accepts a message that it was told to skip, so a gap must be durable before it is announced.
         """
         sequence = self.sequences.get(queue)
         active = sequence.unacked[-1].sequence if sequence is not None and sequence.unacked else None
@@ -216,8 +219,8 @@ class Sender:
         packets: list[bytes],
         now: float,
     ) -> None:
-        """Messages of our sequences are awaited until the far end has put them in order: each has a Flight for its
-        token, and a packet that names the one before it."""
+        """Tracks messages of our sequences until the far end has put them in order. Each gets a Flight as its token,
+        and its packet names the previous message."""
         sequence = self.sequences.get(queue)
         if sequence is None:
             sequence = self.sequences[queue] = OutgoingSequence()
@@ -240,8 +243,8 @@ class Sender:
             self._resend_at(queue, sequence, now + self.settings.resend_s[sequence.resend_index])
 
     def acknowledged(self, tokens: Iterable[object], now: float, hop: NextHop) -> None:
-        """3.1.5.5.2 and 3.1.5.5.3: the next hop has them. A message that is not of one of our sequences is done with;
-        its source keeps a copy if it asked to."""
+        """3.1.5.5.2 and 3.1.5.5.3: the next hop has these messages. Messages outside our sequences are then complete; a
+        source that asked for a copy keeps one."""
         delivered: dict[Queue, list[Record]] = {}
         settled: dict[Queue, list[Flight]] = {}
         for token in tokens:
@@ -261,7 +264,7 @@ class Sender:
             self.core.delivery.try_after(flights[0].record.packet, self._settle, queue, flights)
 
     def _settle(self, queue: Queue, flights: list[Flight]) -> None:
-        """Messages that were put in order before the next hop said that it has them."""
+        """Settles messages that were put in order before the next hop acknowledged them."""
         sequence = self.sequences.get(queue)
         if sequence is not None:
             sequence.ordered.difference_update(flights)
@@ -272,7 +275,8 @@ class Sender:
                 self._end_sequence(queue, flight.sequence, flight.number)
 
     def _ordered(self, queue: Queue, flights: list[Flight]) -> None:
-        """Both acknowledgments are there: they leave the queue, to wait for the final one if anybody wants to know."""
+        """Both acknowledgments have come: the messages leave the queue. Those whose end somebody wants to know wait for
+        the final one."""
         leaving: list[Record] = []
         for record in transfer.held(queue, [flight.record for flight in flights]):
             message_id = message_id_of(record.packet)
@@ -286,7 +290,8 @@ class Sender:
             self.core.departures.delivered(queue, leaving, TraceState.ARRIVED)
 
     def _forget_sent(self, message_id: int) -> Flight | None:
-        """The gathering tick takes the message out of its queue. If that is lost, it is there as before."""
+        """The gathering tick takes the message out of its queue. If the tick is lost, the message is there as
+        before."""
         if self.core.tick is not self._watched:
             self._watched = self.core.tick
             self._watched.on_failure.append(lambda error: self._from_before.update(self.sequences))
@@ -297,21 +302,21 @@ class Sender:
         self._resends.set(queue, time)
 
     def take_order_ack(self, ack: OrderAck, session: Session, now: float) -> None:
-        """3.1.5.6. It says nothing of a sequence that nothing was sent of since the start, or of numbers that were not
-        given out: what it could be true of is sent again, and acknowledged again."""
+        """3.1.5.6. Ignores a sequence of which nothing was sent since the start, and numbers that were never given out.
+        Messages that it could be about are sent and acknowledged again."""
         queue = self._by_sequence.get(ack.sequence_id)
         info = None if queue is None else self.core.queues.outgoing_info.get(queue)
         if queue is None or info is None:
             return
         sequence = self.sequences[queue]
         newest, following = self.core.transacting.next_place(queue.properties.path)
-        invented = ack.sequence_id == newest and ack.sequence_number >= following  # of an older one nobody knows
+        invented = ack.sequence_id == newest and ack.sequence_number >= following  # for an older sequence, nobody knows
         if invented or not self._accepts(info.destination, ack, session):
             self._refuse(ack, session)
             return
         covered: list[Flight] = []
         rest: list[Flight] = []
-        known: TxSequenceId | None = None  # the same id, as the flights have it
+        known: TxSequenceId | None = None  # the same id object as in the flights
         for flight in sequence.unacked:
             if flight.sequence is not known and flight.sequence == ack.sequence_id:
                 known = flight.sequence
@@ -334,7 +339,7 @@ class Sender:
         again = now + self.settings.resend_s[sequence.resend_index] if sequence.unacked else None
         self._resend_at(queue, sequence, again)
         if not sequence.unacked:
-            queue.ready(now)  # a newer sequence may have waited for this
+            queue.ready(now)  # a newer sequence may wait for this
 
     def _refuse(self, ack: OrderAck | FinalAck, session: Session) -> None:
         self.refused_acks += 1
@@ -351,7 +356,7 @@ class Sender:
         transfer.end_sequence(self.core, queue, sequence_id, number, ended)
 
     def take_final_ack(self, ack: FinalAck, session: Session, now: float) -> None:
-        """3.1.5.7: matched by source, message id and place, wherever the message waits."""
+        """3.1.5.7: matches by source, message id and place, wherever the message waits."""
         if ack.source_guid != self.core.identifier:
             return
 
@@ -375,7 +380,7 @@ class Sender:
         return view.message_id == ack.acknowledged_message_id and transfer.own_place(view, self._own) == place
 
     def _sent_before(self, ack: FinalAck, session: Session) -> Flight | None:
-        """A message that was sent before the manager started stands at the head of its queue."""
+        """Finds a message that was sent before the start. It is at the head of its queue."""
         place = (ack.sequence_id, ack.sequence_number)
         for queue in list(self._from_before):
             info = self.core.queues.outgoing_info.get(queue)
@@ -396,7 +401,7 @@ class Sender:
         return None
 
     def forget(self, queue: Queue) -> None:
-        """The outgoing queue is gone."""
+        """The outgoing queue is gone. Drops everything about it."""
         sequence = self.sequences.pop(queue, None)
         self._from_before.discard(queue)
         self._resends.set(queue, None)
@@ -404,7 +409,7 @@ class Sender:
             self._by_sequence = {name: each for name, each in self._by_sequence.items() if each is not queue}
 
     def _land(self, flight: Flight) -> None:
-        """The message is on no way any more."""
+        """The message is no longer in flight."""
         sequence = self.sequences.get(flight.queue)
         if sequence is not None:
             sequence.ordered.discard(flight)
@@ -412,25 +417,25 @@ class Sender:
                 sequence.unacked.remove(flight)
 
     def removed(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """A message has expired in its outgoing queue, or somebody has taken it out."""
+        """A message in an outgoing queue has expired or was removed."""
         if is_transactional(record.packet):
             view = MessageView(record.packet)
-            own = view.source_queue_manager_bytes == self._own  # others number their messages as we do
+            own = view.source_queue_manager_bytes == self._own  # other managers use the same numbers
             flight = self._forget_sent(view.message_id) if own else None
             if flight is not None:
                 self._land(flight)
 
     def session_closed(self, session: Session, queues: Iterable[Queue], now: float) -> None:
-        """What the peer has not acknowledged is available again; a transactional message keeps its number.
+        """Makes available again what the peer has not acknowledged. Transactional messages keep their numbers.
 
-        3.1.3.2: so is what is not in order of `queues` whose destination was the peer itself. What a routing server has
-        acknowledged waits for its own timer.
+        3.1.3.2: the same for messages not yet in order, of `queues` whose destination is the peer itself. Messages that
+        a routing server has acknowledged wait for their own timer.
         """
         lost: set[Flight] = set()
         for token in session.sent.in_flight:
             flight = flight_of(token)
             lost.add(flight)
-            if flight.order_acked:  # it has arrived, whatever the next hop had still to say
+            if flight.order_acked:  # it has arrived, even if the next hop did not acknowledge it
                 self._settle(flight.queue, [flight])
             else:
                 flight.release(self.core, now)
@@ -447,14 +452,14 @@ class Sender:
                     flight.release(self.core, now)
 
     def on_timer(self, queues: list[Queue], now: float) -> None:
-        """Transactional Ack Wait Timer, 3.1.6.5: everything that was not put in order is sent again."""
+        """Transactional Ack Wait Timer, 3.1.6.5: sends everything again that was not put in order."""
         due = []
         for queue in queues:
             sequence = self.sequences.get(queue)
             if sequence is None:
                 continue
             sequence.resend_at = None
-            if not sequence.unacked:  # what was sent has been taken out, or its FinalAck came first
+            if not sequence.unacked:  # the messages were removed, or their FinalAcks came first
                 continue
             sequence.resend_index = min(sequence.resend_index + 1, len(self.settings.resend_s) - 1)
             again, sequence.unacked = sequence.unacked, []
@@ -472,7 +477,7 @@ def _destination(view: MessageView) -> FormatName:
 
 
 def _fitting(records: list[Record], room: int) -> list[Record]:
-    """The first of the records: no more than what fills the room, and at least one where there is some."""
+    """As many of the first records as fit into `room`; at least one if there is any room."""
     for index, record in enumerate(records):
         if room < 0:
             return records[:index]

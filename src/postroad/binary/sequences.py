@@ -1,6 +1,6 @@
-"""Transactional sequences, [MS-MQQB] 3.1.1.5: the numbers that make messages arrive exactly once and in order.
+"""Transactional sequences, [MS-MQQB] 3.1.1.5: numbers that make messages arrive exactly once and in order.
 
-Both ends keep theirs in the store, changed in the same tick as the messages they speak of.
+Both ends store their numbers, in the same tick as the messages that they count.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NO_SEQUENCE = TxSequenceId(0, 0)
 
 @dataclass(slots=True)
 class IncomingSequence:
-    """IncomingTxSequenceID and IncomingTxSequenceNumber of one sender to one of our queues, as one name calls it.
+    """IncomingTxSequenceID and IncomingTxSequenceNumber: of one sender, to one of our queues under one of its names.
 
-    `durable` is the number that an OrderAck may name: messages above it are accepted but not yet committed.
+    An OrderAck may name numbers up to `durable`. Messages above it are accepted but not yet committed.
     """
 
     sender: UUID
@@ -46,10 +46,11 @@ class IncomingSequence:
     last_access_s: int = 0
     durable: int = 0
     last_order_ack: float | None = None  # LastOrderAckSendTime
-    order_acked: int = 0  # the number that it named
+    order_acked: int = 0  # the number in it
 
     def accepts(self, sequence_id: TxSequenceId, number: int, previous: int) -> bool:
-        """3.1.5.8.6: the next of this sequence, whatever expired in between, or the first of a newer one."""
+        """3.1.5.8.6: whether this is the next message of the sequence, apart from expired ones, or the first of a newer
+        one."""
         if sequence_id == self.sequence_id:
             return number > self.number and previous <= self.number
         return sequence_id > self.sequence_id and previous == 0
@@ -71,11 +72,11 @@ class IncomingSequence:
 
 
 class IncomingSequences:
-    """By sender and destination name, as [MS-MQDMPR] 3.1.1.5 has it; `limit` at the most.
+    """At most `limit` sequences, by sender and destination name as in [MS-MQDMPR] 3.1.1.5.
 
-    A sequence begins with a message that a queue could take: those of messages that are refused are not remembered. It
-    is proven once it has moved. One that the newest ticks have moved is never dropped. `owner` and `standing` are of
-    senders, by what is known of their addresses; `dropped` hears what made room.
+    Only a message that a queue could take begins a sequence; refused messages leave none. A sequence is proven once it
+    has advanced. A sequence that an uncommitted tick has advanced is never dropped. `owner` and `standing` are those of
+    the sender's address. `dropped` is called for a sequence that was dropped to make room.
     """
 
     def __init__(
@@ -107,22 +108,22 @@ class IncomingSequences:
         return self._sequences.values()
 
     def find(self, view: MessageView) -> tuple[str, IncomingSequence | None]:
-        """The state's name and the sequence that this message belongs to; None where it would be the first of it."""
+        """The state's name and the sequence of this message, or None if the message would begin the sequence."""
         digest = blake2b(view.destination_bytes.lower(), digest_size=8).hexdigest()
         name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{digest}"
         return name, self._sequences.get(name)
 
     def begin(self, name: str, view: MessageView, owner: str, standing: Standing) -> IncomingSequence | None:
-        """None where there is no room: all others are known better, or in use."""
+        """Begins a sequence. None if there is no room, because all others rank higher or are in use."""
         sequence = IncomingSequence(view.source_queue_manager, _format_name(view))
         return sequence if self._sequences.put(name, sequence, owner, standing) else None
 
     def reject(self, tick: Tick, name: str, sequence: IncomingSequence, now: float) -> None:
-        """The message came out of order, or again."""
+        """Notes that a message came out of order or again."""
         sequence.rejects += 1
         sequence.last_access_s = int(now)
         self._sequences.touch(name)
-        if sequence.number and sequence.durable == sequence.number:  # a place that may still be lost is not written
+        if sequence.number and sequence.durable == sequence.number:  # do not store a place that may still be lost
             tick.set_state(name, sequence.encode())
 
     def advance(
@@ -135,8 +136,8 @@ class IncomingSequences:
         added: Iterable[Pair],
         now: float,
     ) -> None:
-        """Messages up to this number are accepted, or finally refused: either way the sequence moves past them. `added`
-        is what the tick has got by them."""
+        """Moves the sequence past messages that are accepted or finally refused. `added` are the records that the tick
+        gets from them."""
         step = self._steps.of(tick, name, sequence)
         if place != sequence.sequence_id:
             sequence.sequence_id, sequence.durable, sequence.order_acked = place, 0, 0
@@ -156,24 +157,23 @@ def _format_name(view: MessageView) -> str:
         return fault.name
 
 
-# AwaitingFinalACKTable, [MS-MQQB] 3.1.1.3.1: messages that have arrived in order and may still be read or refused.
-#
-# They are kept in a queue of the manager's own. A FinalAck can come at any time, while they are on their way there too.
+# AwaitingFinalACKTable, [MS-MQQB] 3.1.1.3.1: messages that have arrived in order and whose end is not known yet. A
+# queue of the manager's own keeps them. A FinalAck can come at any time, even while they are being moved there.
 
 
 @dataclass(slots=True, eq=False)
 class _Move:
-    """A message that a tick takes from its outgoing queue into the table."""
+    """A message that a tick moves from its outgoing queue into the table."""
 
     queue: Queue
     record: Record
     place: Key  # in the table
     tick: Tick
-    final: tuple[FinalAck, float] | None = None  # that came while the tick was on its way
+    final: tuple[FinalAck, float] | None = None  # which came before the tick was committed
 
 
 class AwaitingFinalAcks:
-    """One for a queue manager; messages are known by their ids."""
+    """The table of one queue manager. It finds messages by their ids."""
 
     def __init__(self, core: LocalQueueManager) -> None:
         self._core = core
@@ -182,11 +182,11 @@ class AwaitingFinalAcks:
         self._moves: dict[int, _Move] = {}
 
     def __iter__(self) -> Iterator[Record]:
-        """Those that are durably there."""
+        """The messages that are durably in the table."""
         return self._queue.everything()
 
     def move(self, queue: Queue, record: Record, message_id: int) -> None:
-        """3.1.5.6: from its outgoing queue, with the gathering tick."""
+        """3.1.5.6: moves a message from its outgoing queue, in the gathering tick."""
         core = self._core
         with core.delivery.atomic:
             added = core.delivery.add(self._queue, record.packet, 0, NEVER, record.arrived_ms / 1000)
@@ -204,23 +204,24 @@ class AwaitingFinalAcks:
                 self.take(*move.final)
 
     def _not_moved(self, message_id: int, move: _Move) -> None:
-        """The message is in its outgoing queue as before."""
+        """The tick is lost: the message is in its outgoing queue as before."""
         if self._moves.get(message_id) is move:
             del self._moves[message_id]
             if move.final is not None:
                 self.settle(move.queue, move.record, *move.final)
 
     def take(self, ack: FinalAck, now: float, accepts: Callable[[Record], bool] = lambda record: True) -> bool:
-        """3.1.5.7: whether it was about one of these, and `accepts` says that it is true of it.
+        """3.1.5.7: settles the message that a FinalAck names, if it is in the table and `accepts` is true of it.
+        Returns whether it was.
 
-        It is done in the tick that promises the FinalAck.
+        That happens in the gathering tick.
         """
         message_id = ack.acknowledged_message_id
         move = self._moves.get(message_id)
         if move is not None:
             if not accepts(move.record):
                 return True
-            if move.tick is self._core.tick:  # so that it need not come here at all
+            if move.tick is self._core.tick:  # the message need not enter the table at all
                 del self._moves[message_id]
                 move.tick.take_back(move.place)
                 self._core.delivery.try_after(move.record.packet, self._tell, move.record, ack, now)
@@ -231,7 +232,7 @@ class AwaitingFinalAcks:
         if lookup_id is None:
             return False
         record = self._queue.get(lookup_id)
-        # Or it is on its way out already.
+        # Or it is already being removed.
         if record is not None and lookup_id not in self._queue.positions and accepts(record):
             self.settle(self._queue, record, ack, now)
             self._core.tick.on_commit.append(lambda: self._forget(message_id))
@@ -241,7 +242,7 @@ class AwaitingFinalAcks:
         self._places.pop(message_id, None)
 
     def settle(self, queue: Queue, record: Record, ack: FinalAck, now: float) -> None:
-        """It is known what became of the message, wherever it waits."""
+        """Settles a message whose end is known, wherever it waits."""
         self._core.delivery.discard(queue, record)
         state = TraceState.RECEIVED if ack.positive else TraceState.DIED
         self._core.departures.delivered(queue, (record,), state, reason=ack.final_class)

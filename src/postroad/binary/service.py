@@ -1,6 +1,6 @@
-"""The binary protocol of one queue manager: its peers, their sessions, and the outgoing queues that lead to them.
+"""The binary protocol of one queue manager: its peers, their sessions, and the outgoing queues that use them.
 
-Without I/O or clock: whoever drives it gives it a way to connect, to write and to wait for durability.
+No I/O and no clock: the driver connects, writes and waits for durability.
 """
 
 from __future__ import annotations
@@ -50,43 +50,43 @@ from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView
 
-QUICK_RETRIES = 3  # of a peer that was lost, whatever else is out of reach
-RETRIES_AT_ONCE = 100  # peers that are tried again in each retry_connect_s, of those that were tried often
-MAX_REFUSALS = 100  # callers at a time that hear why they are refused; others find the connection closed
+QUICK_RETRIES = 3  # of a lost peer, however many others are out of reach
+RETRIES_AT_ONCE = 100  # peers to try in each retry_connect_s, of those that have failed often
+MAX_REFUSALS = 100  # callers at a time that are told why they are refused; the connections of others just close
 NAME_SERVICES = frozenset({Transport.TCP, Transport.OS})
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Peer(PeerQueues):
-    """The way to one hop: at most one session, whoever opened it, and the queues that use it."""
+    """The connection to one hop: at most one session, whoever opened it, and the queues that use it."""
 
     hop: Hop
     session: Session | None = None
     connecting: bool = False
-    failures: int = 0  # since a session was open
-    waiting: list[Queue] = field(default_factory=list)  # had messages for it when it was lost
+    failures: int = 0  # since a session was last open
+    waiting: list[Queue] = field(default_factory=list)  # queues that had messages for it when it was lost
 
 
 class Driver(Protocol):
-    """What the service needs from the world."""
+    """What the service needs from its driver."""
 
     def connect(self, peer: Peer) -> None:
-        """Starts connecting; `connected` or `connect_failed` follows."""
+        """Starts connecting. `connected` or `connect_failed` follows."""
 
     def flush(self, session: Session) -> None:
-        """Writes what the session has to send, and closes the connection of one that is over."""
+        """Writes the session's output, and closes the connection if the session is over."""
 
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
-        """Decrypts and checks packets, off the event loop, and calls `done`, with None if that failed. Until then the
-        session ought to read nothing."""
+        """Decrypts and checks packets off the event loop, and calls `done`, with None if that failed. Until then, the
+        session should read nothing."""
 
     def when_durable(self, done: Callable[[StorageError | None], object], *, repeats: bool) -> None:
-        """Calls `done` when everything changed so far is durable, or could not be. With `repeats` duplicates were
-        dropped: they rely on the commit under way."""
+        """Calls `done` once all changes so far are durable, or with the error. Set `repeats` if duplicates were
+        dropped, which depend on the commit under way."""
 
 
 class BinaryService:
-    """One for a queue manager, and the Carrier of its queues that lead to other managers by TCP."""
+    """The binary protocol of one queue manager, and the Carrier of its queues that lead to other managers by TCP."""
 
     hardened = False
 
@@ -109,23 +109,24 @@ class BinaryService:
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
-        self.past_sent = self.past_received = 0  # messages of sessions that are over
-        self._unreachable: set[str] = set()  # hosts, from the first failure until a session opens
-        # What a manager has to look at is found by host or address, and by time, however many of them there are.
+        self.past_sent = self.past_received = 0  # messages of past sessions
+        self._unreachable: set[str] = set()  # hosts, from a failure until a session opens
+        # Peers and sessions by address or host, and their timers, so that no event has to look at all of them.
         self._peers_at: dict[str, dict[Peer, None]] = {}
         self._open_at: dict[str, dict[Session, None]] = {}
         self._session_timers = core.deadlines.source(TIMERS, self._sessions_due)
         self._retry_timers = core.deadlines.source(TIMERS, self._peers_due)
         self._unresolved_timers = core.deadlines.source(TIMERS, self._unresolved_due)
-        # A message can become free again where nobody sees it: its lock was another's, or a tick was lost. So queues
-        # with messages are looked at again and again.
+        # A message can become available unnoticed: another had locked it, or a tick was lost. So queues with messages
+        # are checked periodically.
         self._sweeping = False
         self._sweeps: Source[None] = core.deadlines.source(TIMERS, self._sweep)
-        self._active: dict[Queue, None] = {}  # queues with messages, and some that had some
+        self._active: dict[Queue, None] = {}  # queues that have messages, or had some
         self._refusing = 0
-        self._opening: dict[Session, list[Event]] = {}  # whose messages are looked at, and what came after them
+        # Sessions whose messages are being checked, and the events that came after those.
+        self._opening: dict[Session, list[Event]] = {}
         self._hops: dict[Queue, tuple[list[Hop], int]] = {}
-        self.unresolved: dict[Queue, float] = {}  # queues without a way, and when it is asked for again
+        self.unresolved: dict[Queue, float] = {}  # queues without a next hop, and when to ask for one again
         core.attach(self)
 
     # What queues ask of a carrier
@@ -151,9 +152,9 @@ class BinaryService:
         return admin_name(view)
 
     def way_back(self, view: MessageView, name: FormatName) -> FormatName | None:
-        """The name itself, if the sender may make us call there. A computer's name that nobody knows says nothing of
-        where it is: what goes there goes to the address that the sender's messages come from, whatever the name service
-        thinks. If the name is the sender's own, it arrives."""
+        """The name itself, if the sender may make us connect there. For an unknown computer's name, which anybody can
+        claim, the address that the sender's messages come from, whatever the name service says. If the name is the
+        sender's own, the answer arrives."""
         origin = self.origin(view)
         delivery = self.core.delivery
         if delivery.is_callable(name, origin):
@@ -167,7 +168,7 @@ class BinaryService:
             try:
                 return DirectName.from_wire(f"TCP:{origin}{name.tail}")
             except IllegalName:
-                pass  # nobody can send to this address
+                pass  # no name can express this address
         delivery.withhold(name, origin)
         return None
 
@@ -191,12 +192,12 @@ class BinaryService:
         return None if seen_s is None else (seen_s, "came in by a session from another queue manager")
 
     def session_infos(self) -> list[SessionInfo]:
-        """In the order they were made."""
+        """The sessions, in the order they were made."""
         return [session_info(self, session, peer) for session, peer in self.sessions.items()]
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Messages sent and received by sessions, those that are over included."""
+        """Messages sent and received by all sessions, past ones included."""
         return (
             self.past_sent + sum(each.sent.count for each in self.sessions),
             self.past_received + sum(each.received.count for each in self.sessions),
@@ -205,7 +206,7 @@ class BinaryService:
     # Outgoing queues
 
     def start(self, now: float) -> None:
-        """3.1.4.1: a session for every queue with messages."""
+        """3.1.4.1: opens a session for every queue with messages."""
         self.receiver.history.start(now)
         waiting = waiting_for(self.core.queues, self)
         self.sender.start(waiting)
@@ -213,7 +214,7 @@ class BinaryService:
             self.ready(queue, now)
 
     def ready(self, queue: Queue, now: float) -> None:
-        """There is something to send ([MS-MQQB] 3.1.7.12)."""
+        """The queue has something to send ([MS-MQQB] 3.1.7.12)."""
         if not may_send(self.core.queues, queue):
             return
         self._active[queue] = None
@@ -228,7 +229,7 @@ class BinaryService:
         if peer.session is not None and peer.session.opened_at:
             info = self.core.queues.outgoing_info[queue]
             if info.state is not OutgoingState.CONNECTED:
-                info.on(OutgoingEvent.CONNECTED)  # a queue that is new on a session that is not
+                info.on(OutgoingEvent.CONNECTED)  # the queue is new, the session is not
             self._pump(peer, now)
 
     def _peer_of(self, queue: Queue, now: float) -> Peer | None:
@@ -264,7 +265,7 @@ class BinaryService:
         return peer
 
     def _drop(self, peer: Peer) -> None:
-        """A way that nobody uses or waits for is forgotten."""
+        """Forgets a peer that no queue uses or waits for."""
         if peer.queues or peer.waiting or peer.connecting or peer.session is not None:
             return
         host = peer.hop.host.lower()
@@ -277,7 +278,7 @@ class BinaryService:
             self._unreachable.discard(peer.hop.host)
 
     def peers_of(self, queue: Queue) -> list[Peer]:
-        """Whom a queue uses; between two tries nobody, and then those it may use."""
+        """The peers that a queue uses. Between two tries it uses none: then those that it may use."""
         hops, index = self._hops.get(queue, ([], 0))
         peer = self.peers.get(hops[index]) if hops else None
         if peer is not None and queue in peer.queues:
@@ -288,7 +289,7 @@ class BinaryService:
         return [peer for host in hosts for peer in self._peers_at.get(host, ())]
 
     def forget(self, queue: Queue) -> None:
-        """An outgoing queue was removed: nothing is remembered of it."""
+        """An outgoing queue was removed. Drops everything about it."""
         hops, index = self._hops.pop(queue, ([], 0))
         self._active.pop(queue, None)
         self.unresolved.pop(queue, None)
@@ -303,7 +304,7 @@ class BinaryService:
         peer.retry_at = None
         self._retry_timers.set(peer, None)
         existing = self._session_to(peer.hop)
-        if existing is not None:  # one session carries messages both ways, whoever opened it
+        if existing is not None:  # a session carries messages both ways, whoever opened it
             peer.session = existing
             self.sessions[existing] = peer
             self._set_reachable(peer, None)
@@ -314,7 +315,7 @@ class BinaryService:
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
-        """A session that somebody opened from an address of this host: what it claims to be is not enough."""
+        """A session that this hop has opened to us, from an address of its host: its claim alone is not enough."""
         for address in self.neighbours.addresses(plain(hop.host)):
             for session in self._open_at.get(address, ()):
                 if self.sessions[session] is None and hop.manager in (NULL_GUID, session.peer):
@@ -330,7 +331,7 @@ class BinaryService:
             more = self.sender.pump(session, active, now, self.addresses[session])
             if more is None:
                 return
-            if active[0] in peer.queues:  # others come first next time
+            if active[0] in peer.queues:  # the others go first next time
                 del peer.queues[active[0]]
                 peer.queues[active[0]] = None
             self._flush(session)
@@ -341,7 +342,7 @@ class BinaryService:
         self._session_timers.set(session, session.deadline)
 
     def _set_reachable(self, peer: Peer, fault: str | None) -> None:
-        """Who watches hears once that a host is out of reach, however often it is tried, and once that it is back."""
+        """Tells the watcher once that a host is out of reach, however often it is tried, and once that it is back."""
         host = peer.hop.host
         if (host in self._unreachable) != (fault is not None):
             self._unreachable ^= {host}
@@ -350,7 +351,7 @@ class BinaryService:
     # Connections
 
     def connected(self, peer: Peer, address: str, now: float, *, pinged: bool = False) -> Session:
-        """Our connection stands: the handshake begins."""
+        """Our connection is made: begins the handshake."""
         session = Session.initiate(self.core.identifier, peer.hop.manager, self.settings, now, pinged=pinged)
         peer.connecting = False
         peer.session = session
@@ -369,11 +370,12 @@ class BinaryService:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many sessions as there may be; those that are being refused do not count."""
+        """Whether the limit of sessions is reached. Sessions that are being refused do not count."""
         return len(self.sessions) - self._refusing >= self.settings.max_sessions
 
     def accepted(self, address: str, now: float) -> Session | None:
-        """3.1.5.10. Where there are too many the caller is told so (2.2.1); None where too many are being told."""
+        """3.1.5.10: a connection was accepted. If there are too many sessions, the caller is told so (2.2.1). None if
+        too many are being told already."""
         full = self.full
         if full and len(self.sessions) >= self.settings.max_sessions + MAX_REFUSALS:
             return None
@@ -393,7 +395,7 @@ class BinaryService:
         self._after(session, now)
 
     def unblocked(self, session: Session, now: float) -> None:
-        """The peer of a blocked session reads again."""
+        """The peer reads again after its session was blocked."""
         session.unblock(now)
         peer = self.sessions.get(session)
         if peer is not None:
@@ -405,17 +407,17 @@ class BinaryService:
         self._after(session, now)
 
     def _after(self, session: Session, now: float) -> None:
-        """What follows from what a session has taken in."""
+        """Handles the events of a session after its input."""
         events = session.events()
         waiting = self._opening.get(session)
         if waiting is None:
             self._handle(session, events, now)
-        else:  # behind the messages that are being looked at
+        else:  # after the messages that are being checked
             waiting += events
             self._flush(session)
 
     def _handle(self, session: Session, events: list[Event], now: float) -> None:
-        """Signatures and keys of messages are looked at first, elsewhere."""
+        """Handles events. Signed and encrypted messages first go to the driver, to be checked."""
         needs_opening = self.receiver.needs_opening
         if not any(needs_opening(event) for event in events):
             self._take(session, events, now, {})
@@ -434,7 +436,8 @@ class BinaryService:
     def _opened_all(
         self, session: Session, events: list[Event], opened: Mapping[int, Verdict] | None, now: float
     ) -> None:
-        """None: the driver failed. The session ends, and the peer sends again what it has no acknowledgment of."""
+        """Continues after the checks. With None, the driver failed: the session ends, and the peer repeats what was not
+        acknowledged."""
         later = self._opening.pop(session)
         if opened is None:
             session.close("messages could not be checked")
@@ -446,7 +449,7 @@ class BinaryService:
             self._handle(session, later, now)
 
     def _take(self, session: Session, events: list[Event], now: float, opened: Mapping[int, Verdict]) -> None:
-        """`opened` has what security made of messages, by their places among the events."""
+        """Takes events. `opened` has the verdicts of the checks, by place among the events."""
         stored = 0
         if len(events) == 1:
             stored = self._take_one(session, events[0], now, opened.get(0))
@@ -462,7 +465,7 @@ class BinaryService:
         self._flush(session)
 
     def _take_one(self, session: Session, event: Event, now: float, opened: Verdict | None) -> int:
-        """The number of the last message among the recoverable ones, or 0."""
+        """Takes an event. Returns the number of its last message among the recoverable ones, or 0."""
         match event:
             case ReceivedRun():
                 self.receiver.take_run(session, event, self.addresses[session], now)
@@ -496,11 +499,11 @@ class BinaryService:
             peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.hop.host)
             self._set_reachable(peer, None)
             peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
-            for queue in peer.queues:  # 3.1.5.4.2: of the ways there were, this one it is
+            for queue in peer.queues:  # 3.1.5.4.2: of several next hops, the queue now uses this one
                 if may_send(self.core.queues, queue):
                     self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
             return
-        for host in self.neighbours.names(address):  # somebody we wanted to reach has called
+        for host in self.neighbours.names(address):  # a host that we wanted to reach has connected
             for waiting in list(self._peers_at.get(host, ())):
                 if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
                     queues, waiting.waiting = waiting.waiting, []
@@ -530,7 +533,7 @@ class BinaryService:
         peer.note(self.core.queues, event.status, now, peer.hop.host, event.reason)
         if not session.opened_at:
             self._set_reachable(peer, event.reason)
-            if session.answered_by != peer.hop.manager:  # one that has no room for us is there
+            if session.answered_by != peer.hop.manager:  # a manager that has no room for us is not gone
                 self.neighbours.unreachable(peer.hop)
         peer.happened(self.core.queues, OutgoingEvent.CLOSING)
         self._flush(session)
@@ -538,7 +541,7 @@ class BinaryService:
         self._retry(peer, now)
 
     def _leads_to(self, hop: Hop, queue: Queue) -> bool:
-        """Whether the hop is the destination of the queue itself, not one that passes messages on."""
+        """Whether the hop is the queue's destination itself, not a router."""
         info = self.core.queues.outgoing_info.get(queue)
         name = None if info is None else info.destination
         if isinstance(name, PrivateName):
@@ -548,7 +551,7 @@ class BinaryService:
         return isinstance(name, DirectName)
 
     def _retry(self, peer: Peer, now: float) -> None:
-        """3.1.5.9 and 3.1.6.1: after a while the next hop in turn; behind the last one the way is asked for again."""
+        """3.1.5.9 and 3.1.6.1: after a while, tries the next hop. After the last one, asks for the next hops again."""
         peer.waiting = [queue for queue in peer.queues if queue.count]
         for queue in list(peer.queues):
             hops, index = self._hops.pop(queue, ([], 0))
@@ -558,7 +561,7 @@ class BinaryService:
         if peer.waiting:
             peer.failures += 1
             wait_s = self.settings.retry_connect_s
-            if peer.failures > QUICK_RETRIES:  # thousands that are down must not keep us busy with nothing else
+            if peer.failures > QUICK_RETRIES:  # trying thousands of hosts that are down must not take all our time
                 wait_s *= max(1.0, len(self._retry_timers) / RETRIES_AT_ONCE)
             peer.retry_at = now + wait_s
             self._retry_timers.set(peer, peer.retry_at)
@@ -579,8 +582,8 @@ class BinaryService:
         self.watcher.suspicious("acknowledgment refused: it is not of the manager that the message went to", facts)
 
     def _claimed(self, source: UUID, address: str, passed_on: bool) -> None:
-        """Somebody speaks for a manager that is known at another address, or passes on its transactional messages. Is
-        the manager still where it was?"""
+        """Somebody speaks for a manager that is known at another address, or forwards its transactional messages. Logs
+        that, and checks whether the manager is still where it was."""
         known = self.neighbours.held_address(source)
         facts = {"manager": str(source), "from": address, "known_at": known}
         event = "message refused: it is in the name of another manager"
@@ -613,7 +616,7 @@ class BinaryService:
             for queue in waiting:
                 if queue.count:
                     self.ready(queue, now)
-        for peer in peers:  # once those that want to try again have
+        for peer in peers:  # after those that are due have tried again
             self._drop(peer)
 
     def _sweep(self, keys: list[None], now: float) -> None:
@@ -622,7 +625,7 @@ class BinaryService:
             self.ready(queue, now)
 
     def _waiting(self) -> list[Queue]:
-        """Queues with messages, and a way to send them; the others have a timer of their own."""
+        """Queues with messages and a next hop. Queues without a next hop have their own timer."""
         for queue in [queue for queue in self._active if not queue.count]:
             del self._active[queue]
         return [queue for queue in self._active if queue not in self.unresolved]

@@ -1,7 +1,7 @@
 """One session, [MS-MQQB] 3.1: bytes and time go in; bytes, events and the next deadline come out. No I/O and no clock.
 
-It opens a connection as initiator or acceptor, counts messages both ways, keeps the window, and acknowledges. What a
-message means is not its business: see sender.py and receiver.py.
+It opens a connection as initiator or acceptor, counts messages both ways, keeps the window, and acknowledges. sender.py
+and receiver.py know what messages mean.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from postroad.wire.patch import is_recoverable, with_session_header
 from postroad.wire.runs import is_plain, plain_run
 from postroad.wire.view import MessageView
 
-# What a session has received, [MS-MQQB] 3.1.1.3.1: the counts, and how much of it is acknowledged. No packets here.
+# What a session has received, [MS-MQQB] 3.1.1.3.1: counts of messages, and how many are acknowledged. No packets here.
 
 
 MAX_RECOVERABLE_ACKS = 32  # bits of RecoverableMsgAckFlags
@@ -53,9 +53,9 @@ MAX_RECOVERABLE_ACKS = 32  # bits of RecoverableMsgAckFlags
 
 @dataclass(slots=True)
 class ReceivedMessages:
-    """MessageReceivedCount, RecoverableMessageReceivedCount, and what of it is to be acknowledged.
+    """MessageReceivedCount, RecoverableMessageReceivedCount, and what is still to be acknowledged.
 
-    Recoverable messages are stored in the order they came, so that three numbers say it all.
+    Recoverable messages are stored in the order they came, so three numbers are enough.
     """
 
     count: int = 0
@@ -65,7 +65,7 @@ class ReceivedMessages:
     _express_unacked: int = 0
 
     def add(self, count: int = 1, *, recoverable: bool) -> int:
-        """3.1.5.8.2. The number of the last one among the recoverable ones, or 0."""
+        """3.1.5.8.2. Counts messages. Returns the number of the last one among the recoverable ones, or 0."""
         self.count += count
         if not recoverable:
             self._express_unacked += count
@@ -74,14 +74,14 @@ class ReceivedMessages:
         return self.recoverable_count
 
     def store(self, number: int) -> None:
-        """Recoverable messages up to `number` may be acknowledged."""
+        """Notes that recoverable messages up to `number` may be acknowledged."""
         if number > self.recoverable_count:
             raise LocalProtocolError(f"recoverable message {number} has not come")
         self._stored = max(self._stored, number)
 
     @property
     def unacked(self) -> int:
-        """UnackedReceivedMsgCount: not covered by a SessionHeader of ours, not stored ones included."""
+        """UnackedReceivedMsgCount: messages that no SessionHeader of ours covers, stored or not."""
         return self._express_unacked + self.recoverable_unacked
 
     @property
@@ -90,16 +90,16 @@ class ReceivedMessages:
 
     @property
     def stored_unacked(self) -> int:
-        """How many bits RecoverableMsgAckFlags would have set."""
+        """How many bits would be set in RecoverableMsgAckFlags."""
         return self._stored - self._last_acked
 
     @property
     def ready(self) -> int:
-        """How many messages a SessionHeader can acknowledge now, in every respect."""
+        """How many messages a SessionHeader can acknowledge completely now."""
         return self._express_unacked + self.stored_unacked
 
     def header(self, sent: SentMessages, window: int) -> SessionHeader:
-        """3.1.6.4: filled in once, as it is written; what it acknowledges is acknowledged from then on."""
+        """3.1.6.4: the SessionHeader to write now. What it acknowledges counts as acknowledged from then on."""
         covered = min(self.stored_unacked, MAX_RECOVERABLE_ACKS)
         base = (self._last_acked + 1) & WRAP if covered else 0
         self._last_acked += covered
@@ -114,7 +114,8 @@ class ReceivedMessages:
         )
 
     def disagreement(self, header: SessionHeader) -> str | None:
-        """3.1.5.5.5: how the peer's counts of what it has sent differ from ours of what has come."""
+        """3.1.5.5.5: how the peer's counts of sent messages differ from our counts of received ones; None if they
+        agree."""
         for what, sent, received in (
             ("messages", header.user_msg_sequence_number, self.count & WRAP),
             ("recoverable messages", header.recoverable_msg_seq_number, self.recoverable_count & WRAP),
@@ -124,7 +125,7 @@ class ReceivedMessages:
         return None
 
 
-# The messages that a session has sent and its peer has not acknowledged, [MS-MQQB] 3.1.5.5.
+# The messages that a session has sent and the peer has not acknowledged, [MS-MQQB] 3.1.5.5.
 
 
 WRAP = 0xFFFF  # the fields of a SessionHeader have 16 bits; the counts here do not wrap
@@ -162,26 +163,26 @@ class SentMessages:
 
     @property
     def unacknowledged(self) -> int:
-        """UnAckedMessageCount: sent, and not read by the peer. A backlog that was never sent is not in it."""
+        """UnAckedMessageCount: messages sent that the peer has not read. It leaves out messages not sent yet."""
         return self.count - self._acked
 
     @property
     def awaiting_ack(self) -> bool:
-        """Whether the peer still owes anything: that it has read a message, or stored a recoverable one."""
+        """Whether the peer still owes an acknowledgment, of reading a message or of storing a recoverable one."""
         return bool(self.unacknowledged or self._recoverable)
 
     @property
     def in_flight(self) -> list[object]:
-        """The tokens of messages that are not acknowledged, in the order they were sent."""
+        """The tokens of unacknowledged messages, in the order sent."""
         sent = sorted((*self._express, *self._recoverable), key=itemgetter(0))
         return [token for _, _, token in sent]
 
     def acknowledge(self, header: SessionHeader) -> list[object]:
-        """The tokens that a SessionHeader of the peer releases: each comes once."""
+        """The tokens of messages that a SessionHeader of the peer acknowledges. Each is returned once."""
         return [*self._acknowledge_all(header), *self._acknowledge_recoverable(header)]
 
     def _acknowledge_all(self, header: SessionHeader) -> list[object]:
-        """3.1.5.5.1 and 3.1.5.5.2. A number that was never sent is taken for one long past: it releases nothing."""
+        """3.1.5.5.1 and 3.1.5.5.2. A number that was never sent counts as long past and acknowledges nothing."""
         self._acked = acked = max(self._acked, unwrapped(header.ack_sequence_number, self.count))
         done: list[object] = []
         express = self._express
@@ -190,7 +191,7 @@ class SentMessages:
         return done
 
     def _acknowledge_recoverable(self, header: SessionHeader) -> list[object]:
-        """3.1.5.5.3: everything up to the number, and above it what the bits say."""
+        """3.1.5.5.3: acknowledges everything up to the number, and above it what the bits say."""
         flags = header.recoverable_msg_ack_flags
         if not (header.recoverable_msg_ack_seq_number or flags):
             return []
@@ -214,14 +215,15 @@ class SentMessages:
 
 PIGGY_BACK_AFTER = 0.75  # of the ack timer, 3.1.7.11
 RECOVERABLE_TIMEOUT_FACTOR = 8  # round trips, 3.1.5.3.2
-NOT_NEGOTIATED_MS = 0xFFFFFFFF  # RecoverableAckSendTimeout of a session that is not open, 3.1.3.2
+NOT_NEGOTIATED_MS = 0xFFFFFFFF  # RecoverableAckSendTimeout before the session is open, 3.1.3.2
 PAUSED_WINDOW = 1  # 3.1.7.13
-MAX_HANDSHAKE_PACKET = 4096  # of a packet that is not whole, before the session is open: the largest has 572 bytes
-MAX_UNWRITTEN = 4 << 20  # bytes of messages that wait to be written, before no more are taken
+MAX_HANDSHAKE_PACKET = 4096  # bytes of an incomplete packet before the session is open; the largest has 572
+MAX_UNWRITTEN = 4 << 20  # bytes of messages that may wait to be written; above that, `send` accepts no more
 
 
 class Session:
-    """`initiate` or `accept` makes one. After every call take `events()` and `data_to_send()`, and mind `deadline`."""
+    """One session, made by `initiate` or `accept`. After every call, take `events()` and `data_to_send()`, and read
+    `deadline`."""
 
     def __init__(self, identifier: UUID, settings: BinarySettings, state: SessionState, now: float) -> None:
         """3.1.3.2"""
@@ -229,7 +231,7 @@ class Session:
         self.settings = settings
         self.state = state
         self.peer = NULL_GUID
-        self.answered_by: UUID | None = None  # who said something to our request, be it no
+        self.answered_by: UUID | None = None  # who answered our request, even with a refusal
         self.initiator = state is SessionState.WAITING_ECR_MSG
         self.direct = False
         self.made_at = now
@@ -241,12 +243,12 @@ class Session:
         self.received_ack = False
         self.ack_wait_timeout_ms = _nearest(settings.ack_timeout_ms, ACK_TIMEOUT_RANGE_MS)
         self.recoverable_ack_timeout_ms = NOT_NEGOTIATED_MS
-        self.refusing = False  # there is no room for it
-        self.blocked = False  # the peer takes nothing of what was written: messages and acknowledgments wait
+        self.refusing = False  # whether it is refused for lack of room
+        self.blocked = False  # the peer does not read: messages and acknowledgments wait
         self._framer = Framer(MAX_HANDSHAKE_PACKET)
-        self.output: list[bytes] = []  # what `data_to_send` joins
-        self.buffered = 0  # bytes of a packet that is not whole yet
-        self._unwritten = 0  # bytes of messages among them
+        self.output: list[bytes] = []  # packets that `data_to_send` joins
+        self.buffered = 0  # bytes of an incomplete packet
+        self._unwritten = 0  # bytes of messages in `output`
         self._events: list[Event] = []
         self._negotiated_window = 0
         self._last_window = 0
@@ -254,13 +256,14 @@ class Session:
         self._initialization_at: float | None = now + settings.initialization_ms / 1000
         self._cleanup_at: float | None = now + settings.cleanup_ms / 1000
         self._ack_wait_at: float | None = None
-        self._ack_send_at: float | None = None  # runs while something received is not acknowledged
+        self._ack_send_at: float | None = None  # set while any received message is not acknowledged
 
     @classmethod
     def initiate(
         cls, identifier: UUID, peer: UUID, settings: BinarySettings, now: float, *, pinged: bool = False
     ) -> Session:
-        """3.1.5.2.3. `peer` is the null GUID where a direct name leads there; `pinged` if it was asked before."""
+        """3.1.5.2.3. `peer` is the null GUID if a direct name leads there. `pinged` means that a ping was answered
+        before."""
         session = cls(identifier, settings, SessionState.WAITING_ECR_MSG, now)
         session.peer = peer
         session.direct = peer == NULL_GUID
@@ -272,7 +275,7 @@ class Session:
 
     @classmethod
     def accept(cls, identifier: UUID, settings: BinarySettings, now: float, *, refuse: bool = False) -> Session:
-        """3.1.5.10. With `refuse` there is no room for it: the caller is told so, and the session closes (2.2.1)."""
+        """3.1.5.10. With `refuse`, there is no room: the caller is told so, and the session closes (2.2.1)."""
         session = cls(identifier, settings, SessionState.WAITING_EC_MSG, now)
         session.refusing = refuse
         return session
@@ -281,7 +284,7 @@ class Session:
     def closed(self) -> bool:
         return self.state is SessionState.CLOSED
 
-    # What comes out
+    # Output
 
     def events(self) -> list[Event]:
         events, self._events = self._events, []
@@ -295,8 +298,8 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """When `on_timer` is due."""
-        first = self._cleanup_at  # which runs as long as the session does
+        """When `on_timer` is due next."""
+        first = self._cleanup_at  # which is set as long as the session lives
         for time in (self._initialization_at, self._ack_wait_at, self._ack_send_at):
             if time is not None and first is not None and time < first:
                 first = time
@@ -304,34 +307,33 @@ class Session:
 
     @property
     def window(self) -> int:
-        """How many messages may be unacknowledged: the narrowest of our window, the one that the peer opened with,
-        and the one in its last SessionHeader. A peer's window of 0 says nothing, or nothing could ever be sent.
-        """
+        """How many messages may be unacknowledged: the smallest of our window, the peer's window at opening, and the
+        window in its last SessionHeader. A peer's window of 0 does not count, because nothing could ever be sent."""
         own = self.settings.window_size
         return min(own, self._negotiated_window or own, self._last_window or own)
 
     @property
     def free(self) -> int:
-        """How many messages `send` takes now."""
+        """How many messages `send` accepts now."""
         if self.state is not SessionState.OPEN or self.blocked:
             return 0
         return max(0, self.window - self.sent.unacknowledged)
 
     @property
     def half_window(self) -> int:
-        """How many messages it should take at a time: the peer stores one half while the other is on its way."""
+        """How many messages to send at a time: the peer stores one half while the other is on its way."""
         return min(self.free, (self.window + 1) // 2)
 
     @property
     def room(self) -> int:
-        """Bytes of messages that may still wait to be written. Where there are none, they ought to be, before `send` is
-        called again."""
+        """Bytes of messages that may still be added to the output. If 0, write the output before calling `send`
+        again."""
         return MAX_UNWRITTEN - self._unwritten
 
-    # What goes in
+    # Input
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """3.1.5.1. A packet that breaks a rule closes the session; those before it have been taken."""
+        """3.1.5.1. A packet that breaks a rule closes the session, but the packets before it have been handled."""
         if self.closed:
             return
         self.last_received_at = now
@@ -393,11 +395,11 @@ class Session:
     def close(
         self, reason: str, status: ConnectionStatus = ConnectionStatus.UNKNOWN_FAILURE, *, broken: bool = False
     ) -> None:
-        """3.1.5.9: no packet says so, the transport is simply closed."""
+        """3.1.5.9: closes the session. No packet says so; the transport just closes."""
         if self.closed:
             return
         self.state = SessionState.CLOSED
-        self._framer = Framer()  # what is left of a packet that never came whole: up to 4 MiB
+        self._framer = Framer()  # frees an incomplete packet of up to 4 MiB
         self.buffered = 0
         self._initialization_at = self._cleanup_at = self._ack_wait_at = self._ack_send_at = None
         self._events.append(Closed(reason, status, broken))
@@ -405,7 +407,7 @@ class Session:
     # Opening
 
     def _answer_establish(self, request: EstablishConnection) -> None:
-        """3.1.5.3.1. A zero ServerGuid comes from a direct name and is welcome, whatever 2.2.1 says."""
+        """3.1.5.3.1. A zero ServerGuid comes from a direct name. It is accepted, although 2.2.1 says otherwise."""
         self.peer = request.client_guid
         self.direct = request.server_guid == NULL_GUID
         foreign = request.server_guid not in (NULL_GUID, self.identifier)
@@ -416,7 +418,7 @@ class Session:
             self.close("there are too many sessions", ConnectionStatus.CONNECTION_LIMIT_REACHED)
 
     def _send_parameters(self, response: EstablishConnection, now: float) -> None:
-        """3.1.5.3.2. After a direct name, who answered is whom we meant."""
+        """3.1.5.3.2. With a direct name, we meant whoever answers."""
         self.answered_by = response.server_guid
         self._check_accepted(response)
         if self.closed:
@@ -433,7 +435,7 @@ class Session:
         self.output.append(self._parameters())
 
     def _answer_parameters(self, request: ConnectionParameters, now: float) -> None:
-        """3.1.5.4.1: the times are the initiator's, the window is our own."""
+        """3.1.5.4.1: the time-outs are the initiator's, the window is ours."""
         self._enter_open(request, now)
         if not self.closed:
             self.ack_wait_timeout_ms = request.ack_timeout_ms
@@ -459,17 +461,18 @@ class Session:
             self.recoverable_ack_timeout_ms, self.ack_wait_timeout_ms, self.settings.window_size
         ).encode()
 
-    # Receiving
+    # Messages from the peer
 
     def _take_message(self, data: bytes, packet: MessageView | OrderAck | FinalAck, now: float) -> None:
-        """3.1.5.8.2 and 3.1.5.8.7: counted whatever becomes of it, duplicates too, and before its SessionHeader."""
+        """3.1.5.8.2 and 3.1.5.8.7: counts a message before its SessionHeader, whatever becomes of it, even a
+        duplicate."""
         number = self._count(1, is_recoverable(data), now)
         self._events.append(Received(data, packet, number))
         if isinstance(packet, MessageView) and (header := packet.session_header) is not None:
             self._take_session_header(header, now)
 
     def _take_run(self, view: MessageView, packets: list[bytes], place: int, now: float) -> int:
-        """Takes the plain messages from this place on together, if there are several. Returns how many it took."""
+        """Takes the plain messages from `place` on together, if there are several. Returns how many it took."""
         if not is_plain(view):
             return 0
         run = plain_run(view, packets, place)
@@ -480,7 +483,8 @@ class Session:
         return count
 
     def _count(self, count: int, recoverable: bool, now: float) -> int:
-        """The number of the last one among the recoverable ones, or 0. The ack timer runs from now on."""
+        """Counts messages and starts the ack timer. Returns the number of the last one among the recoverable ones, or
+        0."""
         self.session_active = True
         if recoverable and not self.received.recoverable_unacked:
             self._start_ack_timer(self._recoverable_ack_s, now)
@@ -489,7 +493,7 @@ class Session:
         return self.received.add(count, recoverable=recoverable)
 
     def stored(self, number: int, now: float) -> None:
-        """Recoverable messages up to `number` are durable, or finally disregarded: they may be acknowledged."""
+        """Recoverable messages up to `number` are durable or finally dropped, so they may be acknowledged."""
         if self.state is SessionState.OPEN:
             self.received.store(number)
             self._acknowledge_if_due(now)
@@ -501,7 +505,8 @@ class Session:
             self._acknowledge_if_due(now)
 
     def _acknowledge_if_due(self, now: float) -> None:
-        """At once when 32 recoverable messages wait for it (3.1.5.8.7), or half a window, so that nobody stalls."""
+        """Acknowledges at once if 32 recoverable messages wait for it (3.1.5.8.7), or half a window, so that the peer
+        does not stall."""
         if self.blocked:
             return
         while self.received.stored_unacked >= MAX_RECOVERABLE_ACKS:
@@ -514,17 +519,17 @@ class Session:
         self._restart_ack_timer(now)
 
     def announce_pause(self) -> None:
-        """3.1.7.13: acknowledges what can be, and asks the peer for one message at a time."""
+        """3.1.7.13: acknowledges what it can, and asks the peer for one message at a time."""
         if self.state is SessionState.OPEN:
             self.output.append(PLAIN_ACK + self.received.header(self.sent, PAUSED_WINDOW).encode())
             self.session_active = False
-            if not self.received.unacked:  # what is still to be stored needs the timer
+            if not self.received.unacked:  # messages still to be stored need the timer
                 self._ack_send_at = None
 
     # Acknowledgments from the peer
 
     def _take_session_header(self, header: SessionHeader, now: float) -> None:
-        """3.1.5.5: mark, delete, and check that both ends have counted alike."""
+        """3.1.5.5: marks and deletes messages, and checks that both ends have counted alike."""
         self._last_window = header.window_size
         tokens = self.sent.acknowledge(header)
         if tokens and self._events and type(last := self._events[-1]) is Acknowledged:
@@ -540,7 +545,8 @@ class Session:
     # Sending
 
     def send(self, packet: bytes, token: object, now: float, *, recoverable: bool, plain: bool = False) -> None:
-        """3.1.7.1.3. `token` comes back when the peer has the message. A `plain` one never carries a SessionHeader."""
+        """3.1.7.1.3. `token` comes back once the peer has the message. A `plain` message never carries a
+        SessionHeader."""
         self._check_free(1)
         self.sent.add((token,), recoverable=recoverable)
         if not plain and self._should_piggy_back(now):
@@ -549,9 +555,9 @@ class Session:
         self._write((packet,), now)
 
     def send_all(self, packets: Sequence[bytes], tokens: Sequence[object], now: float, *, recoverable: bool) -> None:
-        """The same for messages that are all recoverable or all express, and none of them plain."""
+        """The same for several messages, all recoverable or all express, and none of them plain."""
         self._check_free(len(packets))
-        if packets and self._should_piggy_back(now):  # once: the timer starts again
+        if packets and self._should_piggy_back(now):  # only once, because the timer starts again
             self.send(packets[0], tokens[0], now, recoverable=recoverable)
             packets, tokens = packets[1:], tokens[1:]
         self.sent.add(tokens, recoverable=recoverable)
@@ -578,7 +584,7 @@ class Session:
     # Time
 
     def on_timer(self, now: float) -> None:
-        """Everything that is due. Calling it early does nothing."""
+        """Does everything that is due. Calling it early does nothing."""
         if _due(self._initialization_at, now):  # 3.1.6.6
             self.close("the session was not opened in time", ConnectionStatus.NOT_READY)
         if _due(self._cleanup_at, now):  # 3.1.6.2
@@ -602,7 +608,8 @@ class Session:
                 self._send_ack(now)
 
     def _restart_ack_timer(self, now: float) -> None:
-        """After a SessionHeader. 3.1.2.5: only for what is still to be stored, so that an idle session is quiet."""
+        """Called after a SessionHeader. 3.1.2.5: runs only for messages still to be stored, so that an idle session is
+        silent."""
         self._ack_send_at = None
         if self.received.unacked:
             self._start_ack_timer(self._recoverable_ack_s, now)
@@ -617,12 +624,12 @@ class Session:
 
     @property
     def _recoverable_ack_s(self) -> float:
-        """Never longer than for an express message: a slow link must not make the peer give up waiting."""
+        """Never longer than for express messages, so that the peer does not give up on a slow link."""
         return min(self.recoverable_ack_timeout_ms / 1000, self._express_ack_s)
 
     @property
     def _ack_wait_s(self) -> float:
-        """3.1.2.4: longer where a direct name led."""
+        """3.1.2.4: longer for a direct name."""
         return (self.settings.ack_wait_factor if self.direct else 1) * self.ack_wait_timeout_ms / 1000
 
 

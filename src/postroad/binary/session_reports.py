@@ -1,6 +1,6 @@
-"""What people are told of the sessions and of the outgoing queues that lead to them: values, and one sentence.
+"""Descriptions of sessions, and of outgoing queues that use them, for people: values, and one sentence.
 
-Only reads. What a state means and when it changes is in service.py, sender.py and session.py.
+Only reads. service.py, sender.py and session.py have the states and their changes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from postroad.wire.octets import NULL_GUID
 if TYPE_CHECKING:
     from postroad.binary.service import BinaryService, Peer
 
-STUCK_S = 15.0  # a step that takes longer is worth a look: no order acknowledgment is held back for so long
+STUCK_S = 15.0  # a step that takes longer needs attention: no order acknowledgment is delayed for this long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingFacts:
-    """The facts of one outgoing queue, times in seconds from now or until now, and what they come to."""
+    """The facts of one outgoing queue, and what they mean. Times are seconds from now or until now."""
 
     unsent: int = 0
     in_flight: int = 0
     unacknowledged: int = 0  # by the destination
-    host: str | None = None  # the next hop that is used or tried
+    host: str | None = None  # the next hop in use or being tried
     session_open: bool = False
-    window_full: int = 0  # messages of the session that are not acknowledged, where no more may be sent
+    window_full: int = 0  # unacknowledged messages of the session, if no more may be sent
     opening_s: float | None = None
     connecting: bool = False
-    sent_s: float | None = None  # since the first of those in flight was sent
-    ack_due_s: float = 0.0  # after which the peer acknowledges even a single express message
-    ordered_s: float | None = None  # the same of those that the next hop has
+    sent_s: float | None = None  # since the first message in flight was sent
+    ack_due_s: float = 0.0  # within which the peer acknowledges even a single express message
+    ordered_s: float | None = None  # since the first message that the next hop has was sent
     oldest_s: float | None = None
     last_error: str | None = None
     next_retry_s: float | None = None
@@ -50,7 +50,7 @@ class SendingFacts:
 
     @property
     def stuck(self) -> bool:
-        """Whether somebody ought to look: nothing moves, or it moves too slowly."""
+        """Whether it needs attention: messages move too slowly or not at all."""
         if self.session_open:
             if self.in_flight or self.unacknowledged:
                 return (self.sent_s or 0.0) > self.ack_due_s + STUCK_S or (self.ordered_s or 0.0) > STUCK_S
@@ -158,7 +158,7 @@ def _with_connection(service: BinaryService, queue: Queue, facts: SendingFacts, 
 
 
 def _flights(service: BinaryService, queue: Queue) -> dict[int, Flight]:
-    """The messages of an outgoing queue that were sent and are still in it, by their lookup ids."""
+    """The messages of an outgoing queue that were sent and are still in it, by lookup id."""
     sequence = service.sender.sequences.get(queue)
     found = [] if sequence is None else list(sequence.unacked)
     for peer in service.peers_of(queue):

@@ -1,6 +1,6 @@
 """The states of a session and what each packet does in them, [MS-MQQB] 3.1.1.3.1, 3.1.5.3 to 3.1.5.8: one table.
 
-A pair that is not in the table is a protocol error, and closes the session. The documentation's diagram comes from it.
+A pair that is not in the table is a protocol error and closes the session. The documentation's diagram is made from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from postroad.wire.view import MessageView
 
 
 class SessionState(Enum):
-    """3.1.1.3.1; WAITING_RECONNECT belongs to the way to a peer, not to one connection, and is not here."""
+    """3.1.1.3.1, without WAITING_RECONNECT, which belongs to a peer, not to one connection."""
 
     WAITING_EC_MSG = auto()  # an acceptor, before the EstablishConnection request
     WAITING_ECR_MSG = auto()  # an initiator, before the EstablishConnection response
@@ -29,7 +29,8 @@ class SessionState(Enum):
 
 
 class PacketKind(Enum):
-    """What the classifier of 3.1.5.1.1 tells apart. Ordering acknowledgments travel and count as user messages."""
+    """The kinds that the classifier of 3.1.5.1.1 distinguishes. Ordering acknowledgments travel and count as user
+    messages."""
 
     ESTABLISH_CONNECTION = auto()
     CONNECTION_PARAMETERS = auto()
@@ -38,7 +39,7 @@ class PacketKind(Enum):
 
 
 class Action(Enum):
-    """What a session does with a packet; each is a method of the same name in lower case."""
+    """What a session does with a packet. Each is a method of the session, with the same name in lower case."""
 
     ANSWER_ESTABLISH = auto()
     SEND_PARAMETERS = auto()
@@ -64,20 +65,20 @@ TRANSITIONS: dict[tuple[SessionState, PacketKind], tuple[Action, SessionState]] 
 }
 
 
-# What a session tells
+# Events of a session
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Messages may flow. `peer` is who answered, which a direct name did not say."""
+    """Messages may flow. `peer` is who answered, which a direct name does not tell."""
 
     peer: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The session is over; `reason` in words, `status` as the connection history has it; `broken` by the peer, where it
-    sent what the protocol forbids."""
+    """The session is over. `reason` is in words, and `status` is for the connection history. `broken` means that the
+    peer broke the protocol."""
 
     reason: str
     status: ConnectionStatus
@@ -85,7 +86,7 @@ class Closed:
 
 
 class Received(NamedTuple):
-    """A message; `number` is its place among the recoverable ones, 0 if it is express: `stored` wants it back."""
+    """A message. `number` is its place among the recoverable ones, to be passed to `stored`; 0 if it is express."""
 
     data: bytes
     packet: MessageView | OrderAck | FinalAck
@@ -94,7 +95,7 @@ class Received(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRun:
-    """Plain messages that came together: the same as a Received for each; `number` is that of the last one."""
+    """Plain messages that came together, equal to a Received for each. `number` is that of the last one."""
 
     run: Run
     number: int
@@ -107,7 +108,7 @@ class ReceivedRun:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The peer has these messages: it has read an express one, and stored a recoverable one."""
+    """The peer has these messages: it has read the express ones and stored the recoverable ones."""
 
     tokens: tuple[object, ...]
 
@@ -116,7 +117,7 @@ Event = Opened | Closed | Received | ReceivedRun | Acknowledged
 
 
 def singly(events: Iterable[Event]) -> list[Event]:
-    """The same events, with a Received for each message of a run."""
+    """The same events, with a Received for each message of every run."""
     found: list[Event] = []
     for event in events:
         found += event.each() if isinstance(event, ReceivedRun) else (event,)

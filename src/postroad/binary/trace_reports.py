@@ -1,6 +1,6 @@
-"""Reports on traced messages, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: every manager on the way tells a public queue.
+"""Reports on traced messages, [MS-MQQB] 3.1.5.8.9 and 3.1.7.1.7: every manager on the way sends them to a public queue.
 
-A report that has nowhere to go is dropped. What reads reports is elsewhere.
+A report that has nowhere to go is dropped. Other modules read reports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from postroad.wire.octets import NULL_GUID
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
-# The grammar's own words, whatever language the computer speaks.
+# The words of the grammar, whatever the language of the computer.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -24,14 +24,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 def send_report(
     core: LocalQueueManager, view: MessageView, now: float, next_hop: str | None = None, *, stored: bool = False
 ) -> None:
-    """Reports that a traced message has come in, or, with `next_hop`, that it has gone out to that address. A `stored`
-    one is in the queue of its destination."""
+    """Reports that a traced message has arrived or, with `next_hop`, that it was sent to that address. `stored` means
+    that it is in its destination queue."""
     header = view.debug_header
     if header is None or header.queue_identifier is None:
         return
     queue = PublicName(header.queue_identifier)
     if core.delivery.manager_of(queue) == NULL_GUID or not core.delivery.may_call(queue, None):
-        return  # nobody has such a queue, or nobody who may be called
+        return  # nobody that we may call has such a queue
     report = Message(
         report_body(view, next_hop).encode("utf-16-le", "surrogatepass"),
         label=report_label(view, now),
@@ -41,7 +41,7 @@ def send_report(
 
 
 def report_label(view: MessageView, now: float) -> str:
-    """Of a report on sending too: both have one grammar. The time is UTC."""
+    """The label of a report, on arrival or on sending. The time is UTC."""
     source = str(view.source_queue_manager).upper()
     time = datetime.fromtimestamp(now, UTC)
     half = "AM" if time.hour < 12 else "PM"

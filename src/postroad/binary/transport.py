@@ -1,4 +1,4 @@
-"""TCP for the binary protocol: asyncio protocols, one write for each batch of packets. The rules are in service.py."""
+"""TCP for the binary protocol: asyncio protocols, with one write per batch of packets. The rules are in service.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """What the transport needs of the queue manager that it belongs to."""
+    """What the transport needs from its queue manager."""
 
     core: LocalQueueManager
     identifier: UUID
@@ -50,13 +50,13 @@ class Host(Protocol):
 
 
 CONNECT_TIMEOUT_S = 20.0
-OPENED_AT_ONCE = 16  # signed or encrypted messages of one session, before those of another have a turn
-WRITE_BUFFER = 1 << 20  # bytes that a peer has not taken, before its session sends nothing more
-NEXT_ADDRESS_S = 0.25  # after which another address of a name is tried beside the one that has not answered
+OPENED_AT_ONCE = 16  # signed or encrypted messages of one session, before another session gets a turn
+WRITE_BUFFER = 1 << 20  # bytes that a peer has not read, above which its session sends nothing more
+NEXT_ADDRESS_S = 0.25  # without an answer, after which another address of a name is tried too
 
 
 class _Link(Connection):
-    """One connection; `peer` is whom we called, None for one that called us."""
+    """One connection. `peer` is whom we connected to; None if they connected to us."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Link(Connection):
             self.owner.commit_soon()
 
     def pause_writing(self) -> None:
-        """While the peer does not read, its session sends nothing; one that goes on like that is closed."""
+        """The peer does not read: its session sends nothing until it does. After a while, the connection closes."""
         super().pause_writing()
         if self.session is not None:
             self.session.blocked = True
@@ -139,7 +139,7 @@ class BinaryTransport:
     def __init__(
         self, manager: Host, host: str, port: int, ports: Callable[[str], int], ping_client: PingClient | None = None
     ) -> None:
-        """With a `ping_client`, a peer is asked before the first try to connect to it, 3.1.5.2.2."""
+        """With a `ping_client`, a peer is pinged before the first connection to it, 3.1.5.2.2."""
         self.manager = manager
         self.clock = manager.clock
         self.host = host
@@ -153,7 +153,7 @@ class BinaryTransport:
         self.limits = manager.limits
         self.listener = Listener("binary", self.limits, partial(_Link, self), host, port, supervisor=manager.supervisor)
         self.when_durable = manager.durability.when_durable
-        self.commit_soon = manager.durability.soon  # what an event has changed
+        self.commit_soon = manager.durability.soon  # for changes of an event
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = RateLimitedLog(log, "message refused")
         self._suspicions = RateLimitedLogs(log)
@@ -182,7 +182,7 @@ class BinaryTransport:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # what they have started themselves ends too
+        await asyncio.sleep(0)  # let tasks that they started end too
         self.service.stop()
         self._opener.shutdown(wait=False, cancel_futures=True)
         await self.listener.stop()
@@ -219,7 +219,7 @@ class BinaryTransport:
     async def _connect(self, peer: Peer) -> None:
         loop = asyncio.get_running_loop()
         host = peer.hop.host
-        # From our own address, so that the peer knows the caller by the address it would call.
+        # Connect from our own address, so that the peer sees the address that it would connect to.
         local = None if self.host in ("", "0.0.0.0", "::") else (self.host, 0)
         pinged = self._ping_client is not None and peer.last_error is None
         if self._ping_client is not None and pinged:
@@ -243,13 +243,13 @@ class BinaryTransport:
                 )
         except TimeoutError:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
-        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: no host can have such a name
+        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: not a valid host name
             words = error.strerror if isinstance(error, OSError) else str(error)
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {words}")
         except OSError as error:
             place = endpoint(host, self._ports(host))
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
-        except Exception as error:  # a bug: it must not look as if we were still connecting
+        except Exception as error:  # a bug: otherwise we would seem to be still connecting
             log.exception("connection not made", extra={"peer": host})
             self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
         else:
@@ -271,7 +271,7 @@ class BinaryTransport:
             link.transport.close()
 
     def open(self, session: Session, packets: list[bytes], done: Callable[[list[Verdict] | None], None]) -> None:
-        """In a thread of its own: RSA would hold up every other session."""
+        """Runs in a thread, because RSA would block every other session."""
         link = self.links.get(session)
         transport = None if link is None else link.transport
         if transport is not None:
@@ -287,7 +287,7 @@ class BinaryTransport:
         packets: list[bytes],
         done: Callable[[list[Verdict] | None], None],
     ) -> None:
-        """A few at a time, so that sessions take turns: one can make us try keys for seconds."""
+        """Takes a few packets at a time, so that sessions take turns: one can make us try keys for seconds."""
         loop = asyncio.get_running_loop()
         verdicts: list[Verdict] = []
         failed = False
@@ -314,5 +314,5 @@ class BinaryTransport:
 
 
 def _words(error: OSError) -> str:
-    """The system's own words, where asyncio has others that say less; of several failures, all."""
+    """The system's own words, because asyncio's say less; of several failures, all of them."""
     return os.strerror(error.errno) if error.errno else str(error)

@@ -1,7 +1,7 @@
-"""The HTTP door of the SOAP protocol. Every bad request gets 400 and no body.
+"""The HTTP side of the SOAP protocol. Every bad request gets 400 without a body.
 
-A request has no task and no turn of the event loop of its own: the callback that has read all of it hands it over, and
-the callback that has the answer writes it.
+Requests need no task: the callback that has read a whole request hands it over, and the callback that has the answer
+writes it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ METHOD_NOT_ALLOWED = 405
 
 
 class Requests(Protocol):
-    """Takes the requests of listeners."""
+    """Takes requests from listeners."""
 
     def refusal(self, request: Request) -> int | None:
-        """The status of a request that is refused by its head; None for one whose body is wanted."""
+        """The status for a request that is refused by its head; None if its body is wanted."""
 
     def incomplete(self, request: Request) -> None:
-        """The body is too large, or its sender has gone before the end."""
+        """Notes that the body is too large, or that its sender left before the end."""
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
-        """A whole request. `answer` follows with the status, now or later."""
+        """Takes a whole request. Calls `answer` with the status, now or later."""
 
 
 class SoapApp(App):
-    """Reads whole bodies, and answers with a status alone."""
+    """Reads whole bodies and answers with only a status."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -63,7 +63,7 @@ class SoapApp(App):
 
 
 def _refuse(request: Request, status: int) -> None:
-    """What follows a refused head must not be taken for a request."""
+    """Refuses a request by its head, and closes the connection: the body that follows must not be read as a request."""
     request.keep_alive = False
     _answer(request, status)
 

@@ -1,4 +1,4 @@
-"""The SOAP protocol of one queue manager: whom it posts to, what others post to it, and when it tries again.
+"""The SOAP protocol of one queue manager: where it posts, what others post to it, and when it tries again.
 
 No I/O and no clock. The driver makes the requests, passes on their answers, and waits for durability.
 """
@@ -30,12 +30,12 @@ from postroad.store.interface import Record
 from postroad.wire.patch import brought_by
 from postroad.wire.view import MessageView
 
-# What people see of outgoing queues that lead to a URL: plain values, and one sentence about what a queue waits for.
-# This part only reads.
+# Descriptions of outgoing queues that lead to a URL: plain values, and a sentence about what a queue waits for. This
+# part only reads.
 
 
-STUCK_S = 15.0  # a step that takes longer is worth a look
-# What an answer means that no queue manager gives, and what to do. Other statuses explain themselves.
+STUCK_S = 15.0  # a step that takes longer needs attention
+# The meaning of answers that no queue manager gives, and what to do. Other statuses need no explanation.
 _LOGIN = "it wants a login or refuses this manager: allow it there, or set srmp.proxy with its user and password"
 _ELSEWHERE = "it redirects us, and messages follow no redirection: send to the right URL, or set [[srmp.outbound]]"
 _STATUSES = frozenset(HTTPStatus)
@@ -96,7 +96,7 @@ def _why(
     retry_s: float | None,
     resend_s: float | None,
 ) -> tuple[str, bool]:
-    """What the messages wait for, and whether somebody should look."""
+    """What the messages wait for, and whether that needs attention."""
     if peer is None:
         return "not tried yet", False
     host = peer.address.host
@@ -137,7 +137,7 @@ KNOWN_ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Whom to connect to; `secure` is HTTPS."""
+    """Where to connect. `secure` means HTTPS."""
 
     host: str
     port: int
@@ -149,7 +149,7 @@ class Address:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Peer(PeerQueues):
-    """One address, with the requests that it has to answer, and the queues that use it."""
+    """One address, with the requests that it has not answered, and the queues that use it."""
 
     address: Address
     ready: dict[Queue, None] = field(default_factory=dict)  # queues that may have something to send
@@ -212,8 +212,9 @@ class SoapService:
         self._port_of = port_of
         self._addresses: dict[Queue, Address] = {}
         self._addresses_of = addresses_of
-        self._posts_to: dict[str, int] = {}  # by host, over all its ports: nobody makes us open connections without end
-        self._starving: dict[str, dict[Peer, None]] = {}  # by host: the peers that wait for the answers of another port
+        # By host, over all its ports, so that nobody can make us open connections without limit.
+        self._posts_to: dict[str, int] = {}
+        self._starving: dict[str, dict[Peer, None]] = {}  # by host: the peers that wait for answers of other ports
         self._timed = core.deadlines.source(TIMERS, self._peers_due, _due_at)
         self._retransmission: Source[None] = core.deadlines.source(TIMERS, self._retransmit)  # Retransmission Timer
         core.attach(self)
@@ -256,7 +257,7 @@ class SoapService:
         return Progress("on its way") if queue.positions.get(lookup_id) is PositionState.LOCKED else None
 
     def seen(self, identifier: bytes) -> tuple[int, str] | None:
-        return None  # an id is known only together with the address that brought it
+        return None  # ids are remembered only together with the address that brought them
 
     def session_infos(self) -> list[SessionInfo]:
         return []
@@ -282,7 +283,7 @@ class SoapService:
             self._pump(peer, now)
 
     def peer_of(self, queue: Queue) -> Peer | None:
-        """The peer that the messages of a queue use. None if none was sent yet."""
+        """The peer that the messages of a queue use. None if nothing was sent yet."""
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
         peer = self.peers.get(self._address(queue, name))
@@ -317,10 +318,10 @@ class SoapService:
         return peer
 
     def _address(self, queue: Queue, name: DirectName) -> Address:
-        """3.1.7.9: the host of the name, or the one that the configuration puts in its place."""
+        """3.1.7.9: the host of the name, or the one with which the configuration replaces it."""
         address = self._addresses.get(queue)
         if address is None:
-            if len(self._addresses) >= KNOWN_ADDRESSES:  # includes queues that are gone
+            if len(self._addresses) >= KNOWN_ADDRESSES:  # the cache also has queues that are gone
                 self._addresses.clear()
             address = self._addresses[queue] = self._find_address(name)
         return address
@@ -336,7 +337,7 @@ class SoapService:
         return Address(name.host, self._port_of(name.host, name.port), name.protocol is Scheme.HTTPS)
 
     def _pump(self, peer: Peer, now: float) -> None:
-        """Queues take turns, so that none waits for another's backlog, and so do the ports of one host."""
+        """Queues take turns, so that none waits for another's backlog. The ports of one host take turns too."""
         if peer.retry_at is not None:
             return
         waiting = sendable(self.core.queues, peer.ready)
@@ -351,7 +352,7 @@ class SoapService:
                 waiting.append(queue)
         if waiting:
             self._starving.setdefault(peer.address.host, {})[peer] = None
-        if peer.ready:  # others come first next time
+        if peer.ready:  # the others go first next time
             first = next(iter(peer.ready))
             del peer.ready[first]
             peer.ready[first] = None
@@ -365,7 +366,7 @@ class SoapService:
             peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.address.host)
         try:
             request = self.outgoing.request(flight)
-        except Exception as error:  # it can never be written as SOAP: the messages after it go on
+        except Exception as error:  # it can never be written as SOAP; the messages after it go on
             self.core.delivery.note_failure(flight.record.packet, error)
             self.sender.refused(flight, now)
             return
@@ -376,7 +377,7 @@ class SoapService:
         self.driver.post(post)
 
     def _posted(self, post: Post) -> None:
-        """The request has ended, in whatever way."""
+        """The request has ended, with or without an answer."""
         if post not in post.peer.posts:
             return
         post.peer.posts.discard(post)
@@ -386,7 +387,7 @@ class SoapService:
             del self._posts_to[host]
 
     def _feed(self, host: str, now: float) -> None:
-        """A request to the host has ended: the peers that wait for this take turns."""
+        """A request to the host has ended: the waiting peers take turns."""
         starving = self._starving.get(host, {})
         while starving and self._posts_to.get(host, 0) < self.settings.posts_per_host:
             peer = next(iter(starving))
@@ -398,7 +399,7 @@ class SoapService:
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
-        """Any 2xx counts as 200, and 400 means never. Everything else means later, 3.1.2.1."""
+        """Any 2xx counts as 200. 400 means never, everything else later, 3.1.2.1."""
         peer = self._over(post)
         if peer is None:
             self._feed(post.peer.address.host, now)
@@ -433,7 +434,7 @@ class SoapService:
         self.sender.refused(post.flight, now)
 
     def _put_off(self, post: Post, status: int, now: float) -> None:
-        """The answer does not come from a queue manager. It counts for this queue only."""
+        """No queue manager gave this answer. It only affects this queue."""
         queue, host = post.flight.queue, post.peer.address.host
         fault = answer_in_words(host, status)
         self.sender.put_off(post.flight, fault, now)
@@ -463,7 +464,7 @@ class SoapService:
         return None if post.given_up else post.peer
 
     def _failed(self, post: Post, status: ConnectionStatus, error: str, now: float) -> None:
-        """Gives up the whole peer for a while. Other requests under way are sent again, too."""
+        """Gives up the whole peer for a while. Its other requests under way are sent again too."""
         peer = post.peer
         others = list(peer.posts)
         peer.connected = False
@@ -480,11 +481,11 @@ class SoapService:
     # Requests of others
 
     def _standing(self, queue: Queue, address: str) -> Standing:
-        """Receipts for the messages of a queue must come from where these went: the destination itself, the manager
+        """Receipts for the messages of a queue must come from where the messages went: the destination, the manager
         that takes them on the way, or an address that the configuration trusts.
 
-        Behind a redirection or a proxy, the address of the destination may be unknown. Then it is enough that the
-        sender of a receipt knows the ids of stream and message, because nobody can guess them.
+        Behind a redirection or a proxy, the address of the destination may be unknown. Then it is enough that a receipt
+        has the right ids of stream and message, which nobody can guess.
         """
         name = self.core.queues.outgoing_info[queue].destination
         assert isinstance(name, DirectName)
@@ -500,7 +501,7 @@ class SoapService:
         return (host,) if is_address(host) else self._addresses_of(host)
 
     def received(self, incoming: Incoming, now: float) -> Outcome:
-        """Returns the answer. A 200 must wait until everything that was changed so far is durable."""
+        """Takes a request and returns the answer. A 200 must wait until all changes so far are durable."""
         outcome = self.receiver.take(incoming, now)
         if outcome.status == OK:
             self.taken += 1
@@ -518,7 +519,7 @@ class SoapService:
                 peer.retry_at = None
                 self._pump(peer, now)
                 if not (peer.posts or any(queue.count for queue in peer.queues)):
-                    self.peers.pop(peer.address, None)  # what was to be sent has expired, or was removed
+                    self.peers.pop(peer.address, None)  # its messages have expired or were removed
             self._timed.touch(peer)
 
     def _retransmit(self, keys: list[None], now: float) -> None:
@@ -540,7 +541,7 @@ class SoapService:
     # People
 
     def pause(self, queue: Queue) -> None:
-        """3.1.7.4: requests of other queues go on; nothing new is sent."""
+        """3.1.7.4: stops sending from this queue. Requests of other queues go on."""
         transfer = self.sender.transfers.get(queue)
         if transfer is not None:
             transfer.resend_at = None

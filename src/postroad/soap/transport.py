@@ -1,4 +1,4 @@
-"""HTTP for the SOAP protocol: what the listeners do with requests of others, and aiohttp for our own.
+"""HTTP for the SOAP protocol: passes on the requests of others, and makes our own with aiohttp.
 
 The rules are in service.py, the ports in listener.py.
 """
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 ROOT = "/msmq/"
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
-KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so no request meets a closing one
-MAX_FOUND = 10_000  # hosts whose addresses are remembered; the least recently found is forgotten
+KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so that no request meets a closing one
+MAX_FOUND = 10_000  # hosts whose addresses are remembered; the least recently found leaves first
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 # The address of a host that the directory knows, or None.
@@ -61,12 +61,12 @@ class Host(Protocol):
 
 
 def leads_here(path: str) -> bool:
-    """Whether a path, which may have escapes, belongs to SOAP."""
+    """Whether a path belongs to SOAP. It may have escapes."""
     return unquote(path, "latin-1")[: len(ROOT)].lower() == ROOT
 
 
 class SoapTransport:
-    """The Driver of a SoapService on an event loop. `known` is asked for hosts before the name service.
+    """The Driver of a SoapService on an event loop. It asks `known` for hosts before it asks the name service.
 
     Call `serve` before a listener uses this as its app, and `start` once all listeners accept.
     """
@@ -77,7 +77,7 @@ class SoapTransport:
         self._options = options
         self._known = known
         self._client: SoapClient | None = None
-        self._commit_soon = manager.durability.soon  # what an event has changed
+        self._commit_soon = manager.durability.soon  # for changes of an event
         self._refusals = RateLimitedLog(log, "SOAP request refused")
         self._notices = RateLimitedLogs(log, burst=5)
         self.watcher = TransferWatcher(refused=self._note_refusal, suspicious=self._notice)
@@ -103,7 +103,7 @@ class SoapTransport:
     # Driver
 
     def post(self, post: Post) -> None:
-        assert self._client is not None  # nothing is sent before the start
+        assert self._client is not None  # nothing is sent before `start`
         self._client.post(post)
 
     def close(self, peer: Peer) -> None:
@@ -138,13 +138,13 @@ class SoapTransport:
         self._tell(request, f"it must be complete in time, with at most {MAX_ENTITY_SIZE} bytes")
 
     def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
-        """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is where it belongs, and durable if it must be."""
+        """[MC-MQSRM] 3.1.7.2.5: a 200 says that the message is in its place, and durable if it must be."""
         manager = self.manager
 
         def done(outcome: Outcome, error: StorageError | None) -> None:
             if outcome.status == BAD_REQUEST:
                 self._refused(incoming.address, outcome.fault)
-            answer(outcome.status if error is None else SERVER_ERROR)  # else its sender keeps the message
+            answer(outcome.status if error is None else SERVER_ERROR)  # otherwise the sender keeps the message
 
         try:
             manager.durability.change_then(
@@ -162,7 +162,7 @@ class SoapTransport:
         self._refused(plain_address(request.connection.peer), reason)
 
     def _refused(self, address: str, reason: str | None) -> None:
-        """Logs what was wrong with a request, because the answer has no room for it."""
+        """Logs what was wrong with a request, because the answer does not say it."""
         self._refusals.warn(self.manager.clock(), {"peer": address, "reason": reason})
 
     def _note_refusal(self, view: MessageView, refused: Refused) -> None:
@@ -172,7 +172,8 @@ class SoapTransport:
             self.manager.audit(MESSAGE_REFUSED, address=address, queue=queue, id=identifier, why=refused.reason)
 
     def _notice(self, event: str, facts: Mapping[str, object]) -> None:
-        """Logs what somebody should look at, although strangers may cause it as often as they like."""
+        """Logs an event that needs attention. Strangers can cause it as often as they like, so the number of lines is
+        limited."""
         self._notices.warn(event, self.manager.clock(), facts)
 
 
@@ -181,11 +182,12 @@ class SoapTransport:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Requests come from the address `host`; `tls` says whom they trust. Hosts in `no_proxy` are called directly."""
+    """Requests come from the address `host`. `tls` decides which servers they trust. They go to hosts in `no_proxy`
+    directly."""
 
     host: str = ""
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    proxy: str | None = field(default=None, repr=False)  # it may hold a password
+    proxy: str | None = field(default=None, repr=False)  # it may contain a password
     no_proxy: frozenset[str] = frozenset()
     posts_per_host: int = 8
 
@@ -195,7 +197,7 @@ class _Resolver(AbstractResolver):
 
     def __init__(self, known: Lookup) -> None:
         self._known = known
-        self.found: dict[str, frozenset[str]] = {}  # by host: the addresses at which it was last found
+        self.found: dict[str, frozenset[str]] = {}  # the addresses at which each host was last found
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -221,7 +223,7 @@ class _Resolver(AbstractResolver):
 
 
 class SoapClient:
-    """`post` makes a request and reports the result by `done` or `failed`. Make it on a running loop."""
+    """Makes requests. `post` reports the result by `done` or `failed`. Create it on a running loop."""
 
     def __init__(self, options: ClientOptions, known: Lookup, done: Done, failed: Failed) -> None:
         self._options = options
@@ -263,7 +265,7 @@ class SoapClient:
                 resolver=self._resolver,
                 limit=self._options.posts_per_host,
                 keepalive_timeout=KEEP_ALIVE_S,
-                # From our own address, so that the peer knows us by the address that it would call.
+                # Connect from our own address, so that the peer sees the address that it would connect to.
                 local_addr=None if host in _WILDCARDS else (host, 0),
                 ttl_dns_cache=10,
             )
@@ -278,7 +280,7 @@ class SoapClient:
         try:
             try:
                 status = await self._exchange(post)
-            except aiohttp.ServerDisconnectedError:  # most likely idle: a repeated message is recognized
+            except aiohttp.ServerDisconnectedError:  # most likely an idle connection; the peer recognizes a repeat
                 status = await self._exchange(post)
         except aiohttp.ClientConnectorCertificateError as error:
             fault = f"the certificate of {host} is not to be trusted: {_certificate_words(error)}"
@@ -326,7 +328,7 @@ class SoapClient:
 
 
 def _words(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):  # its number is not one of the system's
+    if isinstance(error, ssl.SSLError):  # its number is no system error
         return f"TLS fails, {error.reason or error}"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
