@@ -1,6 +1,6 @@
-"""The HTTP API, which the console, the commands, the client and curl call.
+"""The HTTP API that the console, the commands and the client call.
 
-Importing it needs the server's libraries. The formats that the client shares are in `postroad.describe.received`.
+Importing it needs the server's libraries. Formats shared with the client are in `postroad.describe.received`.
 """
 
 from postroad.api.app import Settings, build_app

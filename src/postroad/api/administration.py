@@ -1,4 +1,4 @@
-"""Calls for operators: access lists, keys, the audit log, users, a backup of a whole manager, and how much it logs."""
+"""Calls for operators: access lists, keys, the audit log, users, a backup of the whole manager, and the log level."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from postroad.security.rights import QUEUE_RIGHT_WORDS
 from postroad.validation.fields import Properties, Property, read_object
 from postroad.validation.kinds import FieldFault, Kind, choice, items, line, nullable, text, whole
 
-# Calls about access lists: show one, replace it, and grant, deny or revoke rights.
+# Calls for access lists: show one, replace it, and grant, deny or revoke rights.
 
 
 MAX_SDDL = 65_535
@@ -116,7 +116,7 @@ async def edit_acl(call: Call) -> Response:
     return json_answer({"sddl": sddl})
 
 
-# Calls about the manager's own keys, for administrators. Private keys never leave the manager.
+# Calls for the manager's own keys, for administrators. Private keys never leave the manager.
 
 
 @OPERATIONS.add(
@@ -143,7 +143,7 @@ async def rotate_keys(call: Call) -> Response:
     return json_answer(keys)
 
 
-# The call for what people have changed.
+# The call for changes that people made.
 
 
 @OPERATIONS.add(

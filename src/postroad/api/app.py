@@ -32,7 +32,7 @@ from postroad.net.routes import Route
 from postroad.security.audit import ACCESS_REFUSED, DONE
 
 OPERATIONS: tuple[Operation, ...] = (
-    *messages.OPERATIONS,  # first, because the router searches from the top and these are called most
+    *messages.OPERATIONS,  # first: the router searches from the top, and these are called most
     *holdings.OPERATIONS,
     *offsets.OPERATIONS,
     *queues.OPERATIONS,
@@ -43,16 +43,17 @@ OPERATIONS: tuple[Operation, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without a token, every client that reaches the server may call. `certificates`: TLS admits only known clients."""
+    """Without a token, every client that reaches the server may call. With `certificates`, TLS admits only clients that
+    have one."""
 
     token: str | None = None
     certificates: bool = False
-    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # the passwords of users by name
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords, by user name
     console_key: str | None = field(default=None, repr=False)
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Application:
-    """Serves `manager`, which must be started, on its event loop."""
+    """Builds the application that serves a started manager. It runs on the manager's event loop."""
     settings = settings or Settings()
     waits = Waits(manager.reads.committing)
     by_path: dict[str, dict[str, Operation]] = {}
@@ -147,7 +148,7 @@ def _refused(operation: Operation, call: Call, error: AccessDenied) -> None:
 
 
 async def _audited(operation: Operation, event: str, call: Call) -> Response:
-    """Does the operation. The audit log records how it ended, also after a failure."""
+    """Runs the operation. The audit log records its outcome, even after a failure."""
     if "queue" in call.segments:
         call.facts["queue"] = call.queue
     outcome = "the server failed"

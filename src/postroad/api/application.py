@@ -1,6 +1,6 @@
-"""The HTTP API as it serves requests: each one goes from the gate to its endpoint, and becomes one answer.
+"""The HTTP API as a server of requests: each goes through the gate to its endpoint, and gets one answer.
 
-It knows no calls: app.py has them.
+The calls themselves are listed in app.py.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from postroad.net.routes import Route, Routes
 
 log = logging.getLogger(__name__)
 
-# The parameters are the parts of the path that its template names, as they were sent.
+# The parts of the path that its template names, as they were sent.
 Parameters = Mapping[str, str]
 Answer = Callable[[Response], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`at_once` serves what needs no task, and says whether it does: then `Answer` is called now or later, else nothing
-    was done."""
+    """`at_once` serves requests that need no task. It returns True if it calls `Answer`, now or later, and False if it
+    has done nothing."""
 
     serve: Callable[[Request, Caller, Parameters], Awaitable[Response]]
     at_once: Callable[[Request, Caller, Parameters, Answer], bool] | None = None
 
 
 class Application(TaskApp):
-    """`waits` ends waiting reads."""
+    """The application of the API. `waits` ends waiting reads."""
 
     def __init__(self, gate: Gate, routes: list[Route[Endpoint]], waits: Waits) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Application(TaskApp):
             super().begin(request)
 
     def _served_at_once(self, request: Request) -> bool:
-        """A frequent call has no task: its answer leaves in the callback that has it."""
+        """Serves a frequent call without a task. Returns False if the call needs one."""
         found = self._find(request.method, request.path)
         if found is None or found.endpoint is None or found.endpoint.at_once is None or not request.complete:
             return False

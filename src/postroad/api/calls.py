@@ -39,13 +39,13 @@ from postroad.security.access import Token
 from postroad.validation.fields import read_text
 from postroad.validation.kinds import LOOKUP_ID, Kind, suggestion
 
-MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: ten thousand lookup ids fit
+MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: room for ten thousand lookup ids
 MAX_PARAMETERS = 64
 KNOWN_QUERIES = 64  # of one call
 SHORT_QUERY = 200
 CLIENT = b"postroad-client"  # the header that names the client
 MAX_CLIENT = 200
-_NOT_ANY_MORE = "the credentials of this call do not count any more"
+_NOT_ANY_MORE = "the credentials of this call are no longer valid"
 T = TypeVar("T")
 _LOOKING = frozenset({Action.GET_PROPERTIES, Action.GET_PERMISSIONS})
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=to_json)
@@ -63,7 +63,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body of a request: the schema's name by media type, None for bytes."""
+    """The body of a request: the name of its schema by media type, None for bytes."""
 
     content: Mapping[str, str | None]
     required: bool = True
@@ -71,7 +71,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a call: the names of its schemas by media type, empty for no body."""
+    """The answer of a call: the names of its schemas by media type. Empty if it has no body."""
 
     status: HTTPStatus = HTTPStatus.OK
     description: str = "done"
@@ -84,9 +84,9 @@ AtOnce = Callable[["Call", Callable[[Response], None]], bool]  # see Endpoint in
 
 
 class Needs(Enum):
-    """What a caller needs for a call, unless it is an `Action` on the queue of the path."""
+    """What a caller needs for a call, other than an `Action` on the queue in the path."""
 
-    NOTHING = "nothing"  # the answer has only what the caller may see
+    NOTHING = "nothing"  # the answer shows only what the caller may see
     NAMED = "a right on the queue that the request names"  # the handler asks `Call.require`
     OWN = "that the caller began it"  # the handler asks `Call.own_...`
     MANAGER = "get-machine-properties"
@@ -97,7 +97,7 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row of the table. `path` is below /api/v1, and its {names} are those of PATH_PARAMETERS in openapi.py."""
+    """A row of the table. `path` follows /api/v1. Its {names} are keys of PATH_PARAMETERS in openapi.py."""
 
     method: str
     path: str
@@ -107,17 +107,17 @@ class Operation:
     parameters: tuple[Parameter, ...]
     body: Body | None
     errors: tuple[HTTPStatus, ...]
-    audited: str | None  # the action in the audit log; None if it is not logged there
-    needs: Action | Needs  # administrators need nothing
+    audited: str | None  # its action in the audit log; None if it is not logged
+    needs: Action | Needs  # from callers other than administrators
     at_once: AtOnce | None = None
 
     def speaks(self, media_type: str) -> bool:
-        """Whether a request or an answer can have this form."""
+        """Whether a request or an answer can have this media type."""
         return any(media_type in each.content for each in (*self.answers, self.body) if each is not None)
 
 
 class Operations(list[Operation]):
-    """A part of the table. `add` makes a row for the handler below it; `request` is as in `GET /queues`."""
+    """A part of the table. `add` decorates a handler and makes its row. `request` is like `GET /queues`."""
 
     def add(
         self,
@@ -143,7 +143,7 @@ class Operations(list[Operation]):
 
 
 class Call:
-    """One request, with its parameters read and checked. `facts` are further entries for the audit log."""
+    """One request, with parameters read and checked. `facts` are extra entries for the audit log."""
 
     __slots__ = ("caller", "facts", "manager", "needs", "query", "request", "segments", "waits")
 
@@ -167,7 +167,7 @@ class Call:
         self.query = query
 
     def segment(self, name: str) -> str:
-        """The part of the path that stands for {name}."""
+        """The part of the path for {name}, decoded."""
         return unquote(self.segments[name])
 
     @property
@@ -175,11 +175,11 @@ class Call:
         return _queue_name(self.segments["queue"])
 
     def header(self, name: bytes) -> str:
-        """Empty if the request has no such header; `name` is in lower case."""
+        """The value of a header; empty if the request does not have it. `name` must be in lower case."""
         return self.request.headers.get(name, "")
 
     def names(self, media_type: str) -> bool:
-        """Whether the request has this form, or allows it for the answer."""
+        """Whether the request has this media type, or accepts it for the answer."""
         return any(media_type in self.header(each).lower() for each in (b"accept", b"content-type"))
 
     @property
@@ -188,14 +188,14 @@ class Call:
 
     @property
     def holder(self) -> Holder:
-        """Who calls: the client's own name for itself, and its address."""
+        """Who calls: the name the client gives itself, and its address."""
         address = self.caller.address
         name = self.header(CLIENT)[:MAX_CLIENT]
         owner = f"{name} from {address}" if name.strip() and name.isprintable() else address
         return Holder(owner, user=self.token.user, address=address, token=self.caller.right)
 
     async def wait(self, read: Coroutine[Any, Any, T]) -> T:
-        """The result of a read that may wait; see Waits.run."""
+        """The result of a read that may wait. See Waits.run."""
         owners, owner = self.manager.core.owners, self.holder.key
         try:
             owners.check(Held.WAITING_READS, owner)
@@ -209,7 +209,8 @@ class Call:
             owners.give(Held.WAITING_READS, owner)
 
     def owned(self, name: str) -> str:
-        """A name of the caller's own: other users do not meet it. Administrators reach every name."""
+        """The full name for a name that the caller chose, so that names of different users do not collide.
+        Administrators use full names."""
         token = self.token
         if token.everything:
             return name
@@ -218,13 +219,13 @@ class Call:
         return owned_name(name, token.user)
 
     def shown(self, info: QueueInfo) -> QueueInfo:
-        """What the caller may see of a queue's description: users do not learn the names of others' holds."""
+        """The description of a queue as the caller may see it, without the names of other users' holds."""
         if not info.holds or self.token.everything:
             return info
         return replace(info, holds=tuple({**each, "name": self.shown_name(str(each["name"]))} for each in info.holds))
 
     def shown_name(self, name: str) -> str:
-        """The caller's own name for what is kept under this one."""
+        """The inverse of `owned`. Hides the names of other users."""
         if self.token.everything or self.token.watches:
             return name
         return name_in(name) if owner_in(name) == self.token.user else SOMEBODY_ELSE
@@ -236,8 +237,8 @@ class Call:
         return self.caller.token
 
     def authorize(self) -> None:
-        """Raises AccessDenied if the caller has not what the operation needs. A queue that does not exist needs no
-        right: the handler reports it."""
+        """Raises AccessDenied if the caller lacks what the operation needs. For a queue that does not exist no right is
+        needed: the handler reports it."""
         needs, token, access = self.needs, self.token, self.manager.core.access
         if token.everything:
             return
@@ -253,7 +254,7 @@ class Call:
             raise AccessDenied("no right to create queues: only administrators have it")
 
     def permitted(self) -> bool:
-        """Whether `authorize` would still let the call through."""
+        """Whether `authorize` still admits the call."""
         try:
             self.authorize()
         except AccessDenied:
@@ -273,7 +274,7 @@ class Call:
         return queue is not None and self.manager.core.access.allows(queue, self.token, action)
 
     def owns(self, holder: Holder | None) -> bool:
-        """What one user has begun does not exist for other users."""
+        """Whether the caller may use what the holder began. For other users it does not exist."""
         return self.token.everything or (holder is not None and holder.user == self.token.user)
 
     def own_transaction(self, identifier: UUID | None) -> UUID | None:
@@ -284,18 +285,19 @@ class Call:
     # The body
 
     async def body(self, limit: int) -> bytes:
-        """The whole body; raises MessageTooLarge as soon as it is known to be longer than `limit`."""
+        """The whole body. Raises MessageTooLarge as soon as it is known to be longer than `limit`."""
         try:
             body = await self.request.body(limit)
         except BodyTooLarge:
             raise MessageTooLarge(
                 f"the body of this request must have at most {limit} bytes: send less at once"
             ) from None
-        self.authorize()  # again: while a slow body came, the queue may have been replaced, or its access list changed
+        # Authorize again: while the body arrived, somebody may have replaced the queue or changed its access list.
+        self.authorize()
         return body
 
     async def json(self, limit: int = MAX_JSON_BYTES) -> bytes:
-        """A body with messages in JSON, which can be read without care."""
+        """A body with messages in JSON, checked for its number of values."""
         data = await self.body(limit)
         for _ in check_structure(data):
             await asyncio.sleep(0)
@@ -311,13 +313,13 @@ def _queue_name(segment: str) -> str:
 
 
 def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:
-    """`read_query` for one call. It remembers short queries, because a client repeats a few of them."""
+    """`read_query` for one call. It caches short queries, because clients repeat a few of them."""
     known = lru_cache(KNOWN_QUERIES)(lambda query: read_query(query, parameters))
     return lambda query: dict(known(query)) if len(query) <= SHORT_QUERY else read_query(query, parameters)
 
 
 def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """Every parameter by its name, absent ones with their defaults; raises InvalidArgument on the first fault."""
+    """All parameters by name, absent ones with their defaults. Raises InvalidArgument on the first fault."""
     values = {each.name: each.default for each in parameters}
     if not query:
         return values

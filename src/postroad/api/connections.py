@@ -1,4 +1,4 @@
-"""Calls about connections: sessions with other managers, remote readers, listeners, and traces of messages."""
+"""Calls for sessions with other managers, remote readers, listeners, and traces of messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def trace_message(call: Call) -> Response:
     return json_answer(await call.manager.trace(call.segment("message_id")))
 
 
-# Calls about the enterprise: its directory, the next hop of a message and why, and routing tables.
+# Calls for the enterprise: its directory, the next hop of a message and why, and routing tables.
 
 
 _FROM = Parameter("from", TEXT, "the name of the queue manager to start at; this one if absent")

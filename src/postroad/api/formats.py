@@ -1,4 +1,4 @@
-"""The formats of answers with messages: JSON, records or Arrow, chosen by `Accept`; whole, or streamed by page."""
+"""The formats of answers with messages: JSON, records or Arrow, chosen by `Accept`, sent whole or streamed by page."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 
 async def load() -> None:
-    """Imports pyarrow and all that needs it, which takes a second or more, and lets other calls go on meanwhile.
-    Without pyarrow nothing happens."""
+    """Imports pyarrow and its users, which takes a second or more. Other calls go on meanwhile. Does nothing if pyarrow
+    is not installed."""
     await asyncio.shield(asyncio.wrap_future(_loading()))
 
 
 @cache
 def _loading() -> Future[None]:
-    """One for all callers, in a thread of its own: none of them keeps another thread waiting."""
+    """One import for all callers, in its own thread, so that it blocks no other thread."""
     threads = ThreadPoolExecutor(1, "postroad-arrow")
     loading = threads.submit(_import_all)
     threads.shutdown(wait=False)
@@ -51,12 +51,12 @@ def _import_all() -> None:
 
 
 def columns_room() -> Any:
-    """The module that writes messages; HttpFault, 406, if pyarrow or numpy is missing."""
+    """The module that writes messages. Raises HttpFault, 406, if pyarrow or numpy is missing."""
     return _room("batches", HTTPStatus.NOT_ACCEPTABLE, "Accept: the server cannot write Arrow")
 
 
 def sending_room() -> Any:
-    """The module that reads messages to send; HttpFault, 415, if pyarrow or numpy is missing."""
+    """The module that reads messages to send. Raises HttpFault, 415, if pyarrow or numpy is missing."""
     return _room("sending", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type: the server cannot read Arrow")
 
 
@@ -71,7 +71,8 @@ def _room(module: str, status: HTTPStatus, fault: str) -> Any:
 
 
 class ArrowWriter:
-    """Makes one stream: `start`, any number of `batch`, `end`. Raises HttpFault, 406, if pyarrow is missing."""
+    """Writes one stream: call `start`, `batch` any number of times, and `end`. Raises HttpFault, 406, if pyarrow is
+    missing."""
 
     def __init__(self, *, packet: bool = False) -> None:
         self._columns = columns_room()
@@ -81,7 +82,7 @@ class ArrowWriter:
         return bytes(self._schema.serialize())
 
     def batch(self, messages: Sequence[ReceivedMessage]) -> bytes:
-        """One record batch; nothing for no messages."""
+        """One record batch, or nothing if there are no messages."""
         if not messages:
             return b""
         rows = self._columns.Rows.of(
@@ -101,12 +102,12 @@ JSON = "application/json"
 RECORDS = RECORDS_TYPE
 ARROW = ARROW_MEDIA_TYPE
 SUPPORTED = (JSON, RECORDS, ARROW)
-KNOWN_HEADERS = 64  # values of Accept that are kept as they were read
+KNOWN_HEADERS = 64  # parsed values of Accept to keep
 _ANY = frozenset({"*/*", "application/*"})
 
 
 class Format(Protocol):
-    """Writes pages of messages as one answer. The body is the pieces, joined."""
+    """Writes pages of messages as one answer. The body is all pieces joined."""
 
     media_type: str
     in_thread: bool  # whether pages take so long that the event loop must not write them
@@ -177,7 +178,7 @@ class _Arrow:
 
 
 def choose(accept: str, *, one: bool = False, packet: bool = False, decode: bool = False) -> Format:
-    """The format for an Accept header; HttpFault, 406, if it accepts none of ours, or Arrow without pyarrow."""
+    """The format for an Accept header. Raises HttpFault, 406, if it accepts none of ours, or Arrow without pyarrow."""
     media_type = negotiate(accept)
     if decode and media_type != JSON:
         raise InvalidArgument(f"decode: needs Accept: {JSON}")
@@ -190,7 +191,7 @@ def choose(accept: str, *, one: bool = False, packet: bool = False, decode: bool
 
 @lru_cache(KNOWN_HEADERS)
 def negotiate(accept: str) -> str:
-    """[RFC 9110] 12.5.1: the media type with the highest quality. Of equal ones, the first in the header. A range with
+    """[RFC 9110] 12.5.1: the media type with the highest quality; among equals, the first in the header. A range with
     `*` means JSON, unless JSON itself is named."""
     if not accept:
         return JSON
@@ -203,7 +204,7 @@ def negotiate(accept: str) -> str:
         elif media_range in _ANY:
             any_quality = max(any_quality, _quality(parameters))
     qualities.setdefault(JSON, any_quality)
-    best = max(qualities, key=lambda each: qualities[each])  # the first of equal ones
+    best = max(qualities, key=lambda each: qualities[each])  # the first among equals
     if not qualities[best]:
         sentence = f"Accept: must allow {', '.join(SUPPORTED[:-1])} or {SUPPORTED[-1]}, got {accept}"
         raise HttpFault(HTTPStatus.NOT_ACCEPTABLE, InvalidArgument(sentence))
@@ -237,7 +238,7 @@ async def streamed_answer(form: Format, pages: AsyncIterator[Sequence[ReceivedMe
 
 
 async def streamed(pieces: AsyncIterator[bytes | memoryview], media_type: str) -> Response:
-    """An answer in pieces. Its beginning and its first page are made now, while what they meet can be the answer."""
+    """An answer in pieces. Makes the beginning and the first page now, while an error can still be the answer."""
     first = [piece for piece in (await anext(pieces, b""), await anext(pieces, b"")) if piece]
 
     async def all_pieces() -> AsyncGenerator[bytes | memoryview, None]:
@@ -249,7 +250,7 @@ async def streamed(pieces: AsyncIterator[bytes | memoryview], media_type: str) -
     return Response(media_type=media_type, pieces=all_pieces())
 
 
-# Messages of a range in order of arrival, streamed. The caller chooses rows by filters, and columns by name.
+# Streams messages of a range in order of arrival. The caller selects rows by filters, and columns by name.
 
 
 T = TypeVar("T")
@@ -283,7 +284,7 @@ def is_range(call: Call) -> bool:
 
 
 async def answer_range(call: Call, limit: int | None) -> Response:
-    """A stream in order of arrival, with the columns that were asked for and the rows that pass the filters."""
+    """A stream in order of arrival, with the requested columns and the rows that pass the filters."""
     query = call.query
     if query["to"] is not None and query["from"] is not None and query["to"] < query["from"]:
         raise InvalidArgument(f"to: must be at least {query['from']}, the start of the range, got {query['to']}")
@@ -312,7 +313,8 @@ async def answer_range(call: Call, limit: int | None) -> Response:
 
 
 async def _permitted(call: Call, pages: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Each page only if the caller may still read: meanwhile the right may be gone, or another queue have the name."""
+    """Yields each page only if the caller may still read: the right may be gone by then, or another queue may have the
+    name."""
     async for page in pages:
         call.authorize()
         yield page

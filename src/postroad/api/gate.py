@@ -23,16 +23,15 @@ from postroad.queues.permissions import Access
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
 
-# Who calls: checks the token, passwords and where they come from, and refuses web pages of other sites. It runs before
-# the router.
+# Who calls: checks the token, passwords and where requests come from, and refuses web pages of other sites.
 #
 # It also gives each request its canonical path, because that must happen before the router too. What a caller may do is
 # in calls.py.
 
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})
-MAX_DELAYED: Final = 1024  # delayed answers at one time; beyond that wrong tokens are refused at once, and all logins
-MAX_PROVED: Final = 4096  # logins that are remembered as right
+MAX_DELAYED: Final = 1024  # delayed answers at a time; beyond that all logins, and wrong tokens, are refused at once
+MAX_PROVED: Final = 4096  # right logins to remember
 _HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_TOKEN for commands, token= in Python"
 _TOKEN_MISSING = f"a token is required: {_HOW_TO_SEND_IT}; a user logs in with --user or POSTROAD_USER, user= in Python"
 _TOKEN_WRONG = f"the token is wrong: {_HOW_TO_SEND_IT}"
@@ -42,7 +41,7 @@ _SENT_TWICE = "Authorization must be sent once, got it several times"
 _BUSY = "too many logins from other callers wait for their turn: try again later"
 _CALLED_FOR = CALLED_FOR.lower().encode()
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_PAGES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site: our own page, or the user of the browser
+_OWN_PAGES = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site: one of our own pages, or the browser's user
 _ADMINISTRATOR, _NOBODY = Token.administrator(), Token.nobody()
 
 
@@ -53,14 +52,14 @@ class _Refusal:
 
 
 class Gate:
-    """Without a token, callers must name this server by an address or one of `names`. `certificates`
-    lifts that rule, because TLS then admits only clients with a certificate.
+    """Without a token, callers must name this server by an address or one of `names`. With `certificates` they need
+    not, because TLS then admits only clients with a certificate.
 
-    The answer to a wrong token is delayed, longer each time. A right token never waits. Passwords can be guessed, so a
-    login waits for its turn before it is checked, unless the same address has used it before.
+    The answer to a wrong token is delayed, longer each time. A right token never waits. A login waits for its turn
+    before it is checked, because passwords can be guessed. It does not wait if the same address has used it before.
 
-    A console calls for many people. It says for which address, and proves with a key that it may: with `console_key`
-    for the manager's own, with the token for others. Waiting and the audit log then go by that address.
+    A console calls for many people. It names a person's address, and proves with a key that it may: the manager's own
+    console with `console_key`, others with the token. Delays and the audit log then go by that address.
     """
 
     def __init__(
@@ -82,26 +81,26 @@ class Gate:
         self._waits = waits
         self._access = access
         self._certificates = certificates
-        self._no_password = secrets.token_bytes(32)  # an unknown user is compared too: it takes as long
+        self._no_password = secrets.token_bytes(32)  # compared for unknown users, so that their logins take as long
         self._proved: dict[tuple[str, bytes], None] = {}
         self._delayed = 0
         self.set_credentials(token, credentials or {})
 
     def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
-        """Replaces the token and the passwords of users by name. Earlier logins have to prove themselves again."""
+        """Replaces the token and the passwords of users by name. Earlier logins are checked again."""
         self._token = None if token is None else token.encode()
         self._passwords = {name.casefold(): _digest(word) for name, word in passwords.items() if word}
         self._proved.clear()
         self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
 
     def known(self, request: Request) -> Caller | None:
-        """Who calls, if that is plain; else `admit` has to find it out."""
+        """Who calls, if that needs no waiting; otherwise None, and `admit` finds out."""
         if self._refusal(request.method, request.headers) is not None:
             return None
         return self._known(request)
 
     async def admit(self, request: Request) -> Caller | Response:
-        """Who calls, or the refusal. The request has its canonical path."""
+        """Who calls, or the refusal. The path of the request must be canonical already."""
         refusal = self._refusal(request.method, request.headers)
         if refusal is not None:
             return problem(AccessDenied(refusal))
@@ -112,7 +111,7 @@ class Gate:
         return caller
 
     def _known(self, request: Request) -> Caller | None:
-        """A caller who proves nothing where nothing has to be proved, or brings the right token."""
+        """A caller who needs no proof, or who has the right token."""
         if request.path in OPEN_PATHS:
             return Caller(ANONYMOUS, self._address(request), Token.anonymous)
         given, token = request.headers.get(b"authorization"), self._token
@@ -150,11 +149,11 @@ class Gate:
             return await self._wrong(address, _TOKEN_WRONG)
         if scheme.lower() != "bearer":
             return await self._wrong(address, _LOGIN_WRONG)
-        who = request.connection.subject or LOCAL  # a token that is not needed does no harm
+        who = request.connection.subject or LOCAL  # an unneeded token does no harm
         return Caller(who, address, lambda: _ADMINISTRATOR if self._token is None else _NOBODY)
 
     def _called_for(self, headers: Mapping[bytes, str]) -> str | None:
-        """The address that a console calls for; None where none does, or somebody only claims to be one."""
+        """The address that a console calls for. None if the caller is no console, or cannot prove to be one."""
         value = headers.get(_CALLED_FOR)
         if value is None:
             return None
@@ -180,13 +179,13 @@ class Gate:
         return Caller(user_name(user.name), address, partial(self._right, user.name, expected))
 
     def _right(self, name: str, password: bytes | None) -> Token:
-        """Of a user who has logged in with this password."""
+        """The rights of a user who logged in with this password, as of now."""
         users = self._access.users
         user = users.named(name)
         return _NOBODY if user is None or self._passwords.get(name.casefold()) != password else users.token(user.sid)
 
     async def _turn(self, address: str) -> bool:
-        """Waits as long as logins of this address must; False if too many wait."""
+        """Waits as long as logins of this address must. Returns False if too many wait."""
         while wait := self._logins.delay(address, self._clock()):
             if not await self._pause(wait):
                 return False
@@ -211,7 +210,8 @@ class Gate:
         return True
 
     def _refusal(self, method: str, headers: Mapping[bytes, str]) -> str | None:
-        """A browser says which page a request comes from. A foreign name may also resolve to this server."""
+        """Why a request is refused by its headers; None if it is not. Browsers say which page a request comes from. A
+        foreign host name may resolve to this server."""
         host = headers.get(b"host", "")
         origin = headers.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
@@ -237,12 +237,12 @@ def _is_address(host: str) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length for every text: comparing them says nothing of a password's length."""
+    """Has the same length for every text, so that comparing digests does not reveal the length of a password."""
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _login(proof: str) -> tuple[str, str]:
-    """The name and the password; an empty name for what cannot be read."""
+    """The name and the password of a login. An empty name if the login cannot be read."""
     try:
         name, colon, word = b64decode(proof, validate=True).decode().partition(":")
     except ValueError:
@@ -251,7 +251,7 @@ def _login(proof: str) -> tuple[str, str]:
 
 
 def _is_here(address: str) -> bool:
-    """Whether a caller is on this computer."""
+    """Whether an address is on this computer."""
     try:
         return is_loopback(address)
     except ValueError:  # the address is not known
@@ -264,7 +264,7 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-# Who calls: an administrator or a user, as rights and the audit log need it.
+# A caller, an administrator or a user, in the form that rights and the audit log need.
 
 
 TOKEN: Final = "token"
@@ -275,9 +275,9 @@ _NO_USERS = frozenset({TOKEN, LOCAL, ANONYMOUS, "configuration"})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`who` is "token", the subject of a certificate, a user, or "local" for a caller that needs no credentials.
+    """`who` is "token", the subject of a certificate, a user, or "local" for a caller who needs no credentials.
 
-    `right` says what the caller may do now: a user may be removed, and a token replaced, while a call waits.
+    `right` returns the caller's rights as of now: while a call waits, the user may be removed or the token replaced.
     """
 
     who: str
@@ -290,5 +290,5 @@ class Caller:
 
 
 def user_name(name: str) -> str:
-    """A user's name in the audit log, which no other kind of caller can have."""
+    """A user's name in the form for the audit log, which no other kind of caller can have."""
     return f"user:{name}" if "=" in name or name.casefold() in _NO_USERS else name

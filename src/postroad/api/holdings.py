@@ -1,4 +1,4 @@
-"""Operations on what a client holds: transactions, leases of messages, and open queues."""
+"""Calls for what a client holds: transactions, leases of messages, and open queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.validation.fields import Property, read_object, read_text
 from postroad.validation.kinds import GUID, LOOKUP_ID, FieldFault, choice, items
 
-# Calls about local transactions. A send or receive joins one with `?transaction=ID`.
+# Calls for local transactions. A send or receive joins one with `?transaction=ID`.
 
 
 OPERATIONS = Operations()
@@ -94,7 +94,7 @@ async def abort_transaction(call: Call) -> Response:
     return no_content()
 
 
-# Calls about locked messages: clients renew their leases, operators list and release locks.
+# Calls for locked messages: clients renew their leases, operators list and release locks.
 
 
 _LEASES = items(GUID, most=MAX_BATCH_MESSAGES, distinct=True, first=0)
@@ -158,7 +158,7 @@ async def release(call: Call) -> Response:
     return json_answer({"released": released, "locked": call.manager.leases.locked(call.queue)})
 
 
-# Calls about open queues: a handle can exclude other readers, and holds cursors.
+# Calls for open queues: a handle can exclude other readers, and holds cursors.
 
 
 ACCESSES = {"receive": QueueAccess.RECEIVE, "peek": QueueAccess.PEEK}
@@ -177,7 +177,7 @@ _NOT_FOUND = (HTTPStatus.NOT_FOUND,)
 
 
 def _number(call: Call, name: str) -> int:
-    """A handle from the path. Text that is no number names no open queue."""
+    """A handle or cursor from the path. Text that is no number names none."""
     text = call.segment(name)
     try:
         return LOOKUP_ID.from_text(text)
@@ -186,8 +186,8 @@ def _number(call: Call, name: str) -> int:
 
 
 def _own_handle(call: Call, action: Action | None = None) -> int:
-    """A handle that the caller has opened. The right on its queue is asked again for each read, because the access
-    list may have changed."""
+    """A handle that the caller opened. Each read checks the right on its queue again, because the access list may have
+    changed."""
     handle = _number(call, "handle")
     if not call.owns(call.manager.leases.core.handle_holder(handle)):
         raise InvalidHandle(f"there is no open queue {handle}")
@@ -267,7 +267,7 @@ def _reader(read_call: ReadCall) -> Handler:
         try:
             message = await (reading if timeout == 0 else call.wait(reading))
         except MessageNotFound:
-            return no_content()  # the answer to a receive that timed out, [MS-MQDMPR] 3.1.7.1.10
+            return no_content()  # a receive that timed out, [MS-MQDMPR] 3.1.7.1.10
         return whole_answer(form, [message])
 
     return read

@@ -1,6 +1,6 @@
 """JSON to our values and back: messages to send, queues to create or change, and the answers of the API.
 
-Strict: it refuses an unknown key and a value of the wrong type, and names them. No HTTP here.
+It refuses unknown keys and values of the wrong type, and names them. No HTTP here.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from postroad.validation.kinds import (
 )
 from postroad.wire.constants import CUSTOM_CLASS_MASK, INFINITE, MAX_LABEL_UNITS
 
-MAX_BATCH_MESSAGES = 10_000  # in one request: one commit takes as many in well under a second
-MAX_JSON_BYTES = 32 << 20  # the largest message, with every character escaped, is smaller
-MAX_VALUES = 40 * MAX_BATCH_MESSAGES  # a message with every property has 33
-MAX_DIGITS = 40  # with a sign; a number of thousands takes long to read
-SMALL_JSON = 1 << 20  # whatever it says, it is soon read
+MAX_BATCH_MESSAGES = 10_000  # in one request: a commit takes them in well under a second
+MAX_JSON_BYTES = 32 << 20  # larger than the largest message with every character escaped
+MAX_VALUES = 40 * MAX_BATCH_MESSAGES  # a message with all properties has 33
+MAX_DIGITS = 40  # with a sign; Python reads numbers with thousands of digits slowly
+SMALL_JSON = 1 << 20  # quickly read, whatever it contains
 _STEP = 256 << 10
-_OPENERS = (b",", b"[", b"{")  # each value but the first has one before it or in it
+_OPENERS = (b",", b"[", b"{")  # every value but the first follows one
 TRANSACTIONAL = "transactional"
 SEPARATE = "separate"
 MESSAGES = "messages"
 
 
 def queue_name(name: str) -> str:
-    r"""A queue's name in the core's form: a local path may have slashes, as in `private$/orders`.
+    r"""A queue's name in the core's form. A local path may have slashes, as in `private$/orders`.
 
-    A name without a backslash and an equals sign is never legal with a slash, so no other name changes.
+    Only names without backslash and equals sign change: with a slash, none of those is legal as it is.
     """
     return name if "\\" in name or "=" in name else name.replace("/", "\\")
 
@@ -90,7 +90,7 @@ ACK = Kind(
 SID = parsed("a SID such as S-1-5-21-1-2-3-1001", lambda value: str(Sid.parse(value)))
 SECONDS = nullable(whole(0, INFINITE))
 
-# The properties of a message that a sender sets: in JSON and, except for the body, in query parameters.
+# The properties that a sender sets on a message: in JSON and, except for the body, in query parameters.
 MESSAGE_PROPERTIES = properties(
     Property("body", "body", TEXT, "the body, as text"),
     Property("body_base64", "body", BASE64, "the body, as bytes"),
@@ -124,7 +124,7 @@ MESSAGE_PROPERTIES = properties(
         "the cipher for the body on its way to another manager; empty for the manager's send_cipher",
     ),
 )
-SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields that make a Signature
+SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields of a Signature
 NEW_QUEUE = properties(
     Property("path", "path", QUEUE, r"the queue's path, as in private$\orders", required=True),
     *queue_properties.NEW_QUEUE.values(),
@@ -138,15 +138,15 @@ QUESTION = properties(
 
 
 def check_structure(data: bytes) -> Iterator[None]:
-    """Looks through JSON in steps, before anything is made of it: MessageTooLarge if it has more values than the
-    largest request. A list of three bytes is an object of a hundred."""
+    """Counts the values in JSON before anything is built from it. Raises MessageTooLarge if there are more than the
+    largest request has. Otherwise a few bytes of JSON could take a hundred bytes of memory each."""
     if len(data) <= SMALL_JSON:
         return
     if not json.detect_encoding(data).startswith("utf-8"):
         raise InvalidArgument("body: must be JSON in UTF-8")
     most = 1
     for start in range(0, len(data), _STEP):
-        most += sum(data.count(each, start, start + _STEP) for each in _OPENERS)  # those in texts too
+        most += sum(data.count(each, start, start + _STEP) for each in _OPENERS)  # those within strings too
         yield
     if most <= MAX_VALUES:
         return
@@ -154,7 +154,7 @@ def check_structure(data: bytes) -> Iterator[None]:
     while start < len(data):
         end = start + _STEP
         piece = data[start:end]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape is not cut
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # do not split an escape
             end += 1
             piece = data[start:end]
         parts = piece.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
@@ -170,7 +170,7 @@ def check_structure(data: bytes) -> Iterator[None]:
 
 
 def load_json(data: bytes) -> object:
-    """Any JSON value; raises InvalidArgument with the position of the fault."""
+    """Any JSON value. Raises InvalidArgument with the position of the fault."""
     try:
         return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
     except json.JSONDecodeError as error:
@@ -202,7 +202,8 @@ def json_object(data: bytes) -> dict[str, object]:
 
 
 def make_message(values: dict[str, Any], place: str = "") -> Message:
-    """From the fields of MESSAGE_PROPERTIES. A signature comes with its certificate, and the rest of it with both."""
+    """A message from the fields of MESSAGE_PROPERTIES. A signature needs its certificate, and the other fields of the
+    signature need both."""
     signed = {name: values.pop(name) for name in SIGNATURE if name in values}
     if not signed:
         return Message(**values)
@@ -220,14 +221,14 @@ def read_message(data: object, place: str = "") -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """The content of a send's body."""
+    """The content of the body of a send."""
 
     messages: list[Message]
     transactional: bool
 
 
 def read_sending(data: bytes) -> Sending:
-    """One message, or `messages`, with `transactional` beside its properties or beside the list."""
+    """Reads one message, or a list in `messages`. `transactional` stands beside the properties or beside the list."""
     body = json_object(data)
     transactional = checked(SWITCH, body.pop(TRANSACTIONAL, False), TRANSACTIONAL, InvalidMessage)
     if MESSAGES not in body:
@@ -237,7 +238,7 @@ def read_sending(data: bytes) -> Sending:
 
 
 def read_each(data: bytes) -> list[Message | PostroadError]:
-    """The same for messages that succeed or fail by themselves: each, or what is wrong with it."""
+    """Reads messages that succeed or fail one by one: each message, or what is wrong with it."""
     read: list[Message | PostroadError] = []
     for each in _listed(json_object(data)):
         try:

@@ -1,4 +1,4 @@
-"""Calls about messages: send, list, receive, peek, lock and settle, read by lookup id, move, and raw packets."""
+"""Calls for messages: send, list, receive, peek, lock and settle, read by lookup id, move, and raw packets."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
 from postroad.wire.view import without_local_part
 
-MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets; an answer has about as many
-MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # of one message: its body in JSON
+MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets, and about that many of an answer
+MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # for the body of one message in JSON
 MAX_ANSWER_MESSAGES = 10_000
-PAGE_BYTES = 4 << 20  # of a streamed answer, about: one turn of the event loop reads and writes as much
+PAGE_BYTES = 4 << 20  # of a streamed answer, about, that one turn of the event loop reads and writes
 PAGE_MESSAGES = 500
 DECODED_MESSAGES = 25  # of a page whose bodies are decoded
 DEFAULT_LIMIT = 100
@@ -73,7 +73,7 @@ LAST_LOOKUP_ID = "Postroad-Last-Lookup-Id"
 LOCKED = "Postroad-Locked"
 LEASE = "Postroad-Lease"
 LEASE_S = "Postroad-Lease-Seconds"
-_LEASE, _LEASE_S = LEASE.lower(), LEASE_S.lower()  # as they are sent
+_LEASE, _LEASE_S = LEASE.lower(), LEASE_S.lower()  # as they are on the wire
 OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ OPERATIONS = Operations()
 
 
 def _send_at_once(call: Call, answer: Callable[[Response], None]) -> bool:
-    """A small request with messages in JSON, and without a transaction."""
+    """Serves a small request with messages in JSON, and without a transaction."""
     request = call.request
     if call.request.query or request.size > SMALL_JSON or not _is_json(call.header(b"content-type")):
         return False
@@ -216,7 +216,7 @@ async def send(call: Call) -> Response:
 
 
 async def _send_each(call: Call, given: Sequence[Message | PostroadError]) -> list[str | PostroadError]:
-    """Those that could be read are sent, and share a commit: the id or the error of each message."""
+    """Sends the messages that could be read, in one commit. Answers the id or the error of each."""
     messages = [each for each in given if isinstance(each, Message)]
     sent = iter(await call.manager.send_each(call.queue, messages, call.token))
     return [next(sent) if isinstance(each, Message) else each for each in given]
@@ -259,7 +259,7 @@ def _format(call: Call, *, one: bool = False) -> Format:
 
 
 def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int:
-    """How many messages of the queue's mean size fit in about `most_bytes`: at least one."""
+    """How many messages of the queue's mean size fit in about `most_bytes`; at least one."""
     found = call.manager.core.queues.get(queue)
     mean = found.total_bytes // found.count if found.count else 0
     return max(1, min(most_messages, most_bytes // mean if mean else most_messages))
@@ -301,12 +301,12 @@ async def _pages(
         left -= len(messages)
         if not left:
             return
-        call.authorize()  # meanwhile another queue may have the name
+        call.authorize()  # another queue may have the name by now
         messages = await call.manager.reads.peek(queue, min(page, left), after=messages[-1].lookup_id)
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
-    """A read that may wait. One that does not wait needs no watch on its client."""
+    """Runs a read that may wait. A read that does not wait needs no watch on its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
     if count > 1:
         count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
@@ -361,7 +361,8 @@ async def peek(call: Call) -> Response:
     needs=Action.RECEIVE,
 )
 async def lock(call: Call) -> Response:
-    """Acknowledgments that come with it do not wait for the disk: they share a commit with what comes next."""
+    """Locks messages. Acknowledging earlier ones in the same call does not wait for the disk: it shares the next
+    commit."""
     form = _format(call)
     if call.request.has_body:
         values = _settlement(call, await call.json_object())

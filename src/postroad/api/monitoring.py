@@ -1,4 +1,4 @@
-"""Operations for monitoring: Prometheus metrics, series of a queue, liveness and readiness."""
+"""Calls for monitoring: Prometheus metrics, liveness and readiness."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from postroad.manager import Manager
 from postroad.net.response import Response, text
 from postroad.reports.info import MulticastInfo, QueueInfo
 
-# `/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value.
-#
-# A name that ends in `_total` is a counter's, every other a gauge's. api/monitoring.py says which queues have series.
+# `/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value. Names that end in `_total`
+# are counters, all others gauges. QueueSeries decides which queues have series.
 
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Family = GaugeMetricFamily | CounterMetricFamily
 Samples = Sequence[tuple[Mapping[str, str], float]]
-# A name, its help text, and the value of a queue at a time.
+# A name, its help text, and a function for the value of a queue at a given time.
 QueueMetrics = Sequence[tuple[str, str, Callable[[QueueInfo, float], float]]]
 
 
@@ -74,7 +73,7 @@ QUEUE_METRICS: QueueMetrics = (
     ),
     ("postroad_queue_damaged_records", "Stored records found with a wrong checksum.", lambda queue, now: queue.damaged),
 )
-# Further metrics of outgoing queues only.
+# Metrics of outgoing queues only.
 OUTGOING_METRICS: QueueMetrics = (
     ("postroad_outgoing_unsent_messages", "Messages that are not sent yet.", lambda queue, now: queue.unsent),
     (
@@ -103,7 +102,7 @@ def metrics_text(manager: Manager, queues: Sequence[QueueInfo], series: QueueSer
 
 
 def _queue_lines(queues: Sequence[QueueInfo], now: float) -> Iterator[str]:
-    """The families with a sample for each queue. For 10,000 queues the library takes eight times as long."""
+    """The metrics with a sample for each queue. Prometheus' library takes eight times as long for 10,000 queues."""
     named = [(f'{{queue="{queue.path.translate(_ESCAPES)}",type="{queue.type}"}}', queue) for queue in queues]
     outgoing = [(f'{{queue="{queue.path.translate(_ESCAPES)}"}}', queue) for queue in queues if queue.state is not None]
     for metrics, labelled in ((QUEUE_METRICS, named), (OUTGOING_METRICS, outgoing)):
@@ -120,13 +119,13 @@ def _number(value: float) -> str:
 
 
 class _Page(Collector):
-    """The values of one scrape that are about the manager."""
+    """The manager's own values, for one scrape."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
 
     def describe(self) -> Iterable[Family]:
-        """Nothing: the registry would otherwise collect the whole page once more."""
+        """Returns nothing; otherwise the registry would collect the whole page once more."""
         return ()
 
     def collect(self) -> Iterator[Family]:
@@ -167,7 +166,7 @@ def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | S
 
 
 def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Samples]]:
-    """Each with its value, or with a value for each of its labels."""
+    """Each metric with its value, or with a value for each of its labels."""
     info, tally, leases = manager.info(), manager.core.delivery.tally, manager.leases.core
     outlook, readers = manager.outlook(), manager.doors.remote_read.readers()
     sent, received = outlook.traffic
@@ -328,28 +327,28 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
     )
 
 
-# Which queues have metrics of their own: a bounded number, to spare the monitoring system. The others share one.
-#
-# No sample of a counter ever falls: a queue keeps its series while it exists, and one of the others stays there.
+# Which queues have series of their own. Their number is bounded to spare the monitoring system; all other queues share
+# one series. No counter ever falls: a queue keeps its series while it exists, and a queue without one keeps being
+# counted with the others.
 
 
 OTHERS = "(others)"
-_LAST = frozenset({"system", "journal", "subqueue"})  # the kinds that applications do not work with directly
+_LAST = frozenset({"system", "journal", "subqueue"})  # kinds that applications do not use directly
 _SUMS = ("messages", "bytes", "locked", "readers", "waiting", "damaged", "unsent", "in_flight", "unacknowledged")
 
 
 class QueueSeries:
-    """The first `limit` queues that it sees: at the first look those of applications first, then in order of creation.
-    A place that becomes free goes to the next new queue."""
+    """Gives series to the first `limit` queues that it sees. At the first look, queues of applications come first;
+    after that, queues in order of creation. A series that becomes free goes to the next new queue."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._own: set[str] = set()
-        self._shared: dict[str, tuple[int, int, int]] = {}  # what was counted of each of the others
-        self._counted = (0, 0, 0)  # messages in and out and failures, of all others that ever were
+        self._shared: dict[str, tuple[int, int, int]] = {}  # what is counted of each of the others
+        self._counted = (0, 0, 0)  # messages in and out, and failures, of all others so far
 
     def of(self, queues: Sequence[QueueInfo]) -> list[QueueInfo]:
-        """Queues as the metrics show them; the last one stands for the others, if there are any."""
+        """Queues as the metrics show them. The last one stands for all the others, if there are any."""
         ids = {queue.id for queue in queues}
         self._own &= ids
         self._shared = {each: counts for each, counts in self._shared.items() if each in ids}
@@ -393,12 +392,12 @@ def _sum(counted: tuple[int, int, int], grown: Iterable[int]) -> tuple[int, int,
 
 
 def _all_quotas(queues: Sequence[QueueInfo]) -> int | None:
-    """Their sum; None, which is no limit, if one of them has none."""
+    """The sum of the quotas. None, no limit, if one of them has none."""
     quotas = [queue.quota_kb for queue in queues]
     return None if None in quotas else sum(each for each in quotas if each is not None)
 
 
-# `/healthz`: the process answers. `/readyz`: the store takes writes, and every background task runs.
+# `/healthz`: the process answers. `/readyz`: the store takes writes and every background task runs.
 
 
 async def live(manager: Manager) -> Response:
@@ -406,8 +405,8 @@ async def live(manager: Manager) -> Response:
 
 
 async def ready(manager: Manager) -> Response:
-    """503 and the reasons while the store fails, its disk is full (small writes may still fit), or a background task is
-    down. Each call tries the store again, because without traffic nothing else does."""
+    """Answers 503 with the reasons while the store fails, its disk is full (small writes may still fit), or a
+    background task is down. Each call tries the store again, because without traffic nothing else would."""
     reasons = [f"the background task {name} is down: {why}" for name, why in manager.supervisor.down.items()]
     if manager.storage_error is not None:
         try:

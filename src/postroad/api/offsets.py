@@ -34,7 +34,7 @@ def _word(text: str) -> str:
 
 ARRIVAL = whole(0, ARRIVAL_MASK)
 EPOCH = whole(0, MAX_EPOCH)
-EPOCH_MS = 1 << 53  # numbers of JSON are exact up to here
+EPOCH_MS = 1 << 53  # JSON numbers are exact up to here
 MAX_PARTS = 100_000
 _FROM = Parameter("from", ARRIVAL, "the arrival number that `limit` counts from", 0)
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages before the mark")
@@ -166,7 +166,7 @@ async def release_hold(call: Call) -> Response:
 # Submissions
 
 
-# Before `submit`, whose path has room for it.
+# Add this before `submit`, whose path would match too.
 @OPERATIONS.add(
     "POST /queues/{queue}/submissions/{name}/{epoch}/commit",
     "Complete an epoch: later messages of it count as sent",

@@ -75,7 +75,7 @@ _NULLABLE_TEXT, _NULLABLE_NUMBER = {"type": ["string", "null"]}, {"type": ["inte
 _TIME = {"type": ["string", "null"], "format": "date-time"}
 _NAMES = {"type": "array", "items": _TEXT}
 
-# A message that was read. A missing property is null. There is exactly one of `body` and `body_base64`.
+# A message as read. A missing property is null. Exactly one of `body` and `body_base64` is present.
 MESSAGE: Mapping[str, Json] = {
     "id": _TEXT,
     "lookup_id": _NUMBER,
@@ -129,7 +129,7 @@ _PROBLEM: Mapping[str, Json] = {
     "current_bytes": _NUMBER,
     "setting": _TEXT,
 }
-# Schemas of answers that are dataclasses, and of lists of them: the schema, its member, and what that lists.
+# Schemas of answers that are dataclasses, and of lists of them: the schema, its member, and the dataclass of the items.
 _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     LockInfo: "Lock",
     Mark: "Mark",
@@ -172,7 +172,7 @@ _STATUS = ("Queues", "Sessions", "Readers", "Exposure", "Locks", "Transactions")
 
 
 def document(operations: Iterable[Operation]) -> Json:
-    """The whole description, ready for JSON."""
+    """The whole description, as values for JSON."""
     paths: dict[str, Json] = {}
     for operation in operations:
         paths.setdefault(f"{API}{operation.path}", {})[operation.method.lower()] = _operation(operation)
@@ -188,7 +188,8 @@ def document(operations: Iterable[Operation]) -> Json:
                 "certificate": {"type": "mutualTLS"},
             },
         },
-        # No security on a loopback address; else the token or a user, a client certificate or both, as configured.
+        # No security on a loopback address; otherwise the token or a user, a client certificate, or both, as
+        # configured.
         "security": [
             {},
             *({name: []} for name in ("token", "user", "certificate")),
@@ -215,18 +216,18 @@ def _operation(operation: Operation) -> Json:
 
 
 def _needs(operation: Operation) -> str:
-    """What a caller who is no administrator needs, in words."""
+    """In words, what a caller needs who is no administrator."""
     needs = operation.needs
     return f"the right to {needs.value} the queue" if isinstance(needs, Action) else needs.value
 
 
 def path_names(path: str) -> list[str]:
-    """The {names} of a path, in their order."""
+    """The {names} in a path, in order."""
     return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
 def operation_id(operation: Operation) -> str:
-    """`post_queues_queue_messages`: stable as long as the path is."""
+    """For example `post_queues_queue_messages`. It changes only if the path does."""
     words = operation.path.replace("{", "").replace("}", "").replace("-", "_").strip("/").split("/")
     return "_".join([operation.method.lower(), *words])
 
@@ -270,7 +271,7 @@ def _reference(name: str) -> Json:
 
 
 def schemas() -> dict[str, Json]:
-    """Every schema by its name. The server refuses keys that an object does not list."""
+    """All schemas by name. The server refuses keys that an object does not list."""
     rooms = (queues, administration, messages, holdings, offsets)
     tables = {name: table for room in rooms for name, table in room.SCHEMAS.items()}
     new_message = _closed(MESSAGE_PROPERTIES)
@@ -400,7 +401,8 @@ def _page(title: str, content: str) -> Response:
 
 
 def front_page(name: str | None, console: ListenerInfo | None = None) -> Response:
-    """Leaves out the name and version if strangers can see the page but not call the API."""
+    """The start page. `name` is None if strangers can see the page but not call the API; the page then leaves out name
+    and version."""
     links = "\n".join(f'<li><a href="{path}"><code>{path}</code></a>: {what}</li>' for path, what in _LINKS)
     if console is not None:
         url = escape(f"http{'s' if console.encryption == 'tls' else ''}://{console.address}/")

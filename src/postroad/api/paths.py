@@ -1,6 +1,6 @@
-r"""Queues in URLs: every spelling of a queue's name in a path reaches the router as one segment.
+r"""Queues in URLs: turns every spelling of a queue's name in a path into one segment for the router.
 
-Works on the path as it was sent: after decoding, a slash inside a name looks like one between segments.
+It works on the path as sent: after decoding, nothing tells a slash within a name from one between segments.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from urllib.parse import quote, unquote
 API = "/api/v1"
 QUEUES = f"{API}/queues/"
 _PRIVATE = "private$"
-KNOWN_PATHS = 1024  # paths that are kept as they were read: a client calls a few over and over
-_COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not just a computer
+KNOWN_PATHS = 1024  # cached results: a client calls the same few paths over and over
+_COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not a computer
 
 
 @lru_cache(KNOWN_PATHS)
 def canonical_path(raw: str) -> str:
-    """The path with its queue, if it has one, as a single percent-encoded segment. Any other path stays as it is.
+    """The path with its queue, if any, as one percent-encoded segment. Other paths stay as they are.
 
     `private$/orders`, `alpha/private$/orders` and `alpha/orders` are local paths with slashes, and fill two or three
-    segments after `/api/v1/queues/`. A single word is no queue name: it must be a computer's.
+    segments after `/api/v1/queues/`. A single word is no queue name, so it must be a computer.
     """
     if not raw.startswith(QUEUES):
         return raw

@@ -1,6 +1,6 @@
 """Errors as HTTP answers: a table with the status of each error, and the problem+json that describes it.
 
-[RFC 9457]. An error brings its own sentence. Only refusals of HTTP itself have their text here.
+[RFC 9457]. Errors bring their own sentences. Only refusals about HTTP itself have their texts here.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from postroad.net.response import Response
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4096
 
-# By class. A class that is not listed has the status of its nearest base.
+# By class. A class that is not listed has the status of its nearest listed base.
 STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     PostroadError: HTTPStatus.INTERNAL_SERVER_ERROR,
     LocalProtocolError: HTTPStatus.BAD_REQUEST,
-    RemoteProtocolError: HTTPStatus.BAD_REQUEST,  # the peer is the caller, with a packet to import
+    RemoteProtocolError: HTTPStatus.BAD_REQUEST,  # the peer is the caller, who imports a packet
     IllegalName: HTTPStatus.BAD_REQUEST,
     IllegalQueueFormat: HTTPStatus.BAD_REQUEST,
     InvalidArgument: HTTPStatus.BAD_REQUEST,
@@ -89,11 +89,11 @@ STATUSES: Mapping[type[PostroadError], HTTPStatus] = {
     MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     DirectoryError: HTTPStatus.SERVICE_UNAVAILABLE,
     StorageError: HTTPStatus.SERVICE_UNAVAILABLE,
-    CorruptRecord: HTTPStatus.INTERNAL_SERVER_ERROR,  # trying again will not help
+    CorruptRecord: HTTPStatus.INTERNAL_SERVER_ERROR,  # a repeat does not help
     ConfigurationError: HTTPStatus.INTERNAL_SERVER_ERROR,
     QuotaExceeded: HTTPStatus.INSUFFICIENT_STORAGE,  # not 429: the caller is not too fast, the queue is full
     LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,
-    TooManyHeld: HTTPStatus.TOO_MANY_REQUESTS,  # the caller's own, and the caller can let go
+    TooManyHeld: HTTPStatus.TOO_MANY_REQUESTS,  # the caller holds them and can release some
     DiskFull: HTTPStatus.INSUFFICIENT_STORAGE,
     ManagerFull: HTTPStatus.INSUFFICIENT_STORAGE,
 }
@@ -101,7 +101,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class HttpFault(Exception):
-    """An error with another HTTP status than the table's."""
+    """An error with another HTTP status than the table gives it."""
 
     def __init__(self, status: HTTPStatus, error: PostroadError, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
@@ -117,7 +117,7 @@ def status_of(error: type[PostroadError]) -> HTTPStatus:
 def problem(
     error: PostroadError, status: HTTPStatus | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer that describes `error`; without a body if the status allows none."""
+    """The answer that describes `error`, without a body if the status allows none."""
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
         return Response(status=status, headers=headers)
@@ -142,13 +142,13 @@ def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str,
 
 
 def _short(sentence: str) -> str:
-    """Both ends of a long one: it may repeat what the caller has sent, and the advice comes last."""
+    """Cuts a long sentence in the middle: it may repeat what the caller sent, and the advice comes last."""
     end = MAX_DETAIL // 2
     return sentence if len(sentence) <= MAX_DETAIL else f"{sentence[:end]} ... {sentence[-end:]}"
 
 
 def _title(error: type[PostroadError]) -> str:
-    """The class's name in words: `Queue not found`."""
+    """The name of the class in words, like `Queue not found`."""
     return _WORD.sub(" ", error.__name__).capitalize()
 
 
@@ -159,14 +159,14 @@ def unknown_path(request: Request) -> Response:
 
 
 def other_methods(request: Request, methods: Sequence[str]) -> Response:
-    """The path does not take the method of the request."""
+    """The answer to a method that the path does not take."""
     allowed, path = ", ".join(methods), unquote(request.path)
     sentence = f"{request.method} {path}: this path takes {allowed}{_taken_for_a_queue(request.path)}"
     return problem(PostroadError(sentence), HTTPStatus.METHOD_NOT_ALLOWED, {"allow": allowed})
 
 
 def _taken_for_a_queue(path: str) -> str:
-    """A single word is no queue path: the router took the next word for the rest of the name."""
+    """Explains a misread path: a single word is no queue name, so the router took the next word for a part of it."""
     name = unquote(path.removeprefix(QUEUES))
     if not path.startswith(QUEUES) or "/" in name or "\\" not in name or "$" in name:
         return ""
@@ -175,5 +175,5 @@ def _taken_for_a_queue(path: str) -> str:
 
 
 def bug() -> Response:
-    """Of an unexpected error. The log has it; the caller learns only that the server failed."""
+    """The answer to an unexpected error. The caller learns only that the server failed; the log has the error."""
     return problem(PostroadError("the server failed; its log has the details"))

@@ -1,4 +1,4 @@
-"""Calls about queues and the manager: list, create, show, change, delete, purge, pause, resume, status."""
+"""Calls for queues and the manager: list, create, show, change, delete, purge, pause, resume, status."""
 
 from __future__ import annotations
 
@@ -166,6 +166,6 @@ SCHEMAS = {"NewQueue": NEW_QUEUE, "QueueChanges": QUEUE_CHANGES}
 
 
 def _refuse_unheard(call: Call, values: Mapping[str, object]) -> None:
-    """A queue with a multicast address that nobody listens to would stay empty without a word."""
+    """Refuses a multicast address while multicast is off: such a queue would stay empty, and nobody would learn why."""
     if values.get("multicast_address") is not None and call.manager.doors.multicast is None:
         raise InvalidArgument(f"multicast_address: {OFF}")

@@ -23,7 +23,7 @@ GRACE_S = 10.0  # for answers under way
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A certificate chain and its key, and the authority for client certificates if they are required; all PEM."""
+    """A certificate chain, its key and, if clients need certificates, their authority. All PEM."""
 
     certificate: Path
     key: Path
@@ -31,9 +31,9 @@ class TlsFiles:
 
 
 class ApiServer(Listener):
-    """Raises ConfigurationError if it cannot listen, and if an address that is not loopback has neither a token nor
-    client certificates. TLS alone keeps strangers from listening in, not from calling. Once it listens, `host` is the
-    address."""
+    """The API of a manager on its own listener. Raises ConfigurationError if it cannot listen, or if the address is not
+    loopback and neither a token nor client certificates are set: TLS alone keeps strangers from reading the traffic,
+    not from calling. Once it listens, `host` is the address."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class ApiServer(Listener):
         *,
         console_key: str | None = None,
     ) -> None:
-        """`credentials` are the passwords of the users by name. `console_key` is what this manager's own console proves
-        with that it names the address of a person."""
+        """`credentials` are passwords by user name. With `console_key`, this manager's own console proves that it may
+        name the addresses of people."""
         self._token = token
         self._files = tls
         certificates = tls is not None and tls.client_ca is not None
@@ -60,7 +60,8 @@ class ApiServer(Listener):
         return f"{'http' if self._files is None else 'https'}://{self.address}"
 
     def set_credentials(self, token: str | None, passwords: Mapping[str, str]) -> None:
-        """ConfigurationError if other computers could then call without a token."""
+        """Replaces the token and the passwords. Raises ConfigurationError if other computers could then call without a
+        token."""
         certified = self._files is not None and self._files.client_ca is not None
         if token is None and not certified and not is_loopback(self.host):
             raise ConfigurationError("", "api.token", f"is missing: other computers can reach {self.host}")
@@ -88,14 +89,15 @@ class ApiServer(Listener):
             raise ConfigurationError("", "listen.api", f"cannot listen on {where}: {error.strerror}") from error
 
     async def stop(self) -> None:
-        """Waiting reads end with 503 and receive nothing. A second call does nothing."""
+        """Stops listening. Waiting reads end with 503 and receive nothing. A second call does nothing."""
         self._app.waits.stop()
         await super().stop()
         await self._app.finish(GRACE_S)
 
 
 def refuse_strangers(host: str, address: str, token: str | None, tls: TlsFiles | None) -> None:
-    """ConfigurationError if other computers could reach `address`, that of `host`, and nothing says who calls."""
+    """Raises ConfigurationError if other computers can reach `address`, which is that of `host`, and callers need no
+    credentials."""
     if token is None and (tls is None or tls.client_ca is None) and not is_loopback(address):
         words = "" if tls is None else "; TLS alone does not authenticate callers"
         raise ConfigurationError(

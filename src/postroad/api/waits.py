@@ -1,4 +1,4 @@
-"""Reads that wait: each ends when a message comes, when its client goes away, or when the server stops."""
+"""Reads that wait. Each ends when a message comes, when its client leaves, or when the server stops."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ class Waits:
 
     def __init__(self, committing: Container[asyncio.Task[Any]] = ()) -> None:
         self._committing = committing
-        self._ends: set[Callable[[], object]] = set()  # what ends each of them
+        self._ends: set[Callable[[], object]] = set()  # calls that end them
         self._stopping = False
 
     async def run(self, request: Request, read: Coroutine[Any, Any, T]) -> T:
-        """The result of `read`. It is cancelled, and receives no message, when its client goes or the server stops."""
+        """The result of `read`. If the client leaves or the server stops, cancels the read, which then receives no
+        message."""
         if self._stopping or request.connection.lost:
             read.close()
             raise _stopped() if self._stopping else ClientLeft
         task = asyncio.current_task()
         assert task is not None
-        ended = False  # from here
+        ended = False  # by this class
 
         def end() -> None:
             nonlocal ended
@@ -52,7 +53,7 @@ class Waits:
             leaving.discard(end)
 
     async def pause(self, seconds: float) -> None:
-        """Returns after so many seconds, or at once when the server stops."""
+        """Waits for `seconds`, or until the server stops."""
         if self._stopping:
             return
         task = asyncio.ensure_future(asyncio.sleep(seconds))
@@ -64,7 +65,7 @@ class Waits:
             task.cancel()
 
     def stop(self) -> None:
-        """Ends every waiting read, and every later one at once."""
+        """Ends every waiting read, and any later one at once."""
         self._stopping = True
         for end in tuple(self._ends):
             end()
