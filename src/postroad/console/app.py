@@ -1,4 +1,4 @@
-"""The console as a web application: its pages by path, and what happens before and after each of them."""
+"""The console as a web application: its pages by path, and what happens before and after each page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 CSRF = b"x-csrf"
-MAX_DIGITS = 6  # of the number of a manager
+MAX_DIGITS = 6  # in the number of a manager
 FORWARDED_FOR = b"x-forwarded-for"
 TOO_MANY_SESSIONS = "too many people are logged in: try again later\n"
 
@@ -57,7 +57,7 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 Page = Callable[[Visit], Awaitable[Response]]
 Action = Callable[[Visit, Form], Awaitable[Response]]
 
-# GET of pages; {m} is the number of the manager.
+# Pages, for GET. {m} is the number of the manager.
 PAGES: dict[str, Page] = {
     "/": overview.show,
     "/login": login.show,
@@ -78,7 +78,7 @@ PAGES: dict[str, Page] = {
     "/{m:int}/export": messages.export,
     "/{m:int}/body": messages.body,
 }
-# POST of forms.
+# Forms, for POST.
 ACTIONS: dict[str, Action] = {
     "/login": login.log_in,
     "/logout": login.log_out,
@@ -99,10 +99,10 @@ ACTIONS: dict[str, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`apis` are the URLs of the managers. `credentials` are what the console itself samples them with, `key` is what
-    it vouches to them with for the address of a person. `names` are hosts that it may be called by; `proxies` may say
-    whom they call for; `port` tells the cookies of two consoles on one host apart. `api_certificate` (PEM) is the only
-    one to trust; None: those that the system trusts."""
+    """`apis` are the URLs of the managers. The console samples managers with `credentials`, and proves with `key` that
+    it may name the addresses of people. `names` are hosts by which browsers may call it. `proxies` may name the
+    addresses of their clients. `port` keeps the cookies of two consoles on one host apart. `api_certificate` (PEM) is
+    the only certificate to trust; with None, the system decides."""
 
     apis: Sequence[str]
     credentials: Credentials = field(default_factory=Credentials)
@@ -115,7 +115,7 @@ class Settings:
 
 
 class Console(TaskApp):
-    """The application and what it remembers."""
+    """The application and its state."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Console(TaskApp):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def renew(self, credentials: Credentials, api_certificate: str | None) -> None:
-        """Other ones than those of the settings, from now on."""
+        """Replaces the credentials and the certificate of the settings."""
         for watch in self._watches:
             await watch.renew(credentials, api_certificate)
 
@@ -155,7 +155,7 @@ class Console(TaskApp):
 
     async def respond(self, request: Request) -> Response:
         path, base = unquote(request.path), ""
-        if path.startswith("/~"):  # the path that a cookie is bound to
+        if path.startswith("/~"):  # the path to which a cookie is bound
             base, _, rest = path[1:].partition("/")
             path, base = f"/{rest}", f"/{base}"
         if path == "/healthz":
@@ -169,7 +169,7 @@ class Console(TaskApp):
             return text("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED, {"allow": ", ".join(found.methods)})
         return await found.endpoint(Asked(request, path, base, found.parameters))
 
-    # Before and after each page
+    # What happens before and after each page
 
     def _page(self, page: Page) -> Endpoint:
         async def endpoint(asked: Asked) -> Response:
@@ -194,7 +194,7 @@ class Console(TaskApp):
         return self._page(page)
 
     async def _upload(self, asked: Asked) -> Response:
-        """A file is not a form: its script brings the token in a header."""
+        """Serves the upload of a file. Its script sends the token in a header, because a file is no form."""
 
         async def page(visit: Visit) -> Response:
             self._check_csrf(visit.session, asked.request.header(CSRF))
@@ -242,8 +242,8 @@ class Console(TaskApp):
         return _with_headers(answer)
 
     async def _find(self, asked: Asked, session_cookie: str, visitor_cookie: str) -> Session:
-        """The session of a request. A browser that sends the cookie of a login to another path than it is bound to did
-        not get it from here."""
+        """The session of a request. A login's cookie that comes to another path than its own is not ours and counts for
+        nothing."""
         request = asked.request
         found = await self._sessions.find(_cookie(request, session_cookie))
         if found.logged_in and (asked.base == found.base or not Guard.is_browser(request.headers)):
@@ -267,7 +267,7 @@ class Console(TaskApp):
             return _error_page(visit, error)
         except Exception:
             log.exception("a page of the console failed")
-            return _error_page(visit, ConsoleFailed("this is an error in the console; its log has the details"))
+            return _error_page(visit, ConsoleFailed("the console failed; its log has the details"))
 
     def _check_csrf(self, session: Session, given: str) -> None:
         if not same(given, session.csrf):
@@ -281,7 +281,7 @@ class Console(TaskApp):
         here = f"{visit.path}{asked}" if request.method == "GET" else "/"
         if visit.index in visit.session.access:
             visit.session.notify(f"{visit.watch.title}: {error}", is_error=True)
-        base = visit.base or visit.session.base  # of a login that has ended: its script then forgets it
+        base = visit.base or visit.session.base  # of an ended login: the page's script then forgets it
         return visit.go(f"{base}/login?{urlencode({'manager': visit.index, 'next': here})}")
 
 
@@ -291,7 +291,7 @@ async def _missing(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for a page: its path, what was before it, and the parameters in it."""
+    """A request for a page: its path, the base path before it, and its parameters."""
 
     request: Request
     path: str
@@ -304,7 +304,7 @@ Endpoint = Callable[[Asked], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of the console's own, which stays as it is while the console runs."""
+    """One of the console's own files. It does not change while the console runs."""
 
     content: bytes
     media_type: str
@@ -354,8 +354,8 @@ def _error_page(visit: Visit, error: PostroadError) -> Response:
 
 
 def _cookie(request: Request, name: str) -> str | None:
-    """The first of several: a program at another port can set one of this name too, and a browser sends the cookie with
-    the longest path first."""
+    """The value of a cookie; the first if there are several. A program at another port can set a cookie of the same
+    name, but a browser sends the one with the longest path first."""
     for each in request.header(b"cookie").split(";"):
         found, equals, value = each.partition("=")
         if equals and found.strip() == name:

@@ -84,7 +84,7 @@ def shown_headers(headers: Mapping[str, str]) -> tuple[list[ShownHeader], int]:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line: offset, digits, printable characters."""
+    """Sixteen bytes a line: offset, digits and printable characters."""
     lines = []
     for offset in range(0, len(data), 16):
         part = data[offset : offset + 16]

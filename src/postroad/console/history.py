@@ -1,4 +1,4 @@
-"""What the console remembers of its managers: series for charts, and what needs attention."""
+"""What the console remembers of its managers: time series for charts, and what needs attention."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
 from postroad.net.endpoints import CALLED_FOR, called_for
 from postroad.reports.info import ManagerInfo, QueueInfo, attention
 
-# What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time.
-#
-# The API has no history, so the console asks for all queues every few seconds. If the answer takes long, it asks less
-# often: it waits twenty times as long as the answer took, up to half a minute. The second question follows the first
-# soon, because rates need two samples.
+# What the console remembers of a manager: its queues a moment ago, and depth, rates and ages over time. The API has no
+# history, so the console asks for all queues every few seconds. If answers take long, it asks less often: the pause is
+# twenty times as long as the answer took, up to half a minute. The second request follows the first soon, because rates
+# need two samples.
 
 
 SAMPLE_S = 5.0
 SECOND_S = 1.0  # from the first sample to the second
-COST = 20  # times as long as the last answer took is the shortest pause
+COST = 20  # the shortest pause, as a multiple of the time that the last answer took
 MAX_PAUSE_S = 30.0
-BUSY_PER_S = 100.0  # messages that come and go: from here on the manager's own work comes first
-KEPT = 720  # samples: an hour
-MAX_SERIES = 20_000  # queues with a history
+BUSY_PER_S = 100.0  # messages in and out; from this rate on, the manager's own work comes first
+KEPT = 720  # samples, for an hour
+MAX_SERIES = 20_000  # of queues
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment: messages, how many ever came, how many ever left, and the age of the oldest."""
+    """A queue at one moment: its messages, how many have ever come and left, and the age of the oldest."""
 
     at_s: float
     messages: int
@@ -48,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Messages a second, and how long a message stays: by Little's law, the mean depth over the rate."""
+    """Messages a second, and how long a message stays: the mean depth over the rate, by Little's law."""
 
     at_s: float
     depth: float
@@ -58,7 +57,8 @@ class Rates:
 
 
 def rates(samples: Iterable[Sample]) -> list[Rates]:
-    """From each sample to the next, never negative: a manager that restarted counts express messages from 0 again."""
+    """The rates from each sample to the next. They are never negative, although a restarted manager counts express
+    messages from 0."""
     found: list[Rates] = []
     before: Sample | None = None
     for sample in samples:
@@ -73,21 +73,22 @@ def rates(samples: Iterable[Sample]) -> list[Rates]:
 
 
 class Watch:
-    """One manager. `credentials` are those of the console itself, else of the first administrator who logged in."""
+    """Samples one manager. `credentials` are those of the console or, if it has none, of the first administrator who
+    logged in."""
 
     def __init__(
         self, url: str, credentials: Credentials, server_certificate: str | None = None, key: bytes | None = None
     ) -> None:
-        """`server_certificate` (PEM) is the manager's own; without it, the system decides whom to trust. `key` proves
-        to the manager that the console, and nobody else, names the address of a person."""
+        """`server_certificate` (PEM) is the manager's own; without it, the system decides which to trust. `key` proves
+        to the manager that the console may name the addresses of people."""
         self.url = url
         self._key = key
         self._tls = None if server_certificate is None else pinned_context(server_certificate)
-        self.name: str | None = None  # once it has answered
+        self.name: str | None = None  # set once it has answered
         self.info: ManagerInfo | None = None
         self.queues: list[QueueInfo] = []
-        self._fresh_until = float("-inf")  # monotonic, of `queues`
-        self.down: str | None = None  # why it does not answer
+        self._fresh_until = float("-inf")  # on the monotonic clock, for `queues`
+        self.down: str | None = None  # why it does not answer; None if it does
         self.totals: deque[Sample] = deque(maxlen=KEPT)
         self._series: dict[str, deque[Sample]] = {}
         self._own = credentials
@@ -95,13 +96,13 @@ class Watch:
         self._asked = asyncio.Event()
 
     def connect(self, credentials: Credentials, address: str | None = None) -> ManagerClient:
-        """`address` is the person's, for whom the console calls."""
+        """A client of the manager. `address` is that of the person for whom the console calls."""
         caller = {} if self._key is None or address is None else {CALLED_FOR: called_for(self._key, address)}
         return ManagerClient(self.url, credentials, self._tls, caller)
 
     def is_busy(self) -> bool:
-        """Whether many messages came or left between the last two samples. With only one, the next is a second away,
-        and the manager counts as idle. It counts as busy if the console may not ask."""
+        """Whether many messages came or left between the last two samples. With a single sample, the manager counts as
+        idle, because the next is a second away. It counts as busy if the console may not ask."""
         latest = rates([*self.totals][-2:])
         return latest[0].into + latest[0].out > BUSY_PER_S if latest else not self.totals
 
@@ -110,7 +111,7 @@ class Watch:
         return self.name or self.url.partition("//")[2]
 
     def history(self, path: str) -> list[Sample]:
-        """Of one queue; its last value stands until now."""
+        """The samples of one queue, with the last value repeated for now."""
         series = self._series.get(path)
         if not series:
             return []
@@ -121,18 +122,19 @@ class Watch:
         )
 
     async def lend(self, client: ManagerClient) -> None:
-        """An administrator has logged in: the console may use the same credentials if its own are not enough."""
+        """An administrator has logged in. The console uses the same credentials if its own do not suffice."""
         if self.down is None and self.info is None and self._client.credentials != client.credentials:
             await self._use(client.credentials)
 
     async def give_back(self, credentials: Credentials) -> None:
-        """Their owner has logged out."""
+        """The owner of the credentials has logged out."""
         if credentials != self._own and self._client.credentials == credentials:
             self.info, self.queues = None, []
             await self._use(self._own)
 
     async def renew(self, credentials: Credentials, server_certificate: str | None) -> None:
-        """The manager has another certificate or token. Those who are logged in trust the certificate too."""
+        """The manager has a new certificate or token. Clients of people who are logged in then trust the new
+        certificate too."""
         if self._tls is not None and server_certificate is not None:
             self._tls.load_verify_locations(cadata=server_certificate)
         before, self._own = self._own, credentials
@@ -146,11 +148,11 @@ class Watch:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether `queues` is what the last answer said, and the next one is not overdue."""
+        """Whether `queues` is from the last answer, and the next answer is not overdue."""
         return time.monotonic() < self._fresh_until
 
     def ask_now(self) -> None:
-        """Something was changed: what is remembered is old."""
+        """Something has changed: asks again soon, because `queues` is out of date."""
         self._fresh_until = float("-inf")
         self._asked.set()
 
@@ -171,11 +173,11 @@ class Watch:
                 pass
 
     def pause(self, took: float) -> float:
-        """Seconds until the next question, after an answer that took so long."""
+        """Seconds until the next request, after an answer that took `took` seconds."""
         return SECOND_S if len(self.totals) == 1 else max(SAMPLE_S, min(MAX_PAUSE_S, COST * took))
 
     async def _ask(self) -> bool:
-        """Whether there was an answer."""
+        """Asks the manager. Returns whether it answered."""
         try:
             info = await self._client.info()
             queues = await self._client.queues()
@@ -195,7 +197,7 @@ class Watch:
         return False
 
     def record(self, now: float, queues: list[QueueInfo]) -> None:
-        """Adds a sample of each queue whose numbers changed, and of all together."""
+        """Adds a sample for each queue whose numbers changed, and one for all queues together."""
         oldest = 0.0
         messages = added = 0
         for queue in queues:
@@ -214,7 +216,7 @@ class Watch:
                 and (series[-1].messages, series[-1].added) != (queue.messages, queue.messages_in)
             ):
                 before = self.totals[-1].at_s
-                if series[-1].at_s < before:  # it stood still until the sample before this one
+                if series[-1].at_s < before:  # the values were constant until the previous sample
                     series.append(Sample(before, series[-1].messages, series[-1].added, series[-1].oldest_age_s))
             if not series or (series[-1].messages, series[-1].added) != (queue.messages, queue.messages_in):
                 series.append(Sample(now, queue.messages, queue.messages_in, age))
@@ -228,7 +230,7 @@ class Watch:
         await self._client.close()
 
 
-# What needs an operator, the most urgent first, each with the page that shows more.
+# What needs an operator, the most urgent first. Each item links to a page that shows more.
 
 
 DEAD_LETTERS = ("system$;deadletter", "system$;deadxact")
@@ -237,7 +239,7 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`level` is bad or warn."""
+    """`level` is `bad` or `warn`."""
 
     level: str
     manager: str
@@ -246,7 +248,7 @@ class Item:
 
 
 def items(index: int, name: str, info: ManagerInfo | None, queues: Sequence[QueueInfo]) -> Iterator[Item]:
-    """Of one manager that answers."""
+    """The items of a manager that answers."""
     if info is not None:
         for sentence in attention(info, ()):
             yield Item("bad", name, sentence[0].upper() + sentence[1:], f"/{index}/security")
@@ -278,15 +280,15 @@ def _page(index: int, queue: QueueInfo) -> str:
 
 
 def is_own(queue: QueueInfo) -> bool:
-    """A queue that nobody made: a journal, a subqueue, or one that the manager needs for itself."""
+    """Whether the manager made the queue itself: a journal, a subqueue or a system queue."""
     return queue.type in ("journal", "system", "subqueue") or queue.is_internal
 
 
 def short_path(queue: QueueInfo) -> str:
-    """The manager's own queues without their prefix, as commands take them."""
+    """The path as commands take it: the manager's own queues have no prefix."""
     return queue.path.removeprefix("system$")
 
 
 def queue_name(queue: QueueInfo) -> str:
-    """What the API calls it."""
+    """The name of the queue for the API."""
     return queue.format_name if queue.type == "outgoing" else queue.path

@@ -1,4 +1,5 @@
-"""Work that takes longer than a page may: a search, a group of dead letters sent again. With progress and cancel."""
+"""Work that takes too long for a page, such as a search or sending many dead letters again. It has progress and can be
+cancelled."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from postroad.errors import PostroadError
 
 log = logging.getLogger(__name__)
 
-MAX_JOBS = 16  # of one session; the oldest that has ended is dropped first
-MAX_ROWS = 500  # results that a job keeps to show
+MAX_JOBS = 16  # of one session; the oldest one that has ended is dropped first
+MAX_ROWS = 500  # results that a job keeps for its page
 RUNNING, DONE, CANCELLED, FAILED = "running", "done", "cancelled", "failed"
 
 
 @dataclass(slots=True)
 class Job:
-    """`done` of `total` messages were read, `found` of them matched or were changed. `facts` are shown on its page."""
+    """One job. `done` of `total` messages have been read, and `found` of them matched or were changed. Its page shows
+    `facts`."""
 
     kind: str
     title: str
@@ -31,9 +33,9 @@ class Job:
     done: int = 0
     found: int = 0
     rows: list[object] = field(default_factory=list)
-    ids: array[int] = field(default_factory=lambda: array("Q"))  # lookup ids of all that were found
+    ids: array[int] = field(default_factory=lambda: array("Q"))  # lookup ids of everything found
     errors: list[str] = field(default_factory=list)
-    lifetimes: list[int] = field(default_factory=list)  # in seconds, of new messages that soon die again
+    lifetimes: list[int] = field(default_factory=list)  # in seconds, of new messages that will soon expire again
     facts: dict[str, str] = field(default_factory=dict)
     state: str = RUNNING
     error: str = ""
@@ -100,7 +102,7 @@ class Jobs:
 
     @property
     def running(self) -> bool:
-        """Whether one of them is."""
+        """Whether any job is running."""
         return any(job.running for job in self._jobs.values())
 
     def stop(self) -> None:

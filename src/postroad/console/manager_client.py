@@ -1,4 +1,4 @@
-"""One manager as one person may use it: the verbs of the HTTP API, typed."""
+"""One manager as one person may use it: typed calls of its HTTP API."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from postroad.reports.operations import Resent
 from postroad.reports.plain import from_json
 
 PACKETS_AT_ONCE = 1000
-ANY_QUEUE = r"private$\admin_queue$"  # where the rights on queues do not matter: there may be thousands
+# A caller for whom rights on queues do not matter asks for this one, because there may be thousands of queues.
+ANY_QUEUE = r"private$\admin_queue$"
 
 
 class LoginNeeded(AccessDenied):
-    """The manager answered 401: it wants credentials, or other ones."""
+    """The manager answered 401: it wants credentials, or different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,14 @@ class Credentials:
 
 
 NO_CREDENTIALS = Credentials()
-# Where the manager admits every client with a certificate. It is the console's, and says nothing about the person.
+# For a manager that admits every client with a certificate. The certificate is the console's, so it does not identify
+# the person.
 _BY_CERTIFICATE = "client certificate"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvents:
-    """`file` has all events; without a file, the manager only remembers the last ones."""
+    """`file` has all events. Without a file, the manager remembers only the last ones."""
 
     file: str | None
     events: Sequence[Mapping[str, object]]
@@ -66,7 +68,7 @@ class _Transport(Transport):
 
 
 class ManagerClient(HttpBackend):
-    """The verbs of every client, and those that only the console needs."""
+    """The calls of every client, and those that only the console needs."""
 
     def __init__(
         self,
@@ -88,7 +90,8 @@ class ManagerClient(HttpBackend):
         self._calls = Exchange(address, transport)
 
     async def is_administrator(self) -> bool:
-        """Raises LoginNeeded if the credentials are wrong, or if the manager knows nothing but the console."""
+        """Whether the caller is an administrator. Raises LoginNeeded if the credentials are wrong, or if they identify
+        only the console."""
         try:
             listeners = await self.exposure()
         except LoginNeeded:
@@ -106,7 +109,7 @@ class ManagerClient(HttpBackend):
         return True
 
     async def caller(self, queue: str | None = None) -> CallerInfo:
-        """Who calls, with the rights on this queue, or on every queue that the caller may see."""
+        """Who calls, with the rights on `queue`, or on every queue that the caller may see."""
         return from_json(CallerInfo, await self._calls.json("GET", "/whoami", query={"queue": queue}))
 
     async def directory(self) -> DirectoryInfo:
@@ -125,7 +128,7 @@ class ManagerClient(HttpBackend):
         return [from_json(Resent, each) for each in answer]
 
     async def resend_changed(self, name: str, lookup_id: int, changes: Mapping[str, object]) -> str:
-        """Sends a message again with these properties of the API changed. The id of the new one."""
+        """Sends a message again with some properties changed. Returns the new id."""
         path = queue_path(name, f"messages/{lookup_id}/resend")
         found: list[str] = await self._calls.json("POST", path, dict(changes), member="ids")
         return found[0]
@@ -138,7 +141,8 @@ class ManagerClient(HttpBackend):
         return AuditEvents(found["file"], found["events"])
 
     async def packets(self, name: str, after: int) -> tuple[bytes, int | None]:
-        """Packets behind the lookup id `after`, back to back, and the lookup id of the last one; None at the end."""
+        """The packets after the lookup id `after`, back to back, and the lookup id of the last one, which is None at
+        the end."""
         query = {"after": after, "limit": PACKETS_AT_ONCE}
         answer = await self._calls.request("GET", queue_path(name, "packets"), query)
         last = answer.headers.get("postroad-last-lookup-id")

@@ -1,4 +1,4 @@
-"""Pictures as SVG, made here: the sites and links of an enterprise with the way of a message, and a message's hops."""
+"""Pictures as SVG: a map of sites and links with the route of a message, a message's hops, and line charts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from postroad.reports.enterprise import DirectoryInfo
 from postroad.reports.trace import Trace, TraceHop, TraceState, reason_words
 
 WIDTH, HEIGHT = 640, 420
-STEPS = 200  # of the layout: more change nothing that an eye sees
-MAX_SITES = 150  # beyond that a picture says nothing
+STEPS = 200  # of the layout; more make no visible difference
+MAX_SITES = 150  # with more, a picture is useless
 NAME = 16  # characters of a site's name
 
 
 def site_map(directory: DirectoryInfo, way: Sequence[str], closed: Iterable[frozenset[str]]) -> Markup:
-    """`way` are managers by name, from the first to the last; `closed` are pairs of sites whose links are closed."""
+    """A map of sites and links. `way` are the names of managers, from first to last. `closed` are pairs of sites whose
+    links are closed."""
     sites = [site.name for site in directory.sites][:MAX_SITES]
     if not sites:
         return Markup("")
@@ -73,7 +74,7 @@ def _site_of(directory: DirectoryInfo) -> dict[str, tuple[str, ...]]:
 
 
 def _used(directory: DirectoryInfo, way: Sequence[str]) -> set[frozenset[str]]:
-    """The links between the sites of two managers that follow each other."""
+    """The links that the way uses, between the sites of consecutive managers."""
     sites = _site_of(directory)
     links = {frozenset(link.sites) for link in directory.links}
     found: set[frozenset[str]] = set()
@@ -84,7 +85,8 @@ def _used(directory: DirectoryInfo, way: Sequence[str]) -> set[frozenset[str]]:
 
 
 def _layout(names: Sequence[str], links: Sequence[tuple[str, ...]]) -> dict[str, tuple[float, float]]:
-    """Springs along links, and sites that push each other away: from a circle, so the same picture each time."""
+    """Places for the sites: links act as springs, and sites repel each other. It starts from a circle, so the result is
+    always the same."""
     count = len(names)
     at = {name: [cos(2 * pi * place / count), sin(2 * pi * place / count)] for place, name in enumerate(names)}
     ideal = 1.6 / count**0.5
@@ -121,7 +123,7 @@ def _fitted(at: dict[str, list[float]]) -> dict[str, tuple[float, float]]:
     }
 
 
-# What is known of a message at a manager: a sign, and a style. The better known comes last.
+# A sign and a style for each state of a message at a manager. Later ones tell more.
 SIGNS = {
     TraceState.UNKNOWN: ("?", "unknown"),
     TraceState.WAITING: ("…", "warn"),
@@ -138,7 +140,8 @@ def sign(state: str) -> tuple[str, str]:
 
 
 def joined_hops(traces: Iterable[Trace]) -> list[TraceHop]:
-    """The way of a message as several managers know it: of each manager what is known best."""
+    """The way of a message, joined from the traces of several managers. For each hop, the trace that tells most
+    counts."""
     found: list[TraceHop] = []
     for trace in traces:
         for hop in trace.hops:
@@ -181,12 +184,13 @@ def hop_picture(found: Sequence[TraceHop]) -> Markup:
     return Markup("").join(parts)
 
 
-# Line charts as SVG, made here: no script and no style in the page, so the console's policy forbids both.
+# Line charts as SVG, made on the server. Pages then need no inline script or style, and the console's policy forbids
+# both.
 
 
 CHART_WIDTH, CHART_HEIGHT = 420, 150
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 10, 22
-BANDS = 60  # places that show their values under the pointer
+BANDS = 60  # columns that show their values under the pointer
 MIN_SPAN_S = 60.0
 
 Point = tuple[float, float]
@@ -195,7 +199,7 @@ Text = Callable[[float], str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`style` is the name of its colour in the style sheet: a, b or c. `latest` is its last value in words."""
+    """`style` is its colour in the style sheet: a, b or c. `latest` is its last value in words."""
 
     name: str
     style: str
@@ -205,7 +209,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A title, lines for its legend, and the picture."""
+    """A title, the lines of the legend, and the picture."""
 
     title: str
     lines: Sequence[Line]
@@ -213,7 +217,7 @@ class Chart:
 
 
 def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
-    """Depth, rates and latency over time. Empty if there are fewer than two samples."""
+    """Charts of depth, rates and latency. Empty if there are fewer than two samples."""
     found: list[Rates] = rates(samples)
     if not found:
         return []
@@ -223,7 +227,7 @@ def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
         Line("in", "a", [(each.at_s, each.into) for each in found], rate(last.into)),
         Line("out", "b", [(each.at_s, each.out) for each in found], rate(last.out)),
     ]
-    times = samples[0].at_s, samples[-1].at_s  # the charts have the same axis
+    times = samples[0].at_s, samples[-1].at_s  # the same axis for all charts
     charts = [
         Chart("Messages", depth, line_chart(depth, count)),
         Chart("Messages a second", flow, line_chart(flow, rate, times)),
@@ -235,7 +239,8 @@ def depth_charts(samples: Sequence[Sample]) -> list[Chart]:
 
 
 def line_chart(lines: Sequence[Line], text: Text, times: tuple[float, float] | None = None) -> Markup:
-    """Times are seconds since 1970; `text` writes a value. `times` are the ends of the axis; else the lines'."""
+    """A line chart. Points have seconds since 1970. `text` writes a value. `times` are the ends of the axis, by default
+    those of the lines."""
     points = [point for line in lines for point in line.points]
     if not points:
         return Markup("")
@@ -274,7 +279,7 @@ def line_chart(lines: Sequence[Line], text: Text, times: tuple[float, float] | N
 
 
 def _bands(lines: Sequence[Line], x: Callable[[float], float], text: Text) -> list[Markup]:
-    """Invisible columns with the values of their time, for the pointer and for screen readers."""
+    """Invisible columns that name the values at their times, for the pointer and for screen readers."""
     points = lines[0].points
     step = max(1, ceil(len(points) / BANDS))
     found = []
@@ -294,7 +299,7 @@ def _bands(lines: Sequence[Line], x: Callable[[float], float], text: Text) -> li
 
 
 def sparkline(values: Sequence[float]) -> Markup:
-    """A small line without axes."""
+    """A small line chart without axes."""
     if len(values) < 2:
         return Markup("")
     top = max(values) or 1.0
@@ -306,7 +311,7 @@ def sparkline(values: Sequence[float]) -> Markup:
 
 
 def _round_up(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """The next greater 1, 2 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))

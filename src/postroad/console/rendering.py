@@ -1,4 +1,4 @@
-"""The templates and how they write numbers, times, sizes and names. Everything in them is escaped."""
+"""The templates, and how they write numbers, times, sizes and names. Templates escape all values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def size(number: float) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """12 s, 3 min, 5 h, 2 d; empty for none."""
+    """12 s, 3 min, 5 h, 2 d; empty for None."""
     if seconds is None:
         return ""
     seconds = max(0.0, seconds)
@@ -67,7 +67,7 @@ def age(seconds: float | None) -> str:
 
 
 def rate(number: float) -> str:
-    """0, 0.4, 12, 3,400; a second."""
+    """Messages a second: 0, 0.4, 12, 3,400."""
     return f"{number:.1f}" if 0 < number < 10 else f"{number:,.0f}"
 
 
@@ -81,7 +81,7 @@ def when(seconds: float | str | None) -> str:
 
 
 def short(text: str | None, most: int = 60) -> str:
-    """Cut in the middle: the end of a name says as much as its beginning."""
+    """Cuts a long text in the middle, because the end of a name tells as much as its beginning."""
     text = text or ""
     if len(text) <= most:
         return text

@@ -1,7 +1,7 @@
-"""A search through a whole queue, a page of messages at a time, and the rows that lists of messages show.
+"""A search through a whole queue, a page of messages at a time, and the rows of message lists.
 
-A manager that has nothing else to do is read as fast as it answers. One that is busy gets pauses that are twenty times
-as long as its answers took, so the search costs it less than a twentieth of its time.
+An idle manager is read as fast as it answers. A busy one gets pauses twenty times as long as its answers took, so a
+search costs less than a twentieth of its time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A message in a list. `fault` says why it cannot be decoded."""
+    """A message in a list. `fault` is why it cannot be decoded, if so."""
 
     lookup_id: int
     id: str = ""
@@ -69,9 +69,9 @@ def row(message: ReceivedMessage) -> Row:
 
 
 def matcher(label: str, identifier: str, class_name: str, body: str, where: str) -> Match:
-    """All conditions together; an empty one is none. Texts are found anywhere, whatever their case.
+    """A test for messages that meet all conditions. Empty conditions do not count. Texts match anywhere, in any case.
 
-    IllegalExpression if `where` cannot be read. The cheap conditions come first: `where` needs the whole JSON.
+    Raises IllegalExpression if `where` cannot be read. Checks `where` last, because it needs the whole JSON.
     """
     tests: list[Match] = []
     if label:
@@ -122,7 +122,7 @@ def _without_braces(identifier: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads queues of a manager, whose other work comes first."""
+    """Reads queues of a manager without slowing down its other work."""
 
     client: ManagerClient
     is_busy: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""Runs the console: alone, or as the child of `postroad serve`, which gives it a socket and a token."""
+"""Runs the console, alone or as a child of `postroad serve`, which gives it a socket and a token."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ STOP_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What `postroad serve` writes to standard input, because it belongs neither into the arguments nor into the
-    environment of a process. `key` proves to the manager for whom the console calls; `certificate` (PEM) is the only
-    one of a manager to trust; `tls_certificate` and `tls_key` are the console's files, where it uses TLS; the rest is
-    of `[limits]`."""
+    """What `postroad serve` writes to standard input, because others can read the arguments and the environment of a
+    process. With `key` the console proves that it may name the addresses of people. `certificate` (PEM) is the only
+    certificate of a manager to trust. `tls_certificate` and `tls_key` are the console's files if it uses TLS. The rest
+    is from `[limits]`."""
 
     token: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
@@ -48,8 +48,8 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`descriptor` is a socket that listens already. `certificate` and `key` are PEM files for TLS. `proxies` may say
-    whom they call for."""
+    """`descriptor` is a listening socket. `certificate` and `key` are PEM files for TLS. `proxies` may name the
+    addresses of their clients."""
 
     apis: Sequence[str]
     host: str
@@ -63,7 +63,7 @@ class Options:
 
 
 def read_parent() -> Given:
-    """Of the console of `postroad serve`. No byte is read of what may follow."""
+    """Reads what `postroad serve` writes first, and no byte of what may follow."""
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
         line += byte
@@ -135,8 +135,8 @@ def _end_on_signals(ending: asyncio.Event) -> None:
 
 
 def _hear_parent(listener: Listener, console: Console, ending: asyncio.Event) -> None:
-    """Each line says what counts from now on. The end of standard input is the end of `postroad serve`, however that
-    came about."""
+    """Each line has new values. The end of standard input means that `postroad serve` has ended, for whatever
+    reason."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
     held = b""
@@ -160,7 +160,7 @@ async def _renew(listener: Listener, console: Console, given: Given) -> None:
     if given.tls_certificate is not None and given.tls_key is not None:
         try:
             listener.use_tls(server_tls("api", Path(given.tls_certificate), Path(given.tls_key)))
-        except ConfigurationError as fault:  # the manager has just read it: the file has changed again
+        except ConfigurationError as fault:  # the manager has just read the file, so it has changed again
             log.error("the console keeps its certificate", extra={"reason": fault})
     await console.renew(_credentials(given), given.certificate)
 

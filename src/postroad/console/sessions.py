@@ -1,7 +1,7 @@
-"""People who use the console: one session for each browser, with its credentials in memory only.
+"""Sessions of people: one for each browser, with credentials in memory only.
 
-Cookies do not tell the ports of a host apart: a browser sends them to every program on this computer that it visits.
-So without TLS the cookie of a login is bound to a path that only this browser knows, `base`, and goes nowhere else.
+Cookies do not distinguish the ports of a host, so a browser sends them to every program that it visits on this
+computer. Without TLS, the cookie of a login is therefore bound to `base`, a path that only this browser knows.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from postroad.reports.info import QueueInfo
 from postroad.runtime.bounded import BoundedTable, Standing, owner_of
 
 COOKIE = "postroad_console"  # of a login
-VISITOR = "postroad_visitor"  # of a browser without one: it ties forms to their browser, and proves nobody
-MAX_LOGINS = 64  # under way at one time: each holds a connection to a manager, which makes wrong ones wait
-RESERVED_LOGINS = 64  # besides, for addresses with none; a manager takes 256 connections of one address
+VISITOR = "postroad_visitor"  # of a browser without a login: it ties forms to their browser, and identifies nobody
+MAX_LOGINS = 64  # under way at a time: each holds a connection to a manager, which delays wrong ones
+RESERVED_LOGINS = 64  # more, for addresses without one; a manager takes 256 connections of one address
 MAX_LOGINS_OF_ADDRESS = 4
-LOGIN_WAIT_S = 10.0  # for those before it from the same address
-IDLE_S = 8 * 3600.0  # a session without a request for so long ends
+LOGIN_WAIT_S = 10.0  # for earlier logins of the same address
+IDLE_S = 8 * 3600.0  # without a request, after which a session ends
 MAX_SESSIONS = 1000
 IDENTIFIER_BYTES = 32
-IDENTIFIER_LENGTH = 43  # of so many bytes in base64
-ENDED_AT_ONCE = 100  # idle sessions, by one request
+IDENTIFIER_LENGTH = 43  # in base64
+ENDED_AT_ONCE = 100  # idle sessions that one request removes
 
 Connect = Callable[[Credentials], ManagerClient]
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence for the next page: what was done, or what went wrong."""
+    """A sentence for the next page: what has been done or what went wrong."""
 
     text: str
     is_error: bool = False
@@ -54,14 +54,14 @@ class Access:
 
     client: ManagerClient
     administrator: bool | None = None  # None: not asked yet
-    queues: list[QueueInfo] = field(default_factory=list)  # what the user sees, and when it was asked
+    queues: list[QueueInfo] = field(default_factory=list)  # as the user sees them, and when they were read
     queues_at: float = float("-inf")
 
 
 @dataclass(slots=True)
 class Session:
-    """`csrf` is in every form of the session's pages; a request that changes something must bring it. `base` is the
-    path that its cookie is bound to; "" where the cookie is for the whole console."""
+    """Every form of the session's pages has `csrf`, and a request that changes something must send it. `base` is the
+    path to which the cookie is bound, or "" if it is for the whole console."""
 
     identifier: str = field(default_factory=lambda: secrets.token_urlsafe(IDENTIFIER_BYTES))
     csrf: str = ""
@@ -70,8 +70,8 @@ class Session:
     jobs: Jobs = field(default_factory=Jobs)
     notices: list[Notice] = field(default_factory=list)
     used_at: float = field(default_factory=time.monotonic)
-    renewed: bool = False  # it must get a new identifier with this answer
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)  # two requests at a time must not both open a manager
+    renewed: bool = False  # it gets a new identifier with this answer
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)  # only one of two concurrent requests opens a manager
 
     def notify(self, text: str, is_error: bool = False) -> None:
         self.notices.append(Notice(text, is_error))
@@ -85,7 +85,8 @@ class Session:
         return taken
 
     async def log_in(self, manager: int, connect: Connect, credentials: Credentials) -> Access:
-        """Asks the manager whether the credentials are right. LoginNeeded if not; the session stays as it was."""
+        """Asks the manager to check the credentials. Raises LoginNeeded if they are wrong, and then leaves the session
+        as it was."""
         client = connect(credentials)
         try:
             administrator = await client.is_administrator()
@@ -97,7 +98,7 @@ class Session:
         return self.access[manager]
 
     async def on(self, manager: int, connect: Connect) -> Access:
-        """The manager with the credentials of the session; without any, if the manager needs none."""
+        """The manager with the session's credentials, or without any if the manager needs none."""
         async with self.opening:
             access = self.access.get(manager)
             if access is None:
@@ -110,7 +111,7 @@ class Session:
             await access.client.close()
 
     def renew(self, base: str) -> None:
-        """After a login."""
+        """Gives the session a new identity after a login."""
         self.renewed, self.base = True, base
 
     async def close(self) -> None:
@@ -120,16 +121,16 @@ class Session:
 
 
 class Logins:
-    """Logins under way. A right one takes no time, and a wrong one seconds. So those of one address wait for each
-    other, and an address that has none under way still finds a place where others have taken theirs."""
+    """Limits the logins under way. A right login takes no time, a wrong one takes seconds. So the logins of one address
+    wait for each other, and places are reserved for addresses without a login under way."""
 
     def __init__(self) -> None:
-        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # as long as somebody uses it
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # only while somebody uses them
         self._under_way: Counter[str] = Counter()
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
-        """Raises TimeoutError if there is none, also after a while."""
+        """A place for a login. Raises TimeoutError if there is none, even after a wait."""
         owner = owner_of(address)
         own = self._of.setdefault(owner, asyncio.Semaphore(MAX_LOGINS_OF_ADDRESS))
         async with asyncio.timeout(LOGIN_WAIT_S) as limit, own:
@@ -146,9 +147,9 @@ class Logins:
 
 
 class Sessions:
-    """By the value of their cookie those that have something to remember: a login, or a sentence for the next page.
+    """The sessions with something to remember, a login or a sentence for the next page, by the value of their cookie.
 
-    A visitor who has not logged in is not remembered: the token of his forms follows from his cookie.
+    Visitors without a login are not remembered: the token of their forms is computed from their cookie.
     """
 
     def __init__(self, limit: int = MAX_SESSIONS) -> None:
@@ -183,8 +184,8 @@ class Sessions:
         return hmac.digest(self._secret, session.identifier.encode("utf-8", "replace"), "sha256").hex()
 
     def keep(self, session: Session, address: str) -> bool:
-        """After an answer to this address. False where there is no room for a login."""
-        if session.renewed:  # who knew the identifier before, does not know it any more
+        """Keeps a session after an answer to `address`. Returns False if there is no room for a login."""
+        if session.renewed:  # nobody who knew the old identifier knows the new one
             self._sessions.pop(session.identifier)
             session.identifier, session.renewed = Session().identifier, False
             session.csrf = self._csrf(session)
@@ -196,7 +197,7 @@ class Sessions:
         if kept is session:
             self._sessions.rise(session.identifier, standing)
             return True
-        if kept is not None:  # two first requests at a time
+        if kept is not None:  # two first requests at the same time
             self._dropped(session.identifier, kept)
         return self._sessions.put(session.identifier, session, owner_of(address), standing)
 
@@ -219,13 +220,13 @@ def _is_busy(identifier: str, session: Session) -> bool:
     return session.jobs.running
 
 
-# What keeps other web pages out of the console: the host, the origin, a token in every form, and headers. And where a
-# request comes from.
+# What keeps other web pages out of the console: checks of host and origin, a token in every form, and headers. Also the
+# address of a browser.
 
 
 Networks = Iterable[IPv4Network | IPv6Network]
 
-# Only files of the console itself: no inline script or style, nothing from elsewhere, in no frame.
+# Allows only the console's own files: no inline script or style, nothing from elsewhere, no frames.
 HEADERS: Mapping[str, str] = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -244,13 +245,14 @@ _OWN_PAGES = frozenset({"same-origin", "none"})
 
 
 class Guard:
-    """`names` are the hosts that the console may be called by, besides addresses and localhost."""
+    """`names` are the host names of the console, besides addresses and localhost."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
 
     def refusal(self, method: str, headers: Mapping[bytes, str]) -> str | None:
-        """Why a request is refused; None if it is not. A foreign name may resolve to this server, so it counts too."""
+        """Why a request is refused; None if it is not. Checks the host name too, because a foreign name may resolve to
+        this server."""
         host = headers.get(b"host", "")
         if not self._is_ours(_without_port(host)):
             return f"Host: {host} must be an address, localhost or a name that --name lists"
@@ -266,7 +268,7 @@ class Guard:
 
     @staticmethod
     def is_browser(headers: Mapping[bytes, str]) -> bool:
-        """Browsers say where a request comes from; other programs do not."""
+        """Whether a browser sent the request. Browsers say where a request comes from; other programs do not."""
         return b"sec-fetch-site" in headers
 
     def _is_ours(self, name: str) -> bool:
@@ -284,8 +286,8 @@ def same(given: str, expected: str) -> bool:
 
 
 def client_address(peer: str, forwarded: str, proxies: Networks) -> str:
-    """The address of a browser: the one that the connection comes from, or, from a proxy, the last one in
-    `X-Forwarded-For` that is no proxy. What stands before that is only a claim."""
+    """The address of a browser: that of the connection or, if that is a proxy, the last address in `X-Forwarded-For`
+    that is no proxy. Anybody could have made up the addresses before it."""
     address = plain_address(peer)
     for each in reversed(forwarded.split(",")):
         if not is_address(each.strip()) or not any(ip_address(address) in proxy for proxy in proxies):

@@ -1,4 +1,4 @@
-"""One request of one person: which manager it is about, what its forms say, and the page that answers it."""
+"""One request of one person: its manager, the fields of its form, and the page that answers it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded
 MAX_LOGIN_BYTES = 16 << 10
 FRAGMENT = b"x-fragment"
 MOST_DIGITS = 20  # of a number in a form: Python reads no more than a few thousand
-OLD_S = 2.0  # how old a user's own list of queues may be
+OLD_S = 2.0  # the greatest age of a user's own list of queues
 
 
 class PageNotFound(PostroadError):
@@ -33,16 +33,16 @@ class PageNotFound(PostroadError):
 
 
 class BadRequest(PostroadError):
-    """A request that no page of the console makes."""
+    """No page of the console makes such a request."""
 
 
 class TooLarge(PostroadError):
-    """A form that is larger than any of the console's pages makes."""
+    """The form is larger than any form of the console."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The fields of a form, or of a query."""
+    """The fields of a form or a query."""
 
     fields: dict[str, list[str]]
 
@@ -85,8 +85,8 @@ def _fields(what: str, text: str, most: int) -> Form:
 
 @dataclass(slots=True)
 class Visit:
-    """`manager` is None on pages that are about all managers. `path` is that of the page, and `base` what was before
-    it. `address` is the person's; `secure`: over TLS."""
+    """`manager` is None on pages about all managers. `path` is that of the page, and `base` precedes it. `address` is
+    the person's. `secure` means TLS."""
 
     request: Request
     path: str
@@ -98,11 +98,11 @@ class Visit:
     address: str
     secure: bool
     manager: int | None = None
-    caller: CallerInfo | None = None  # who this is for the manager
+    caller: CallerInfo | None = None  # who the manager says this is
 
     @property
     def is_fragment(self) -> bool:
-        """A script refreshes a part of a page."""
+        """Whether a script refreshes a part of a page."""
         return bool(self.request.header(FRAGMENT))
 
     @property
@@ -122,7 +122,7 @@ class Visit:
     @property
     def index(self) -> int:
         if self.manager is None:
-            raise PageNotFound("this page is about no manager")
+            raise PageNotFound("this page is not about a manager")
         return self.manager
 
     @property
@@ -130,7 +130,7 @@ class Visit:
         return self.watches[self.index]
 
     def connect(self, manager: int) -> Connect:
-        """How this person calls a manager."""
+        """A client with which this person calls a manager."""
         return partial(self.watches[manager].connect, address=self.address)
 
     async def access(self) -> Access:
@@ -140,13 +140,13 @@ class Visit:
         return access
 
     async def ask_rights(self) -> None:
-        """What the person may do now: a page shows only the buttons that the manager would let through."""
+        """Asks what the person may do now, so that pages show only buttons that work."""
         access = await self.access()
         self.caller = await access.client.caller(ANY_QUEUE if access.administrator else None)
 
     def may(self, right: str, path: str = "") -> bool:
-        """A word of access lists, for the queue of this path or name; `create`: new queues; `look`: the manager's own
-        pages; `act`: anything but looking; `administer`."""
+        """Whether the person has a right: a word of access lists, for the queue with this path or name, or one of
+        `create` (queues), `look` (at the manager's own pages), `act` (change anything) and `administer`."""
         caller = self.caller
         if caller is None:
             return False
@@ -167,7 +167,8 @@ class Visit:
         return Reader(await self.client(), self.watch.is_busy)
 
     async def queues(self) -> list[QueueInfo]:
-        """What this user may see. An administrator gets what the console remembers, if it is fresh."""
+        """The queues that this user may see. An administrator gets those that the console remembers, if they are
+        fresh."""
         access, now = await self.access(), time.monotonic()
         if access.administrator and self.watch.is_fresh and await access.client.is_administrator():
             return self.watch.queues
@@ -176,7 +177,7 @@ class Visit:
         return access.queues
 
     def changed(self) -> None:
-        """The user has changed something on this manager."""
+        """Notes that the user has changed something on this manager."""
         self.watch.ask_now()
         access = self.session.access.get(self.index)
         if access is not None:
@@ -185,7 +186,7 @@ class Visit:
     # Answers
 
     def url(self, page: str, /, **query: object) -> str:
-        """A page of this manager."""
+        """The URL of a page of this manager."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{self.session.base}/{self.index}/{page}{'?' if given else ''}{urlencode(given)}"
 
@@ -203,14 +204,14 @@ class Visit:
             now=time.time(),
             **values,
         )
-        return Response(text.encode("utf-8", "replace"), status, HTML)  # a label may hold half a character
+        return Response(text.encode("utf-8", "replace"), status, HTML)  # a label may contain half a character
 
     def go(self, url: str) -> Response:
-        """To another page, after a form."""
+        """Sends the browser to another page, after a form."""
         return redirect(url)
 
     def done(self, sentence: str, url: str) -> Response:
-        """Something was changed: says what, on the next page."""
+        """Sends the browser to a page that also says what has been changed."""
         self.session.notify(sentence)
         if self.manager is not None:
             self.changed()
@@ -218,7 +219,7 @@ class Visit:
 
 
 def local_path(text: str, default: str = "/") -> str:
-    """A page of the console that a form names; never another site."""
+    """A page of the console, from the text of a form. Never another site."""
     return (
         text if text.startswith("/") and not text.startswith("//") and "\\" not in text.partition("?")[0] else default
     )

@@ -1,1 +1,1 @@
-"""The pages of the console, one module for each topic. A page asks the API and fills a template."""
+"""The pages of the console, a module for each topic. A page asks the API and fills a template."""

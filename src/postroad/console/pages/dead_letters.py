@@ -24,7 +24,7 @@ SAMPLES = 3
 MOST_GROUPS = 500  # of one page
 MOST_OF_NAME = 200  # characters of a type by which groups differ
 MAX_ERRORS = 20
-AT_ONCE = 100  # messages of one call
+AT_ONCE = 100  # messages in one call
 
 
 class Key(NamedTuple):
@@ -115,7 +115,7 @@ async def resend_group(reader: Reader, job: Job, key: Key, to: str, ttbr: int | 
         chosen.append(message.lookup_id)
         if dry_run:
             job.add(row(message))
-            # Whether the destination is here is the manager's to say: the time to be received counts in any case.
+            # Only the manager knows whether the destination is local. The time to be received counts in any case.
             _note_lifetime(job, lifetime_s(message, ttbr, here=True))
         job.done = counted.done
 
@@ -144,11 +144,11 @@ def sorted_groups(groups: Groups) -> list[Group]:
     return sorted(groups.values(), key=lambda group: -group.count)
 
 
-PATIENCE_S = 0.6  # a page waits so long for a count, and shows its progress if it takes longer
+PATIENCE_S = 0.6  # how long a page waits for a count; after that it shows the progress
 
 
 async def show(visit: Visit) -> Response:
-    """Each load counts anew; a refresh of the page shows the count that runs."""
+    """Each load starts a new count. A refresh of the live part shows the count under way."""
     job = visit.session.jobs.get(visit.query.text("job"))
     is_fragment = visit.is_fragment
     reader = await visit.reader()

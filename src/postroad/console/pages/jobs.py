@@ -1,4 +1,4 @@
-"""The progress of a search, a count or a group of dead letters that is sent again; and its end."""
+"""The progress and the result of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Login and logout. The credentials stay in the console's memory, and go to the manager with every call."""
+"""Login and logout. The credentials stay in the console's memory and go to the manager with each call."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def log_in(visit: Visit, form: Form) -> Response:
 
 
 def _base(form: Form) -> str:
-    """The path that the login's cookie is bound to: the browser's own choice, which it then knows how to find again.
-    With TLS there is none: no program at another port has a certificate for this host."""
+    """The path to which the login's cookie is bound. The browser chooses it, so that it can find it again. With TLS
+    there is none: no program at another port has a certificate for this host."""
     chosen = form.text("base")
     return chosen if _BASE.fullmatch(chosen) else f"/~{secrets.token_hex(16)}"
 
@@ -57,4 +57,4 @@ async def log_out(visit: Visit, form: Form) -> Response:
     await visit.session.close()
     base, visit.session.base, visit.session.renewed = visit.session.base, "", True
     visit.session.notify("You have logged out.")
-    return visit.go(f"{base}/login")  # whose script forgets the path
+    return visit.go(f"{base}/login")  # the login page's script forgets the path

@@ -68,7 +68,7 @@ async def show_list(visit: Visit) -> Response:
 
 
 async def _targets(visit: Visit, path: str) -> list[str]:
-    """Queues that messages can move to, for the list of suggestions."""
+    """The queues that messages can move to, as suggestions."""
     queues = await visit.queues()
     return [each.path for each in queues if each.type in ("private", "public") and each.path != path][:500]
 
@@ -165,7 +165,7 @@ async def search(visit: Visit, form: Form) -> Response:
     return visit.go(visit.url("job", id=job.id))
 
 
-# What one does with chosen messages
+# Actions on chosen messages
 
 
 async def act(visit: Visit, form: Form) -> Response:
@@ -196,7 +196,7 @@ async def act(visit: Visit, form: Form) -> Response:
 
 
 async def _move_found(visit: Visit, form: Form, target: str) -> Response:
-    """All that a search found, in steps, with progress."""
+    """Moves everything that a search found, as a job."""
     search = visit.session.jobs.get(form.text("job"))
     if search is None or search.kind != "search":
         raise BadRequest("the search has ended: search again")
@@ -204,7 +204,7 @@ async def _move_found(visit: Visit, form: Form, target: str) -> Response:
         visit.session.notify("Name the queue that the messages go to.", is_error=True)
         return visit.go(visit.url("job", id=search.id))
     client = await visit.client()
-    await client.queue(target)  # a missing target is reported before anything else
+    await client.queue(target)  # report a missing target before anything else
     job = Job("move", f"Move from {search.queue} to {target}", visit.index, search.queue, total=len(search.ids))
 
     async def work(job: Job) -> None:
@@ -219,7 +219,7 @@ async def _move_found(visit: Visit, form: Form, target: str) -> Response:
 
 
 async def _move(client: ManagerClient, name: str, target: str, step: list[int]) -> int:
-    """How many were moved: all at once, or, where a reader was faster with one of them, each for itself."""
+    """How many were moved: all in one call or, if a reader took one of them first, one by one."""
     gone = (MessageNotFound, MessageAlreadyReceived)
     try:
         return len(await client.move(name, target, step))
@@ -238,7 +238,7 @@ async def _peek(visit: Visit, name: str, lookup_id: int) -> ReceivedMessage:
 
 
 async def _delete(visit: Visit, name: str, chosen: list[int]) -> int:
-    """How many are gone because of us: a reader may be faster."""
+    """How many were deleted. A reader may have taken others first."""
     client, gone = await visit.client(), 0
     for each in chosen:
         try:
@@ -249,7 +249,7 @@ async def _delete(visit: Visit, name: str, chosen: list[int]) -> int:
     return gone
 
 
-# Files: the messages of a queue byte for byte, out and in, and the body of one message.
+# Files: export and import of messages, byte for byte, and the body of one message.
 
 
 BATCH_MESSAGES = 1000
@@ -259,13 +259,13 @@ BYTES = "application/octet-stream"
 
 
 async def export(visit: Visit) -> Response:
-    """All messages, or one with the lookup id `id`, as `postroad export` writes them."""
+    """All messages, or the one with the lookup id `id`, as `postroad export` writes them."""
     name, chosen = visit.query.text("name"), visit.query.numbers("id")
     if chosen:
         return await export_chosen(visit, name, chosen)
     client = await visit.client()
     info = await client.queue(name)
-    first, last = await client.packets(name, -1)  # errors must come before the head of the answer
+    first, last = await client.packets(name, -1)  # find errors before the head of the answer is sent
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         content, after = first, last
@@ -284,7 +284,7 @@ async def export_chosen(visit: Visit, name: str, chosen: list[int]) -> Response:
 
 
 async def body(visit: Visit) -> Response:
-    """Always a download: a page of a message's choice must not run in the console."""
+    """The body of a message. Always a download, so that no page in a message runs in the console."""
     name, lookup_id = visit.query.text("name"), visit.query.number("id", 0)
     message = await (await visit.client()).lookup(name, lookup_id, SeekAction.CURRENT, False, None)
     return Response(message.body, media_type=BYTES, headers=_attachment(f"{lookup_id}.bin"))
@@ -296,8 +296,8 @@ def _attachment(name: str) -> dict[str, str]:
 
 
 async def import_packets(visit: Visit) -> Response:
-    """The body of the request is a file of `export`. What was put in before a fault stays, and the answer says how
-    many."""
+    """Imports a file of `export`, the body of the request. Messages before a fault stay, and the answer says how many
+    they are."""
     name = visit.query.text("name")
     client = await visit.client()
     framer, batch = Framer(), list[bytes]()

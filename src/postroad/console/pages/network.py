@@ -1,4 +1,5 @@
-"""The network: outgoing queues and why they wait, sessions, the map of sites, routes and what-if, and traces."""
+"""The network: outgoing queues and why they wait, sessions, the map of sites, routes with or without closed links,
+traces."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_trace(visit: Visit) -> Response:
-    """What this manager knows, and, where they can be asked, what the other managers of the console know."""
+    """What this manager knows of a message, and what the console's other managers know, if they can be asked."""
     identifier = visit.query.text("id")
     client = await visit.client()
     found: list[tuple[str, Trace]] = []

@@ -1,4 +1,4 @@
-"""Every manager at a glance: what needs attention first, then numbers and charts, live."""
+"""All managers at a glance: what needs attention first, then numbers and charts, updated live."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 10
 
 @dataclass(slots=True)
 class Card:
-    """One manager. `state` is up, down, limited (no right to see the manager) or login."""
+    """One manager. `state` is `up`, `down`, `limited` (no right to see the manager) or `login`."""
 
     index: int
     title: str
@@ -31,10 +31,10 @@ class Card:
     dead: int = 0
     rates: Rates | None = None
     charts: list[Chart] = field(default_factory=list)
-    since: float | None = None  # the first time in the charts
+    since: float | None = None  # the start of the charts
     attention: list[Item] = field(default_factory=list)
     largest: list[QueueInfo] = field(default_factory=list)
-    acts: bool = False  # whether the person may do more than look
+    acts: bool = False  # whether the person may change anything
 
 
 async def show(visit: Visit) -> Response:

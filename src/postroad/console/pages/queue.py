@@ -1,4 +1,4 @@
-"""One queue: its numbers, properties, access list and charts, and what an operator may do with it."""
+"""One queue: its numbers, properties, access list and charts, and the actions on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATUSES: Mapping[int, str] = {each.value: each.name.replace("_", " ").lower() 
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts to connect that ended the same way, in words."""
+    """Consecutive attempts to connect with the same outcome, in words."""
 
     status: str
     why: str
@@ -37,7 +37,8 @@ class Attempts:
 
 
 def attempts(history: Iterable[Mapping[str, Any]]) -> list[Attempts]:
-    """Of an outgoing queue, the latest first: a manager that is down is tried each second."""
+    """The attempts of an outgoing queue, the latest first. They are grouped, because a manager that is down is tried
+    every second."""
     found: dict[tuple[str, str], Attempts] = {}
     for each in history:
         status, error, at = str(each["status"]).replace("-", " "), int(each.get("error") or 0), int(each["time_s"])
@@ -87,7 +88,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def change(visit: Visit, form: Form) -> Response:
-    """Only what differs: a change of one property must not write back old values of the others."""
+    """Changes only the properties that differ, so that old values of the others are not written back."""
     name = form.text("name")
     client = await visit.client()
     info = await client.queue(name)
@@ -112,7 +113,7 @@ async def change(visit: Visit, form: Form) -> Response:
     return visit.done(f"Changed {', '.join(changes)} of {info.path}.", visit.url("queue", name=name))
 
 
-# Actions that need a second thought: a page that names the number of messages, then the form.
+# Actions to confirm: a page first names the number of messages, then its form acts.
 
 
 async def _confirm(visit: Visit, action: str) -> Response:

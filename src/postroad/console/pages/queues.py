@@ -1,4 +1,5 @@
-"""The list of queues: filtered, sorted and cut into pages here, so a browser never gets thousands. And new queues."""
+"""The list of queues, and the form for a new one. The list is filtered, sorted and cut into pages here, so that no
+browser gets thousands."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from postroad.reports.info import QueueInfo
 from postroad.validation.queue_properties import QueueAttributes
 
 PAGE = 50
-IN_USE = "in use"  # without journals and the manager's own queues, if they are empty
+IN_USE = "in use"  # leaves out empty journals and empty queues of the manager's own
 KINDS = (IN_USE, "all", "private", "public", "outgoing", "journal", "subqueue", "system")
 SORTS: dict[str, Callable[[QueueInfo], Any]] = {
     "path": lambda queue: queue.path.lower(),
@@ -82,7 +83,7 @@ async def create(visit: Visit, form: Form) -> Response:
 
 
 def attributes(form: Form) -> QueueAttributes:
-    """The properties of a form for a new queue."""
+    """The properties of a new queue, from the form."""
     found: QueueAttributes = {"label": form.text("label")}
     found["transactional"], found["journal"] = form.on("transactional"), form.on("journal")
     found["authenticate"] = form.on("authenticate")

@@ -6,7 +6,7 @@ from postroad.console.visit import Visit
 from postroad.net.response import Response
 
 EVENTS = 200
-DONE = "done"  # any other outcome says why nothing was changed
+DONE = "done"  # any other outcome is the reason why nothing changed
 
 
 async def show(visit: Visit) -> Response:

@@ -37,7 +37,7 @@ NEW = {"priority": ["3"], "delivery": ["auto"], "count": ["1"]}
 
 
 async def show(visit: Visit) -> Response:
-    """With `from` and `id`, the form has what that message has."""
+    """With `from` and `id`, fills the form from that message."""
     query = visit.query
     if not query.text("from"):
         return await _page(visit, Form({"to": [query.text("name")]} | NEW))
@@ -50,7 +50,7 @@ async def _old(visit: Visit, form: Form) -> ReceivedMessage:
 
 
 async def _page(visit: Visit, form: Form, fault: str = "", old: Form | None = None) -> Response:
-    """`old` names the message that is sent again."""
+    """The page with the form. `old` identifies the message to send again."""
     names = [each.path for each in await visit.queues() if each.type in ("private", "public", "outgoing")][:500]
     message = None
     if old is not None:
@@ -107,8 +107,8 @@ async def send(visit: Visit, form: Form) -> Response:
     return visit.done(f"Sent {plural(len(ids), 'message')} to {to}: {ids[0]}", visit.url("send", name=to))
 
 
-# An old message: what the form says of it, and what somebody has changed there. Everything else stays as it is, byte
-# for byte, because the manager takes it from the old message.
+# An old message in the form, and the changes to it. Everything else stays byte for byte, because the manager takes it
+# from the old message.
 
 
 def _fields(message: ReceivedMessage) -> dict[str, list[str]]:
@@ -158,7 +158,7 @@ def _seconds(value: int) -> str:
 
 
 def _changes(form: Form, before: dict[str, list[str]], old: ReceivedMessage) -> dict[str, object]:
-    """The properties of the API that differ from the old message."""
+    """The properties, in the API's words, that differ from the old message."""
     was = Form(before)
 
     def differs(name: str) -> bool:
@@ -193,7 +193,7 @@ def _changes(form: Form, before: dict[str, list[str]], old: ReceivedMessage) -> 
 
 
 def _as_typed(name: str, text: str) -> str:
-    """What comes back from a browser in which nobody has typed."""
+    """The text that a browser sends back if nobody has edited it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     return text if name in ("body", "extension") else text.replace("\n", "").strip()
 
@@ -244,7 +244,7 @@ def _base64(data: bytes) -> str:
 
 
 async def _is_transactional(visit: Visit, name: str) -> bool:
-    """Of a local queue; a remote one is sent to without a transaction."""
+    """Whether a queue is transactional. For remote queues False: the form sends to them without a transaction."""
     try:
         info = await (await visit.client()).queue(name)
     except PostroadError:
@@ -254,7 +254,7 @@ async def _is_transactional(visit: Visit, name: str) -> bool:
 
 def _message(form: Form) -> Message:
     body_type = form.number("body_type", 0, 0, UINT32)
-    text = form.raw("body").replace("\r\n", "\n")  # browsers write line ends of text areas as CR LF
+    text = form.raw("body").replace("\r\n", "\n")  # browsers send line ends as CR LF
     body: str | bytes = text
     if form.text("encoding") == HEX:
         body = _digits(form, "body")

@@ -1,4 +1,4 @@
-// Keyboard, live parts, uploads and small comforts. Every page works without it, but for imports.
+// Keyboard, live parts, uploads and small comforts. Except for imports, every page works without this script.
 "use strict";
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -12,7 +12,7 @@ function toggleTheme() {
   localStorage.setItem("theme", root.dataset.theme);
 }
 
-// Parts of a page that are fetched again and again: data-live is the address, data-every the seconds.
+// Parts of a page that are fetched repeatedly: data-live is the address, data-every the interval in seconds.
 function keepLive(part) {
   const pause = Number(part.dataset.every) * 1000;
   const turn = async () => {

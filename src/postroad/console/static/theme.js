@@ -1,9 +1,9 @@
-// Before the page is drawn, so that a dark page never flashes white.
+// Runs before the page is drawn, so that a dark page never flashes white.
 const chosen = localStorage.getItem("theme");
 if (chosen) document.documentElement.dataset.theme = chosen;
 
-// Without TLS a login is bound to a path that only this browser knows, and that no program at another port learns.
-// Whoever comes by an address without that path is led there.
+// Without TLS, a login is bound to a path that only this browser knows and no program at another port learns. A visit
+// of the login page without that path is led to it.
 const { base, fault } = document.documentElement.dataset;
 const home = localStorage.getItem("home");
 const here = location.pathname.split("/login")[0];
