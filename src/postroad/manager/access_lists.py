@@ -1,4 +1,4 @@
-"""The access lists of queues: shown, replaced and edited. Every change is durable when its call returns."""
+"""The access lists of queues: show, replace, edit. A change is durable when its call returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _WITH_LIST = (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR)
 
 
 class AccessLists:
-    """Whether a caller may use these calls is for the caller's listener to check. Only the owner is checked here."""
+    """The calls for access lists. The listener checks whether its caller may use them; only ownership is checked
+    here."""
 
     def __init__(self, durable: DurableCore) -> None:
         self._core = durable.core
@@ -33,13 +34,13 @@ class AccessLists:
         self._durably = durable.durably
 
     def show(self, name: Name) -> str:
-        """The descriptor that counts for this queue, in SDDL."""
+        """The descriptor that applies to the queue, in SDDL."""
         return format_sddl(self._core.access.descriptor(self._core.queues.get(name)))
 
     async def set(self, name: Name, sddl: str | None, token: Token = TRUSTED) -> str:
-        """Replaces the list; the owner stays if `sddl` names none. None restores the default.
+        """Replaces the list, and keeps the owner if `sddl` names none. None restores the default.
 
-        Without `D:`, everyone may do everything.
+        If `sddl` has no `D:`, everyone may do everything.
         """
         new = descriptor_of(None) if sddl is None else parse_sddl(sddl).mapped(QUEUE_MAPPING)
 
@@ -52,7 +53,8 @@ class AccessLists:
         return await self._change(name, changed)
 
     async def edit(self, name: Name, edit: str, who: str, rights: Sequence[str]) -> str:
-        """`edit` is a word of EDITS, `who` a user, a SID, everyone or anonymous, `rights` are words."""
+        """Edits the list. `edit` is a word of EDITS; `who` is a user, a SID, `everyone` or `anonymous`; `rights` are
+        words."""
         sid, mask = self._core.access.users.resolve(who), parse_queue_rights(rights)
         return await self._change(name, lambda queue, old: format_sddl(EDITS[edit](old, sid, mask)))
 
@@ -73,7 +75,7 @@ class AccessLists:
 
 
 def _check_owner(old: SecurityDescriptor, new: SecurityDescriptor, token: Token) -> None:
-    """[MS-DTYP] 2.5.3.4: who may take ownership makes himself the owner, and no one else."""
+    """[MS-DTYP] 2.5.3.4: the right to take ownership lets callers make themselves the owner, and no one else."""
     if token.everything:
         return
     if new.owner != token.user or not allowed(old, token, QueueRight.TAKE_QUEUE_OWNERSHIP.value):

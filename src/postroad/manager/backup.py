@@ -1,4 +1,4 @@
-"""A backup of a running manager: its store at one moment and its private keys, as one stream of bytes."""
+"""A backup of a running manager: its store at one moment and its private keys, as a stream of bytes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 
 class Backups:
-    """One at a time: while a backup is read, the store cannot shorten SQLite's log."""
+    """Makes one backup at a time, because the store cannot shorten SQLite's log while a backup is read."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._running: Backup | None = None
 
     async def begin(self) -> Backup:
-        """The backup of this moment. The caller reads it, and closes it."""
+        """A backup of this moment. The caller reads it and closes it."""
         if self._running is not None:
             raise SharingViolation("another backup of this manager is running; wait until it has ended")
         manager = self._manager
@@ -60,7 +60,7 @@ class Backups:
 
 
 class Backup:
-    """One backup under way. A thread of its own reads the store, and closes what it has read from."""
+    """One backup under way. A separate thread reads the store and closes the snapshot."""
 
     def __init__(self, no_room: Callable[[], str | None], head: dict[str, str], ended: Callable[[], None]) -> None:
         self._no_room = no_room
@@ -74,7 +74,7 @@ class Backup:
         self._snapshot, self._files = snapshot, files
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The file. If the store cannot be read to the end, the last piece says why."""
+        """The content of the file. If the store cannot be read to the end, the last piece says why."""
         assert self._snapshot is not None
         loop = asyncio.get_running_loop()
         found = write_backup(self._snapshot, self._head, self._files)
@@ -88,7 +88,7 @@ class Backup:
             yield failure(str(error))
 
     def close(self) -> None:
-        """A second call does nothing."""
+        """Ends the backup. A second call does nothing."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             self._thread.submit(snapshot.close)

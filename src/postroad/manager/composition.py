@@ -1,7 +1,7 @@
-"""What a queue manager consists of: the one place that joins its parts.
+"""The parts of a queue manager, and the one place that joins them.
 
-`postroad serve`, managers in programs, tests and benchmarks are all built here, from a configuration. Who wants another
-setting than the defaults of `postroad serve` gives another configuration.
+`postroad serve`, managers in programs, tests and benchmarks are all built here from a configuration. To get other
+settings than the defaults of `postroad serve`, pass another configuration.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def build_manager(
     limits: Limits | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Manager:
-    """A manager on an open store, without listeners. What files say, such as keys and the directory, has been read.
+    """Builds a manager on an open store, without listeners. The caller has read the files, such as keys and the
+    directory.
 
-    Without an identifier it has the one in the store, or a new one. Raises ConfigurationError for users that cannot be.
+    Without an identifier, the manager has the one in the store, or a new one. Raises ConfigurationError for invalid
+    users.
     """
     identifier = identifier or _stored_identifier(store) or uuid4()
     directory = Directory() if watch is None else watch.directory
@@ -70,7 +72,7 @@ def build_manager(
         router,
         hosts=hosts,
         protection=build_protection(config.security, ring, certificates),
-        express=MemoryStore(),  # readers on other threads see whole batches
+        express=MemoryStore(),  # so that readers on other threads see whole batches
         key_clock=time.monotonic,
     )
     return make(
@@ -87,7 +89,7 @@ def build_manager(
 
 
 def build_embedded(name: str, store: Store) -> Manager:
-    """A manager in a program, which no stranger reaches: the disk is its only quota."""
+    """Builds a manager in a program. No stranger can reach it, so the disk is its only quota."""
     config = default_configuration(name)
     return build_manager(replace(config, manager=replace(config.manager, quota_kb=MAX_QUOTA_KB)), store)
 
@@ -105,7 +107,7 @@ def build_core(
     express: ExpressStore | None = None,
     key_clock: Callable[[], float] | None = None,
 ) -> LocalQueueManager:
-    """The part of a manager that has no disk, clock and chance of its own. The peers of the configuration and the
+    """Builds the part of a manager without disk, clock and randomness of its own. Peers of the configuration and
     managers of the directory are known hosts."""
     peers = {peer.host.lower() for peer in config.peers}
 
@@ -133,7 +135,7 @@ def build_core(
 
 
 def core_settings(config: Configuration, identifier: UUID) -> CoreSettings:
-    """What can change while a manager runs. Raises ConfigurationError for users that cannot be."""
+    """The settings that can change while a manager runs. Raises ConfigurationError for invalid users."""
     limits, quota_kb = config.limits, config.manager.quota_kb
     held = {kind: getattr(limits, kind.setting) for kind in Held}
     held[Held.LOCKED_MB] <<= 20
@@ -169,7 +171,8 @@ def build_protection(
 
 
 def build_users(config: Configuration, manager: UUID) -> Users:
-    """Raises ConfigurationError for a name or SID that no user can have, and for a SID of two users."""
+    """The configured users. Raises ConfigurationError for a name or SID that no user can have, and for a SID that two
+    users have."""
     users: dict[Sid, User] = {}
     for index, each in enumerate(config.users, 1):
         sid = each.sid or derive_sid(manager, each.name)

@@ -1,6 +1,6 @@
-"""What a running manager has open to others: its carriers, its remote readers, and every listener with who may use it.
+"""The parts of a running manager that others can reach: its carriers, its remote readers, and its listeners.
 
-The server that opens them registers them here, each once it is open. Everybody else only asks.
+The server registers each of them here once it is open. Everybody else only reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Doors:
-    """None, or nobody, where nothing of the kind is open."""
+    """What is open. A field is None or empty if nothing of its kind is open."""
 
     def __init__(self) -> None:
         self.binary: BinaryService | None = None
@@ -34,12 +34,12 @@ class Doors:
         multicast: MulticastService | None = None,
         remote_read: RemoteReaders | None = None,
     ) -> None:
-        """These are open from now on; the others stay as they are."""
+        """Registers services that are open from now on. Others stay as they are."""
         self.binary = binary or self.binary
         self.soap = soap or self.soap
         self.multicast = multicast or self.multicast
         self.remote_read = remote_read or self.remote_read
 
     def expose(self, listeners: tuple[ListenerInfo, ...]) -> None:
-        """All listeners that are open, in place of those said before."""
+        """Replaces the list of open listeners."""
         self.exposure = listeners

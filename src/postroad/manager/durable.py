@@ -1,7 +1,7 @@
-"""A core with a store, a clock and an event loop. Every interface of a manager answers through its `durability`, once a
+"""A core with a store, a clock and an event loop. Every interface of a manager answers through `durability`, once a
 change is durable.
 
-Everything runs on one event loop; the store may have threads of its own.
+Everything here runs on one event loop. The store may have threads of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DurableCore:
         self._loop: asyncio.AbstractEventLoop
         self._committer: Committer
         self.durability = Durability(core, clock)
-        # Without a step in between: these are called for every message.
+        # Direct references, because these are called for every message.
         self.durably = self.durability.durably
         self.change_then = self.durability.change_then
         self.when_durable = self.durability.when_durable
@@ -32,11 +32,11 @@ class DurableCore:
 
     @property
     def storage_error(self) -> str | None:
-        """Why the last commit failed, or why there is no room for more messages."""
+        """Why the last commit failed or there is no room for more messages. None if neither is so."""
         return self.durability.error
 
     def drive(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Changes are committed on this event loop from now on."""
+        """From now on, changes are committed on this event loop."""
         self._loop = loop
         self._committer = self.store.committer(loop.call_soon_threadsafe)
         self.durability.drive(loop, self._committer, loop.create_future)

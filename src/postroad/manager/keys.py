@@ -1,6 +1,6 @@
-"""The keys of a running manager: its own key pairs, and the session keys of messages that it sends.
+"""The keys of a running manager: its own key pairs, and session keys for messages that it sends.
 
-RSA runs in worker threads. The caches of session keys belong to the event loop.
+RSA runs in worker threads. Only the event loop uses the caches of session keys.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from postroad.runtime.private_files import open_private, tighten
 from postroad.security.algorithms import PROVIDERS
 from postroad.security.keys import KeyRing, make_private_key, public_key_der
 
-# The file with a manager's private keys: for its owner only, replaced as a whole, on disk before anybody relies on it.
-#
-# What the keys are for is known elsewhere.
+# The file with a manager's private keys. Only its owner can read it. It is replaced as a whole, and on disk before
+# anybody relies on it.
 
 
 KEY_FILE: Final = "keys.pem"  # in the data directory
@@ -44,14 +43,14 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StoredKeys:
-    """`made_at_s` is when the newest keys were made; None if the file does not say."""
+    """`made_at_s` is when the newest keys were made, or None if the file does not say."""
 
     ring: KeyRing
     made_at_s: int | None
 
 
 def load_keys(file: Path) -> StoredKeys | None:
-    """None if there is no file. Raises StorageError if it cannot be read, or is not what `write_keys` wrote."""
+    """Reads the keys; None if there is no file. Raises StorageError if the file cannot be read or is damaged."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_BYTES)
@@ -68,7 +67,7 @@ def load_keys(file: Path) -> StoredKeys | None:
 
 
 def write_keys(file: Path, keys: StoredKeys) -> None:
-    """After a crash the file has the old keys or the new ones. Raises StorageError."""
+    """Replaces the keys. After a crash, the file has either the old keys or the new ones. Raises StorageError."""
     made = "" if keys.made_at_s is None else f"{_MADE}{datetime.fromtimestamp(keys.made_at_s, UTC).isoformat()}\n"
     data = f"{_TITLE}\n{made}{keys.ring.to_pem()}".encode("ascii")
     new = file.with_name(file.name + _NEW)
@@ -94,7 +93,7 @@ def _made_at(text: str) -> int | None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """The new name is durable too. Windows cannot open a directory, and needs none of this."""
+    """Makes the new name of the file durable. Windows cannot open a directory and does not need this."""
     if os.name == "nt":
         return
     descriptor = os.open(directory, os.O_RDONLY)
@@ -105,7 +104,8 @@ def _sync_directory(directory: Path) -> None:
 
 
 def open_keys(file: Path, now: float) -> StoredKeys:
-    """The keys in the file; at the first start, new ones. Takes a while: call it in a thread. Raises StorageError."""
+    """Reads the keys, or makes new ones at the first start. Takes a while, so call it in a thread. Raises
+    StorageError."""
     stored = load_keys(file)
     tighten(file)
     if stored is None:
@@ -115,7 +115,8 @@ def open_keys(file: Path, now: float) -> StoredKeys:
 
 
 class Keys:
-    """`file` is None for a manager without keys of its own, which no other manager sends to."""
+    """The keys of one manager. `file` is None for a manager without keys of its own, to which no other manager
+    sends."""
 
     def __init__(
         self,
@@ -129,7 +130,8 @@ class Keys:
         self.file = file
         self._made_at_s = made_at_s
         self._clock = clock
-        self._key_clock = key_clock  # a step of the system's time must not keep a session key alive
+        # A clock that ignores changes of the system's time, which could keep session keys alive too long.
+        self._key_clock = key_clock
         self._rotating = Lock()
         self._cleanup_at: float | None = None  # by `key_clock`
 
@@ -153,14 +155,16 @@ class Keys:
         )
 
     async def rotate(self) -> KeysInfo:
-        """New keys, in use and on disk when this returns. The previous ones still decrypt what is on its way."""
+        """Makes new keys, which are in use and on disk when this returns. The previous ones still decrypt messages
+        under way."""
         if self.file is None:
             raise LocalProtocolError("an embedded queue manager has no keys: `postroad serve` makes and rotates them")
         await asyncio.to_thread(self._rotate, self.file)
         return self.describe()
 
     def _rotate(self, file: Path) -> None:
-        """In a thread. It goes on if the caller leaves, so the manager always uses what the file has."""
+        """Runs in a thread. It goes on even if the caller leaves, so that the manager always uses the keys in the
+        file."""
         with self._rotating:
             protection = self._core.protection
             stored = StoredKeys(protection.ring.rotated(make_private_key), int(self._clock()))
@@ -171,12 +175,12 @@ class Keys:
     # Session keys
 
     async def prepare(self, destination: FormatName | PathName | str, messages: Sequence[Message]) -> None:
-        """Makes the session keys that `core.send` will need. What cannot be encrypted is left to `core.send`."""
+        """Makes the session keys that `core.send` will need. Leaves errors to `core.send`."""
         words = {each.encrypt for each in messages if each.encrypt is not None}
         try:
             managers = self._core.destination_managers(destination)
         except PostroadError:
-            return  # `core.send` raises the same
+            return  # `core.send` raises the same error
         await asyncio.gather(*(self._prepare(manager, word) for manager in managers for word in words))
 
     async def _prepare(self, manager: UUID, word: str) -> None:

@@ -1,6 +1,6 @@
-"""Leases in a running manager: the core of queues/leases.py with a clock, a log and commits; and the operators' calls.
+"""Leases in a running manager: the core of queues/leases.py with a clock, a log and commits, and calls for operators.
 
-An operator sees the messages that clients have locked, and can take them back while the clients still work.
+Operators can list the messages that clients have locked, and take them back even while the clients work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseService:
-    """`remote_locks` lists the locks of remote readers."""
+    """The leases of one manager. `remote_locks` lists the locks of remote readers."""
 
     def __init__(self, durable: DurableCore, remote_locks: Callable[[float], list[LockInfo]]) -> None:
         self.core = Leases(durable.core)
@@ -54,11 +54,11 @@ class LeaseService:
         return self.core.begin(holder, self._clock())
 
     def transaction(self, identifier: UUID) -> Transaction:
-        """An open transaction; its lease starts again."""
+        """An open transaction. Renews its lease."""
         return self.core.transaction(identifier, self._clock())
 
     def used(self, identifier: UUID | None) -> Transaction | None:
-        """The open transaction that a call belongs to, if it names one."""
+        """The open transaction that a call names, if any. Renews its lease."""
         return None if identifier is None else self.transaction(identifier)
 
     def renew(self, identifiers: Sequence[UUID]) -> list[UUID]:
@@ -69,7 +69,7 @@ class LeaseService:
         self.core.use_handle(handle, self._clock())
 
     def run_timers(self, now: float) -> None:
-        """Takes back what was not renewed in time, and logs it."""
+        """Takes back what was not renewed in time, and logs that."""
         for taken in self.core.expire(now):
             facts = {name: getattr(taken, name) for name in TakenBack.__slots__}
             self._taken_back.warn(now, {name: value for name, value in facts.items() if value is not None})
@@ -77,14 +77,14 @@ class LeaseService:
     # For operators
 
     def locks(self, name: Name | None = None) -> list[LockInfo]:
-        """Messages that clients have locked, in one queue or in all, remote readers included; the oldest first."""
+        """Messages that clients and remote readers have locked, in one queue or in all, the oldest first."""
         queue = None if name is None else self._queues.get(name)
         now = self._clock()
         remote = [each for each in self._remote_locks(now) if queue is None or each.queue == queue.name]
         return sorted([*self.core.locks(queue, now), *remote], key=lambda each: -each.age_s)
 
     def locked(self, name: Name) -> int:
-        """How many messages of a queue are locked, and so left out when it is listed, moved or exported."""
+        """How many messages of a queue are locked. Listing, moving and exporting leave those out."""
         return locked_messages(self._queues.get(name))
 
     def transactions(self) -> list[TransactionInfo]:
@@ -92,7 +92,7 @@ class LeaseService:
         return self.core.transactions(self._clock())
 
     async def release(self, name: Name, lookup_ids: Sequence[int] | None = None) -> list[int]:
-        """Puts back what clients have locked, a whole queue or these messages; returns their lookup ids."""
+        """Puts back messages that clients have locked: all of a queue, or these. Returns their lookup ids."""
         queue = self._queues.get(name)
         released = await self._durably(lambda: self.core.release(queue, lookup_ids, self._clock()))
         by_owner: dict[str, list[int]] = {}
@@ -104,6 +104,6 @@ class LeaseService:
         return [lookup_id for _, lookup_id in released]
 
     async def abort(self, identifier: UUID) -> None:
-        """Ends the transaction of a client."""
+        """Aborts a client's transaction."""
         owner = await self._durably(lambda: self.core.abort(identifier, self._clock()))
         log.info("transaction aborted", extra={"transaction": identifier, "owner": owner})

@@ -1,7 +1,7 @@
-"""The running queue manager: the core of queues/, a store, an event loop and a clock, joined.
+"""The running queue manager: joins the core of queues/, a store, an event loop and a clock.
 
-Every call that changes something returns once the change is durable. Calls at the same time share one commit.
-Everything here runs on one event loop; the store's writer is the only other thread.
+Every call that changes something returns once the change is durable. Concurrent calls share one commit. Everything here
+runs on one event loop; the store's writer is the only other thread.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ log = logging.getLogger(__name__)
 IDENTITY_STATE = "manager"
 NAME_STATE = "manager/name"
 TIMER_INTERVAL_S = 0.5
-DESCRIBED_AT_ONCE = 100  # queues, before other tasks have a turn
+DESCRIBED_AT_ONCE = 100  # queues, before other tasks get a turn
 
 
 class Manager(DurableCore):
-    """Takes over an open store; `start`, then use, then `stop`. `build_manager` has the parts that it is made of."""
+    """A queue manager. It takes over an open store. Call `start` before use and `stop` at the end. `build_manager`
+    makes one."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class Manager(DurableCore):
         limits: Limits,
         metrics_queues: int,
     ) -> None:
-        """`watch` reads the directory of the router again, where there is one. `limits` are shared by all listeners;
-        `metrics_queues` have metrics of their own."""
+        """`watch` rereads the router's directory, if there is one. All listeners share `limits`. `metrics_queues` is
+        how many queues have metrics of their own."""
         super().__init__(core, store, clock)
         self.name = core.name
         self.identifier = core.identifier
@@ -88,7 +89,7 @@ class Manager(DurableCore):
         self.limits = limits
         self.metrics_queues = metrics_queues
         self.doors = Doors()
-        self.logins = FailedLogins(audit)  # of all interfaces: guessing at one slows down the others
+        self.logins = FailedLogins(audit)  # for all interfaces: guessing at one slows down the others
         self.leases = LeaseService(self, lambda now: self.doors.remote_read.locks(now))
         self.reads = Reads(self, self.leases)
         self.rescue = Rescue(self)
@@ -100,7 +101,7 @@ class Manager(DurableCore):
         core.watch(Watcher(removed=core.departures.removed))
 
     async def start(self) -> None:
-        """Loads the queues, but reads none of their messages."""
+        """Loads the queues without reading their messages."""
         self.drive(loop := asyncio.get_running_loop())
         self.started_at = self.clock()
         self.core.start(self.started_at)
@@ -118,11 +119,11 @@ class Manager(DurableCore):
         self.core.deadlines.drive(loop, self.clock, self.commit_soon, self.supervisor)
 
     async def write_identifier(self) -> None:
-        """A small write that shows whether the store takes any; raises StorageError if it does not."""
+        """Tests the store with a small write. Raises StorageError if that fails."""
         await self.durably(lambda: self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes))
 
     async def stop(self) -> None:
-        """Aborts open transactions, commits the rest, and closes the store."""
+        """Aborts open transactions, commits what is left, and closes the store."""
         self.core.enter(QueueManagerState.STOPPING)
         self.core.deadlines.stop()
         await self.supervisor.stop()
@@ -141,7 +142,7 @@ class Manager(DurableCore):
             self.core.enter(QueueManagerState.STOPPED)
 
     def _every(self, seconds: float, work: Callable[[float], object]) -> None:
-        """For work that looks for itself at what is due. Each has its own entry, so one that fails stops no other."""
+        """Repeats work that finds out itself what is due. Each work has its own entry, so a failure stops no other."""
 
         def run_timers(keys: list[None], now: float) -> None:
             work(now)
@@ -166,15 +167,15 @@ class Manager(DurableCore):
         )
 
     def outlook(self) -> Outlook:
-        """Describes queues, sessions and messages under way, as they are now."""
+        """Describes queues, sessions and messages under way, as of now."""
         return Outlook(self.core, self.clock(), self.leases.core)
 
     def queues(self) -> list[QueueInfo]:
-        """Every queue; journals and subqueues are part of their owner."""
+        """Every queue. Journals and subqueues are parts of their owner."""
         return list(self.outlook().describe_all())
 
     async def all_queues(self) -> list[QueueInfo]:
-        """The same, in steps: other tasks run in between."""
+        """Every queue, described in steps between which other tasks run."""
         found: list[QueueInfo] = []
         for info in self.outlook().describe_all():
             found.append(info)
@@ -189,14 +190,15 @@ class Manager(DurableCore):
         return self.outlook().describe(queue)
 
     async def trace(self, message_id: str) -> Trace:
-        """Where a message went, as far as this manager knows; other tasks run between two pages of messages."""
+        """Where a message went, as far as this manager knows. Other tasks run between pages of messages."""
         search = Search(self.outlook(), message_id, self.router.manager_name)
         for _ in search.pages():
             await asyncio.sleep(0)
         return search.trace()
 
     async def create_queue(self, path: str, *, owner: Sid | None = None, **attributes: object) -> QueueInfo:
-        """`owner` is the user whose queue it is, [MS-MQDMPR] 3.1.7.1.3.1; None for the administrators."""
+        """Creates a queue. `owner` is the user who owns it, [MS-MQDMPR] 3.1.7.1.3.1; None stands for the
+        administrators."""
         if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
             _refuse_base_priority(attributes)
         if owner is not None:
@@ -205,7 +207,7 @@ class Manager(DurableCore):
         return self._describe(queue)
 
     async def set_queue(self, name: Name, **attributes: object) -> QueueInfo:
-        """Changes properties of a queue that may change: label, journal, quotas, limits."""
+        """Changes the properties of a queue that can change: label, journal, quotas, limits."""
         queue = self.core.queues.get(name)
         if queue.properties.queue_type is not QueueType.PUBLIC:
             _refuse_base_priority(attributes)
@@ -217,7 +219,7 @@ class Manager(DurableCore):
         await self.durably(lambda: self.core.delete_queue(queue, self.clock()))
 
     async def purge_queue(self, name: Name) -> int:
-        """How many messages were deleted."""
+        """Deletes the messages of a queue. Returns how many."""
         queue = self.core.queues.get(name)
         purged, step = 0, PURGE_BATCH
         while step == PURGE_BATCH:
@@ -246,7 +248,7 @@ class Manager(DurableCore):
     # Sending
 
     def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
-        """What an application must know to sign a message by itself. Nothing is sent, and no queue is made."""
+        """What an application must know to sign a message itself. Sends nothing and makes no queue."""
         return resolution(self.core, destination, names, certificate)
 
     async def send(
@@ -256,8 +258,8 @@ class Manager(DurableCore):
         transaction: UUID | None = None,
         token: Token = TRUSTED,
     ) -> list[str]:
-        """The ids of the messages, in their order; for several destinations, those of each in turn. `token` is who
-        sends."""
+        """Sends messages. Returns their ids in order; for several destinations, those of each destination in turn.
+        `token` is who sends."""
         if any(each.encrypt is not None for each in messages):
             await self.keys.prepare(destination, messages)
         held = None if transaction is None else self.leases.used(transaction)
@@ -271,8 +273,8 @@ class Manager(DurableCore):
         token: Token,
         done: Callable[[list[str], StorageError | None], object],
     ) -> bool:
-        """Like `send`, for callers without a coroutine: calls `done` at once, or in the callback of the commit. False,
-        and nothing is sent, where something else has to be waited for."""
+        """Like `send`, for callers without a coroutine. Calls `done` at once, or in the callback of the commit. Returns
+        False, and sends nothing, if the send must wait for anything else."""
         if any(each.encrypt is not None for each in messages):
             return False
         self.change_then(
@@ -284,15 +286,15 @@ class Manager(DurableCore):
     async def send_each(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
     ) -> list[str | PostroadError]:
-        """Each message by itself: its id, or its error. They share a commit. Of several destinations, the id for the
-        first."""
+        """Sends messages that succeed or fail one by one, in one commit. Returns the id or the error of each; for
+        several destinations, the id for the first."""
         try:
             if not any(map(_reports_refusal, messages)):
                 return [*(await self.send(destination, messages, None, token))[: len(messages)]]
         except StorageError as error:
             return [error for _ in messages]
         except PostroadError:
-            pass  # one of them is refused: which one?
+            pass  # one is refused: find out which
 
         async def send(message: Message) -> str | PostroadError:
             try:
@@ -305,7 +307,7 @@ class Manager(DurableCore):
     async def send_transactional(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
     ) -> list[str]:
-        """All of the messages in a transaction of their own."""
+        """Sends all messages in a new transaction."""
         if any(each.encrypt is not None for each in messages):
             await self.keys.prepare(destination, messages)
         ids = await self.durably(lambda: self.core.send_transactional(destination, messages, self.clock(), token))
@@ -325,18 +327,19 @@ class Manager(DurableCore):
         await self.durably(lambda: self.core.commit(transaction, self.clock()))
 
     async def abort(self, identifier: UUID) -> None:
-        """Messages are back in their places when this returns; their abort counts become durable with the next tick."""
+        """Aborts a transaction. Its messages are back in place when this returns; their abort counts become durable
+        with the next tick."""
         transaction = self.leases.transaction(identifier)
         await self.durably(lambda: self.core.abort(transaction, self.clock()))
 
 
 def _reports_refusal(message: Message) -> bool:
-    """Whether a refusal is reported to a queue: a second try would report it twice."""
+    """Whether a refusal of the message is reported to a queue. A second try would report it twice."""
     return message.admin_queue is not None or message.dead_letter or message.dead_letter_queue is not None
 
 
 def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
-    """The core ignores one that does not count, as the specification says; a person is told."""
+    """Tells people that a base priority has no effect here. The core ignores it, as the specification says."""
     if attributes.get("base_priority"):
         raise InvalidArgument(f"base_priority: {NO_BASE_PRIORITY}")
 

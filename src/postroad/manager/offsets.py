@@ -1,4 +1,4 @@
-"""The calls of pipelines on a manager's event loop. A change returns when it is durable; long reads use threads."""
+"""The calls of pipelines, on a manager's event loop. A change returns once it is durable. Long reads use threads."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from postroad.security.access import Token
 from postroad.store.interface import ARRIVAL_MASK
 
 Name = FormatName | PathName | str
-_MADE = (QueueType.PRIVATE, QueueType.PUBLIC)  # the kinds of queue that applications make and delete
-PAGE = 500  # messages that one turn of the event loop reads
+_MADE = (QueueType.PRIVATE, QueueType.PUBLIC)  # the types of queue that applications create and delete
+PAGE = 500  # messages in one turn of the event loop
 
 
 class Durably(Protocol):
@@ -51,7 +51,7 @@ class Durably(Protocol):
 
 
 class Offsets:
-    """A manager's part for pipelines; `durably` runs a change and returns when it is on disk."""
+    """A manager's part for pipelines. `durably` runs a change and returns once it is on disk."""
 
     def __init__(self, core: LocalQueueManager, durably: Durably, clock: Callable[[], float]) -> None:
         self._core = core
@@ -69,7 +69,8 @@ class Offsets:
     # Marks
 
     async def mark(self, name: Name, start: int = 0, limit: int | None = None) -> Mark:
-        """With `limit`, `arrival` is at most the number after that many messages from `start` on."""
+        """The mark of a queue. With `limit`, `arrival` is at most the number after that many messages from `start`
+        on."""
         queue = self._queue(name)
         arrival = self._core.mark(queue)
         arrived = self._core.ticks.arrived(queue)
@@ -102,10 +103,10 @@ class Offsets:
         since_ms: int | None = None,
         everything: bool = False,
     ) -> Plan:
-        """The messages of a range that a reader with this hold sees, or `everything`: how many, and how to divide them.
+        """Counts the messages of a range that a reader with this hold sees, or all with `everything`, and divides them.
 
-        With `limit` or `most_bytes` the range ends behind the messages that they allow. With `since_ms` it begins with
-        the first message that arrived then or later.
+        With `limit` or `most_bytes`, the range ends after as many messages as they allow. With `since_ms`, it begins
+        with the first message that arrived at that time or later.
         """
         queue = self._queue(name)
         mark = self._core.mark(queue)
@@ -155,7 +156,7 @@ class Offsets:
             await asyncio.sleep(0)
 
     def arrow(self, name: Name, selection: Selection) -> AsyncIterator[bytes | memoryview]:
-        """The same as one Arrow stream, in pieces; an unknown queue or column raises at once."""
+        """The same messages as one Arrow stream, in pieces. Raises at once for an unknown queue or column."""
         queue = self._queue(name)
         columns = arrow_columns()
         if selection.columns is not None:
@@ -173,7 +174,8 @@ class Offsets:
         return [await self._describe(queue, hold) for hold in list(queue.holds.values())]
 
     async def hold(self, name: Name, holder: str, start: int, end: int | None = None) -> HoldInfo:
-        """Hides the range from other readers until it is committed or released; without an end, up to the mark."""
+        """Hides a range from other readers until it is committed or released. Without an end, the range ends at the
+        mark."""
         queue = self._queue(name)
 
         def put() -> Hold:
@@ -185,7 +187,7 @@ class Offsets:
         return await self._describe(queue, await self._durably(put))
 
     async def commit_hold(self, name: Name, holder: str, end: int) -> int:
-        """Receives the held messages below `end`, a step at a time; returns how many."""
+        """Receives the held messages below `end`, step by step. Returns how many."""
         queue = self._queue(name)
         removed = 0
         while True:
@@ -225,10 +227,10 @@ class Offsets:
         run: str = "",
         digest: str = "",
     ) -> Submission:
-        """Sends those of the rows from `row` on that were not sent yet: all of them, or none.
+        """Sends those rows from `row` on that are not sent yet: all of them or none.
 
-        If the caller does not say whether they go in a transaction, they go as the local queue requires. `digest`
-        describes all rows of the partition up to the last of these, for a later run to be compared with.
+        If `transactional` is None, they go as the local queue requires. `digest` describes all rows of the partition up
+        to the last of these, so that a later run can be compared.
         """
         part = Part(_sender(destination, sender), epoch, partition)
 
@@ -256,7 +258,7 @@ class Offsets:
             core.send(destination, messages, now, token=token)
 
     def submission(self, destination: Name, sender: str, epoch: int) -> SubmissionState:
-        """What is known of an epoch."""
+        """What was sent of an epoch."""
         found, known = _sender(destination, sender), self._core.submissions
         parts = tuple(
             {"partition": partition, "rows": sent.next_row, "run": sent.run, "digest": sent.digest}
@@ -267,7 +269,7 @@ class Offsets:
     async def take_over_submission(
         self, destination: Name, sender: str, epoch: int, partition: int, rows: int, run: str, digest: str
     ) -> None:
-        """A new run of the sender's job goes on with a partition, if its first rows are those that were sent."""
+        """Lets a new run of the sender's job continue a partition, if its first rows are those that were sent."""
         part = Part(_sender(destination, sender), epoch, partition)
         async with self._one_at_a_time(part):
             await self._durably(lambda: self._core.submissions.take_over(part, rows, run, digest))
@@ -275,7 +277,7 @@ class Offsets:
     async def commit_submission(
         self, destination: Name, sender: str, epoch: int, *, run: str = "", keep: bool = False
     ) -> None:
-        """The epoch is complete: all its messages count as sent from now on."""
+        """Completes an epoch: all its messages count as sent from now on."""
         submissions, found = self._core.submissions, _sender(destination, sender)
         await self._durably(lambda: submissions.commit(found, epoch, run=run, keep=keep))
 
@@ -284,7 +286,7 @@ class Offsets:
 
     @asynccontextmanager
     async def _one_at_a_time(self, part: Part) -> AsyncIterator[None]:
-        """A second attempt at the same part waits until it is known whether the first one's tick was lost."""
+        """Makes a second attempt at the same part wait until the tick of the first has been committed or lost."""
         turns = self._submitting.setdefault(part, _Turns())
         turns.takers += 1
         try:
@@ -298,7 +300,7 @@ class Offsets:
 
 @dataclass(slots=True)
 class _Turns:
-    """The submissions to one part that are under way or waiting."""
+    """The submissions to one part, under way or waiting."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     takers: int = 0

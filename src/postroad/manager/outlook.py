@@ -1,4 +1,4 @@
-"""What can be said of a running manager and its queues: `status`, and the description of each queue."""
+"""Describes a running manager and its queues, for `status` and the descriptions of queues."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ from postroad.validation.queue_properties import settings_of
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
-# What people are told of queues: plain values, and of an outgoing queue one sentence on what it waits for.
-#
-# Only reads. What a message on its way waits for is known to the carrier of its queue.
+# Descriptions for people: plain values and, for an outgoing queue, a sentence on what it waits for. It only reads. The
+# carrier of a queue knows what its messages wait for.
 
 
-FINAL_ACK_LOOK = 1000  # messages that wait for a final acknowledgment and are sorted by where they went, at the most
+FINAL_ACK_LOOK = 1000  # messages that wait for a final acknowledgment: so many are counted by destination
 
 
 class Outlook:
-    """One look at a manager's queues and carriers, at one time."""
+    """A manager's queues and carriers, as they are at one time."""
 
     def __init__(self, core: LocalQueueManager, now: float, leases: Leases | None = None) -> None:
         self.core = core
         self._leases = leases
         self.now = now
-        self._oldest: list[Mapping[int, int]] = []  # of all queues, where all are asked for
+        self._oldest: list[Mapping[int, int]] = []  # of all queues, if all are described
 
     def describe(self, queue: Queue) -> QueueInfo:
-        """Everything that is told of a queue."""
+        """The whole description of a queue."""
         info = describe_queue(self.core.queues, queue, self._damaged.get(queue.number, 0), self._readers[queue])
         if info.state is None:
             return info
@@ -58,7 +57,7 @@ class Outlook:
         )
 
     def describe_all(self) -> Iterator[QueueInfo]:
-        """Every queue, as long as it is there: the caller may do other things in between."""
+        """Describes every queue that still exists when its turn comes. The caller may do other things in between."""
         self._oldest = [store.oldest() for store in (self.core.store, self.core.express)]
         for queue in list(self.core.queues):
             if self.core.queues.by_number.get(queue.number) is queue:
@@ -74,7 +73,7 @@ class Outlook:
         return None if oldest is None else oldest.arrived_ms
 
     def outgoing(self, queue: Queue) -> CarrierReport:
-        """What its carrier says, unless the queue is closed for sending."""
+        """The state by its carrier, unless the queue is closed for sending."""
         info = self.core.queues.outgoing_info[queue]
         if queue.carrier is None:
             leaving = sum(state is PositionState.DELETED for state in queue.positions.values())
@@ -99,7 +98,7 @@ class Outlook:
         counts = [carrier.traffic for carrier in self.core.queues.carriers]
         return sum(sent for sent, _ in counts), sum(received for _, received in counts)
 
-    # What one look finds once, for all queues
+    # Read once for all queues
 
     @cached_property
     def _damaged(self) -> Counter[int]:
@@ -124,7 +123,7 @@ class Outlook:
 
 
 def _closed_for_sending(queue: Queue, name: FormatName, state: OutgoingState) -> str | None:
-    """Why nothing leaves the queue, whatever its carrier does."""
+    """Why nothing leaves the queue, whatever its carrier does; None if it is open."""
     if state is OutgoingState.ON_HOLD:
         return "paused by an operator"
     if state is OutgoingState.LOCKED:
@@ -145,7 +144,7 @@ def _destination(view: MessageView) -> FormatName | None:
         return None
 
 
-# Describes queues and the manager for people and programs: the values of reports/info.py, from the core's state.
+# Describes queues and the manager for people and programs: fills the values of reports/info.py from the core's state.
 
 
 _MADE = (QueueType.PRIVATE, QueueType.PUBLIC)
@@ -197,7 +196,7 @@ def describe_manager(
 
 
 def describe_queue(queues: QueueCollection, queue: Queue, damaged: int, readers: int) -> QueueInfo:
-    """Of an outgoing queue, what all kinds have: its protocol tells the rest."""
+    """Describes a queue. Of an outgoing queue, only what all queues have; its protocol adds the rest."""
     properties = queue.properties
     outgoing = queues.outgoing_info.get(queue)
     head = queue.available(1) if outgoing is None else []

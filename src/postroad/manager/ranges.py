@@ -1,6 +1,6 @@
-"""Ranges of a queue read on other threads, so the event loop stays free.
+"""Reads ranges of a queue on other threads, so that the event loop stays free.
 
-Damaged records are handled on the event loop, where the store's reader knows what to do.
+Damaged records are read on the event loop, by the store's reader, which knows how.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from postroad.queues.queue import Queue
 from postroad.reports.offsets import Part, Selection
 from postroad.store.interface import ARRIVAL_MASK, NUMBERS, Columns, Record, RecordStore
 
-PAGE_IDS = 100_000  # lookup ids that one step reads
-PAGE_SIZES = 5000  # messages whose sizes one step reads
-PAGE_BYTES = 4 << 20  # and about as many bytes of them
-LOOP_S = 60.0  # how long a thread waits for its turn on the event loop
+PAGE_IDS = 100_000  # lookup ids in one step
+PAGE_SIZES = 5000  # messages whose sizes are read in one step
+PAGE_BYTES = 4 << 20  # and their bytes, about
+LOOP_S = 60.0  # for which a thread waits for its turn on the event loop
 
 
 class Run:
-    """Messages of one store and one priority, by lookup id. Made on the event loop, used on other threads."""
+    """Messages of one store and one priority, by lookup id. Make it on the event loop, use it on other threads."""
 
     def __init__(self, queue: Queue, store: RecordStore, first: int, last: int) -> None:
         self.first = first
@@ -58,14 +58,15 @@ class Run:
             after = found[-1]
 
     def sizes(self) -> Iterator[tuple[int, int]]:
-        """Lookup ids and sizes."""
+        """The lookup id and size of each message."""
         after = self.first - 1
         while after < self.last and (page := self.columns(after, self.last, PAGE_SIZES, PAGE_BYTES).numbers):
             for after, size, *_ in NUMBERS.iter_unpack(page):
                 yield after, size
 
     def first_since(self, arrived_ms: int) -> int | None:
-        """The lookup id of the first message that arrived at this time or later, if the clock never went back."""
+        """The lookup id of the first message that arrived at this time or later. Correct only if the clock never went
+        back."""
         found, low, high = None, self.first, self.last
         while low <= high:
             middle = (low + high) // 2
@@ -81,7 +82,7 @@ class Run:
         return found
 
     def _scanned(self, after: int, last: int, limit: int) -> list[Record]:
-        """The same from the event loop, which leaves out and notes damaged records."""
+        """Reads the records on the event loop, where damaged ones are noted and left out."""
 
         async def scan() -> list[Record]:
             return self._store.scan(self._number, after, limit)
@@ -95,7 +96,7 @@ def runs(queue: Queue, start: int, end: int) -> list[Run]:
 
 
 def arrival_behind(found: list[Run], limit: int) -> int | None:
-    """The arrival number of the message after the first `limit` ones; None if there are no more."""
+    """The arrival number of the message after the first `limit` messages; None if there are no more."""
     arrivals: list[int] = []
     for run in found:
         for count, lookup_id in enumerate(run.lookup_ids()):
@@ -113,8 +114,8 @@ def first_arrival_since(found: list[Run], arrived_ms: int) -> int | None:
 
 
 class Counted(NamedTuple):
-    """The messages of a range: their arrival numbers in order, and how many of them are express ones. `is_cut` says
-    that there may be more."""
+    """The messages of a range: their arrival numbers in order, and how many are express. `is_cut` means that there may
+    be more."""
 
     arrivals: list[int]
     express: int
@@ -124,7 +125,7 @@ class Counted(NamedTuple):
 def counted(
     found: list[Run], shown: Callable[[int], bool] | None, limit: int | None, most_bytes: int | None
 ) -> Counted:
-    """The first messages that are shown: up to `limit`, and up to `most_bytes` but at least one."""
+    """The first messages that the reader sees: up to `limit`, and up to `most_bytes` but at least one."""
     if limit is None and most_bytes is None:
         runs = [[each & ARRIVAL_MASK for each in run.lookup_ids() if shown is None or shown(each)] for run in found]
         express = sum(len(ids) for run, ids in zip(found, runs, strict=True) if run.is_express)
@@ -153,7 +154,7 @@ def counted(
 
 
 def divided(start: int, end: int, arrivals: Sequence[int], parts: int) -> tuple[Part, ...]:
-    """The range in up to `parts` parts, whose numbers of messages differ by at most one."""
+    """Divides a range into up to `parts` parts whose numbers of messages differ by at most one."""
     count = len(arrivals)
     parts = max(1, min(parts, count))
     firsts = [count * part // parts for part in range(parts)] + [count]
@@ -164,7 +165,7 @@ def divided(start: int, end: int, arrivals: Sequence[int], parts: int) -> tuple[
 async def stream(
     queue: Queue, start: int, end: int, selection: Selection, clock: Callable[[], float]
 ) -> AsyncIterator[bytes | memoryview]:
-    """One Arrow stream. Reads one batch ahead of the one being sent, and no more."""
+    """One Arrow stream. Reads at most one batch ahead of the one being sent."""
     columns = arrow_columns()
     sources = [(run.columns, run.first, run.last) for run in runs(queue, start, end)]
     reader = columns.RangeReader(
@@ -190,7 +191,7 @@ async def stream(
 
 
 def arrow_columns() -> Any:
-    """The columns room, if the libraries that it needs are installed."""
+    """The module `columns`, if its libraries are installed."""
     try:
         import pyarrow  # noqa: F401
 
@@ -201,7 +202,7 @@ def arrow_columns() -> Any:
 
 
 def _shown(columns: Any, queue: Queue, name: str | None, now: float) -> Any:
-    """What a reader with this name sees now."""
+    """What the reader with this name sees now."""
     spans = {hold.name: columns.Span(hold.start, hold.end, tuple(hold.passed_over)) for hold in queue.holds.values()}
     own = spans.pop(name, None) if name is not None else None
     return columns.Shown(tuple(queue.positions), own, tuple(spans.values()), int(now))

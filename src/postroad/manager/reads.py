@@ -32,7 +32,7 @@ from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, Share
 from postroad.store.interface import Record
 from postroad.wire.view import MessageView
 
-SEARCHED_AT_ONCE = 200  # messages that a search reads before others have their turn
+SEARCHED_AT_ONCE = 200  # messages that a search reads before others get a turn
 T = TypeVar("T")
 Name = FormatName | PathName | str
 Permitted = Callable[[], bool]
@@ -40,14 +40,14 @@ Permitted = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Messages that a two-phase receive has locked, and their lease."""
+    """Messages locked by a two-phase receive, and their lease."""
 
     messages: list[ReceivedMessage]
     lease: UUID
 
 
 class Reads:
-    """A read that finds nothing waits. If its reader leaves meanwhile, no message is lost."""
+    """The reads of a manager. A read that finds nothing waits. If its reader leaves, no message is lost."""
 
     def __init__(self, durable: DurableCore, leases: LeaseService) -> None:
         self._core = durable.core
@@ -65,8 +65,8 @@ class Reads:
         transaction: UUID | None = None,
         permitted: Permitted = always,
     ) -> list[ReceivedMessage]:
-        """At least one message and at most `count`; waits for the first up to `timeout` seconds, None for ever. The
-        wait ends with AccessDenied when the access list changes and `permitted` says no."""
+        """Receives at least one message and at most `count`. Waits up to `timeout` seconds for the first, without limit
+        if None. The wait ends with AccessDenied if the access list changes and `permitted` returns False."""
         held = self._leases.used(transaction)
         holder = None if transaction is None else self._leases.core.holder(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
@@ -85,7 +85,7 @@ class Reads:
         transaction: UUID | None = None,
         permitted: Permitted = always,
     ) -> ReceivedMessage:
-        """The first message with this correlation id; waits for it up to `timeout` seconds."""
+        """Receives the first message with this correlation id. Waits for it up to `timeout` seconds."""
         while True:
             lookup_id = await self.find_correlated(name, correlation_id, timeout, permitted)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
@@ -94,8 +94,8 @@ class Reads:
     async def find_correlated(
         self, name: Name, correlation_id: str, timeout: float | None = None, permitted: Permitted = always
     ) -> int:
-        """The lookup id of the first message with this correlation id. It looks through the queue in steps, so others
-        have their turn, and meanwhile sees what comes."""
+        """The lookup id of the first message with this correlation id. Searches the queue in steps, so that others get
+        turns, and notices messages that arrive in the meantime."""
         try:
             wanted = MessageId.parse(correlation_id).to_bytes()
         except IllegalName as fault:
@@ -122,7 +122,7 @@ class Reads:
         finally:
             arrival.cancel()
             if not arrival.cancelled():
-                arrival.exception()  # a time-out that came during the search is not an error
+                arrival.exception()  # a time-out during the search is no error
             self._close(descriptor)
 
     async def peek(
@@ -133,7 +133,7 @@ class Reads:
         after: int | None = None,
         permitted: Permitted = always,
     ) -> list[ReceivedMessage]:
-        """Messages without removing them. With `after`, those after that lookup id, at once."""
+        """The first messages, which stay in the queue. With `after`, those after that lookup id, without waiting."""
         descriptor = self._open(name, QueueAccess.PEEK)
         try:
             if after is not None:
@@ -154,7 +154,7 @@ class Reads:
         receive: bool = False,
         transaction: UUID | None = None,
     ) -> ReceivedMessage:
-        """One message by its lookup id, or the one before or after it."""
+        """Reads one message by its lookup id, or the one before or after it."""
         held = self._leases.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
         try:
@@ -177,7 +177,7 @@ class Reads:
         holder: Holder = THIS_PROCESS,
         permitted: Permitted = always,
     ) -> Locked:
-        """The first phase of a receive: no other reader gets the messages until `settle`, the end of their lease, or a
+        """The first phase of a receive. No other reader gets the messages until `settle`, the end of their lease, or a
         restart."""
         self._leases.core.check_lock(holder)
         descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
@@ -194,12 +194,12 @@ class Reads:
     async def settle(
         self, name: Name, lookup_ids: Sequence[int], *, delete: bool, leases: Collection[UUID] | None = None
     ) -> None:
-        """The second phase: deletes the messages, or puts them back. With `leases`, only messages of these."""
+        """The second phase: deletes the messages or puts them back. With `leases`, only messages of these leases."""
         await self._durable.durably(lambda: self._settle(name, lookup_ids, delete, leases))
 
     def acknowledge(self, name: Name, lookup_ids: Sequence[int], leases: Collection[UUID] | None = None) -> None:
-        """Like `settle` with `delete`, without waiting for the disk: the next commit takes it along, at the latest in
-        a moment. After a crash before that, the messages come again."""
+        """Like `settle` with `delete`, but does not wait for the disk: the change shares the next commit, which follows
+        soon. After a crash before that, the messages come again."""
         try:
             self._settle(name, lookup_ids, True, leases)
         finally:
@@ -224,11 +224,11 @@ class Reads:
         take: Callable[[list[Record]], T],
         refuse: Callable[[PostroadError], T] | None = None,
     ) -> asyncio.Future[T]:
-        """The end of a read that `reading.read` has let wait: the result of `take` for its messages, or of `refuse` for
+        """A future for a waiting read. It gets the result of `take` for the messages of the read, or of `refuse` for
         the error that ended it; without `refuse`, the error itself.
 
-        A caller that cancels the future has left, and takes no message with it. It is a future and no coroutine,
-        because one that is cancelled before its first step could not give anything back.
+        If the caller cancels the future, no message is lost. This is a future and no coroutine, because a coroutine
+        that is cancelled before its first step could not give a message back.
         """
         queue, reading = request.descriptor.queue, self._core.reading
         assert queue is not None
@@ -236,7 +236,7 @@ class Reads:
         ended: asyncio.Future[T] = loop.create_future()
 
         def satisfied(records: list[Record]) -> None:
-            if ended.done():  # cancelled a moment ago: the core takes the read back
+            if ended.done():  # just cancelled: the core takes the messages back
                 raise OperationCancelled("the reader has left")
             ended.set_result(take(records))
 
@@ -269,11 +269,11 @@ class Reads:
         try:
             records = self._core.reading.read(request, self._clock())
         finally:
-            self._durable.commit_soon()  # the read may have taken out messages that had expired
+            self._durable.commit_soon()  # the read may have removed expired messages
         return await self._waited(queue, request) if records is None else records
 
     async def _waited(self, queue: Queue, request: WaitingRead) -> list[Record]:
-        """The messages of a read that `reading.read` has let wait."""
+        """The messages of a waiting read."""
         ended = self.wait(request, lambda records: records)
         try:
             return await ended
@@ -284,8 +284,8 @@ class Reads:
             raise
 
     async def _receive(self, request: WaitingRead) -> list[Record]:
-        """A destructive read: in one step if there is a message. One that waits locks the message first, so a reader
-        that leaves meanwhile loses none."""
+        """A destructive read. It takes one step if there is a message. If it waits, it locks the message first, so that
+        no message is lost if the reader leaves."""
         queue = request.descriptor.queue
         assert queue is not None
         if request.transaction is not None:
@@ -296,7 +296,7 @@ class Reads:
             found = self._core.reading.read(request, self._clock())
         finally:
             if found is None:
-                self._durable.commit_soon()  # the read may have taken out messages that had expired
+                self._durable.commit_soon()  # the read may have removed expired messages
         if found is not None:
             if tick.writes != writes:
                 await self._committed(self._durable.durability.landed())
@@ -308,7 +308,7 @@ class Reads:
             try:
                 with self._core.delivery.atomic:
                     self._core.reading.end_all(queue, records, self._clock())
-            except BaseException:  # none of them was received
+            except BaseException:  # nothing was received
                 for record in records:
                     self._core.reading.put_back(queue, record, self._clock())
                 raise
@@ -344,7 +344,8 @@ class Reads:
         share: ShareMode = ShareMode.DENY_NONE,
         holder: Holder | None = None,
     ) -> OpenQueueDescriptor:
-        """A caller that looks at outgoing messages counts as an administrator; no local caller can receive them."""
+        """Opens a queue. Peeking at an outgoing queue opens it as an administrator; no local caller can receive from
+        it."""
         if access is QueueAccess.PEEK and (queue := self._core.queues.find(name)) is not None and queue.is_outgoing:
             access = QueueAccess.PEEK_ADMIN
         return self._core.open(name, access, share, self._clock(), holder)
@@ -360,7 +361,7 @@ class Reads:
         share: ShareMode = ShareMode.DENY_NONE,
         holder: Holder = THIS_PROCESS,
     ) -> int:
-        """A handle that can exclude others, and that owns cursors."""
+        """Opens a queue. The handle can exclude other readers and owns cursors."""
         self._leases.core.check_handle(holder)
         handle = self._open(name, access, share).handle
         self._leases.use_handle(handle)
@@ -385,7 +386,7 @@ class Reads:
     async def read_cursor(
         self, handle: int, cursor: int, call: ReadCall, timeout: float | None = None, permitted: Permitted = always
     ) -> ReceivedMessage:
-        """Peeks at the cursor, peeks after it, or receives at it."""
+        """Peeks at a cursor, peeks after it, or receives at it."""
         descriptor = self._descriptor(handle)
         deadline = self._deadline(timeout)
         request = WaitingRead(descriptor, call, 1, deadline, _cursor(descriptor, cursor), permitted=permitted)
@@ -401,7 +402,7 @@ def _cursor(descriptor: OpenQueueDescriptor, handle: int) -> Cursor:
 
 
 def received(record: Record) -> ReceivedMessage:
-    """A stored message as its readers get it."""
+    """A stored message as readers get it."""
     return ReceivedMessage(record.packet, record.lookup_id, record.arrived_ms, record.aborts, record.reason)
 
 

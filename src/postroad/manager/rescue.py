@@ -1,4 +1,4 @@
-"""What operators do with messages of a running manager: move them, send them again, and import packets."""
+"""Operators' actions on messages of a running manager: move them, send them again, import packets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rescue:
         limit: int = MOVE_BATCH,
         after: int = -1,
     ) -> list[int]:
-        """Moves these messages, or up to `limit` after `after`; returns the lookup ids they had. One commit."""
+        """Moves these messages, or up to `limit` after `after`, in one commit. Returns their old lookup ids."""
         queue = self._core.queues.get(name)
         to = self._core.queues.get(target)
         if queue is to:
@@ -65,9 +65,9 @@ class Rescue:
         ttbr: int | None = None,
         token: Token = TRUSTED,
     ) -> list[Resent]:
-        """Sends each of these messages as a new one, to `to` or to where it was sent before, and removes it in the same
-        commit. One that is refused stays. `keep` removes none, and messages of journals always stay. `ttbr` is a new
-        time to be received, in seconds."""
+        """Sends each message again as a new one, to `to` or to its old destination, and removes the old one in the same
+        commit. Refused messages stay. With `keep`, all stay. Messages of journals always stay. `ttbr` is a new time to
+        be received, in seconds."""
         queue = self._core.queues.get(name)
         if to is not None:
             parse_name(to)
@@ -117,8 +117,8 @@ class Rescue:
         *,
         token: Token = TRUSTED,
     ) -> str:
-        """Sends a message again with these fields of `Message` changed, and everything else as it was. The old one
-        stays. The id of the new one."""
+        """Sends a message again with some fields of `Message` changed and everything else as it was. The old message
+        stays. Returns the new id."""
 
         def send() -> str:
             record = self._core.reading.seek(self._core.queues.get(name), lookup_id, SeekAction.CURRENT, peek=True)
@@ -143,14 +143,14 @@ class Rescue:
         return core.send(destination, [message], now, None, token)
 
     async def insert(self, name: Name, packets: Sequence[bytes]) -> list[int]:
-        """Puts whole packets into a local queue, byte for byte, without acknowledging them."""
+        """Puts packets into a local queue, byte for byte, without acknowledging them."""
         queue = self._core.queues.get(name)
         views = [MessageView(packet) for packet in packets]
         return await self._durably(lambda: self._core.insert(queue, views, self._clock()))
 
 
 def _sendable_again(message: ReceivedMessage, destination: str | None) -> str:
-    """The destination, if the message can be sent there again."""
+    """The destination to send the message to again. Raises if it cannot be sent."""
     if destination is None:
         raise InvalidArgument("the message does not say where it was sent to: choose a destination")
     if message.view.encrypted:

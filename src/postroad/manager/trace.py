@@ -1,4 +1,4 @@
-"""Where a message has been: what each queue of a manager says of it, and the search over them."""
+"""Where a message has been: the search through all queues of a manager, and what the findings mean."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from postroad.wire.queue_names import destination_name
 from postroad.wire.records import MESSAGE_ID_TAG, TraceReport
 from postroad.wire.view import MessageView
 
-# The managers that a message was at, in the order of its way, and what is known of it at each of them.
-#
-# What is known comes from manager/trace.py. Nothing here reads a queue.
+# The managers on the way of a message, in order, and what is known of the message at each. Nothing here reads a queue:
+# the search below finds the evidence.
 
 
-# Of what a message can die of, what happens on its way. Any other reason is its destination's.
+# Reasons for which a message dies on its way. All other reasons arise at its destination.
 ON_THE_WAY = frozenset(
     {
         MessageClass.NACK_REACH_QUEUE_TIMEOUT,
@@ -45,7 +44,7 @@ ON_THE_WAY = frozenset(
         MessageClass.NACK_HOP_COUNT_EXCEEDED,
     }
 )
-# Where several things are known of a message at one manager, the later one of these counts.
+# If several states are known of a message at one manager, the one listed last counts.
 _ORDER = (
     TraceState.UNKNOWN,
     TraceState.WAITING,
@@ -58,12 +57,12 @@ _ORDER = (
 
 class Place(Enum):
     HERE = "here"
-    NEXT = "next"  # the manager that this one handed the message to
+    NEXT = "next"  # the manager to which this one handed the message
     DESTINATION = "destination"
 
 
 class Evidence(NamedTuple):
-    """What one finding proves: the message was at a manager, and this became of it there."""
+    """What one finding proves: the message was at a manager, and what became of it there."""
 
     where: Place | UUID
     state: TraceState
@@ -87,7 +86,7 @@ class _Station:
 
 
 class Stations:
-    """Of one message, the managers from its source to its destination."""
+    """The managers from the source of one message to its destination."""
 
     def __init__(self, own: UUID, source: UUID, name_of: Callable[[UUID], str | None]) -> None:
         self._own = own
@@ -100,9 +99,9 @@ class Stations:
         self._direct = False
 
     def bound_for(self, name: FormatName, manager: UUID | None, *, here: bool) -> None:
-        """The queue that the message is for, and its manager, where that is known."""
+        """Notes the queue that the message is for, and its manager if known."""
         if isinstance(name, MulticastName):
-            return  # nobody knows how many there are
+            return  # nobody knows how many destinations there are
         if here:
             self._destination = self._here
             return
@@ -111,7 +110,7 @@ class Stations:
         self._destination = _Station(guid, name.host if isinstance(name, DirectName) else None)
 
     def handed_to(self, hop: NextHop) -> None:
-        """Who has taken it from this manager."""
+        """Notes who took the message from this manager."""
         manager, address = hop
         there = self._destination
         if there is not None and there is not self._here and (self._direct or there.is_at(manager, address)):
@@ -157,7 +156,7 @@ class Stations:
         best = station.best or Evidence(Place.HERE, TraceState.UNKNOWN, "nothing is known of it here: ask there")
         if best.state is TraceState.UNKNOWN and passed:
             best = best._replace(state=TraceState.HANDED_OVER, sentence="has passed it on")
-        elif best.state is TraceState.WAITING:  # a later manager has it; or it is where it was to go
+        elif best.state is TraceState.WAITING:  # a later manager has it, or this is its destination
             if passed:
                 best = best._replace(state=TraceState.HANDED_OVER)
             elif station is self._destination:
@@ -174,34 +173,34 @@ class Stations:
 
 
 def furthest(hops: Sequence[TraceHop]) -> TraceHop | None:
-    """What is known of the message as a whole: its state at the last manager where one is known."""
+    """The state of the message as a whole: the one at the last manager where it is known."""
     return next((hop for hop in reversed(hops) if hop.state != TraceState.UNKNOWN.value), None)
 
 
-# The search for a message in everything that a queue manager has: queues, journals, dead letters, acknowledgments.
-#
-# Only reads, a page of messages a step, so that whoever drives it can serve others in between.
+# The search for a message in all queues of a manager, journals, dead letters and acknowledgments included. It only
+# reads, a page of messages per step, so that the driver can serve others in between.
 
 
-LOOK_LIMIT = 10_000  # messages of one queue: what a store reads in well under a second
+LOOK_LIMIT = 10_000  # messages of one queue, which a store reads in well under a second
 PAGE = 500
 _REPORT_TAG = MESSAGE_ID_TAG.encode("utf-16-le")
 _STATES = {
     None: "not received yet",
     PositionState.LOCKED: "held by a reader or a transaction",
     PositionState.PURGE_PENDING: "purged while a reader holds it",
-    PositionState.DELETED: "about to leave it",  # with the commit that is under way
+    PositionState.DELETED: "about to leave it",  # by the commit under way
 }
 _RANKS = {kind.value: rank for rank, kind in enumerate(FindingKind)}
 
 
 class Search:
-    """Go through `pages`, then ask for the `trace`. IllegalIdentifier for text that is no message id."""
+    """The search for one message. Iterate over `pages`, then read `trace`. Raises IllegalIdentifier if `message_id` is
+    none."""
 
     def __init__(
         self, outlook: Outlook, message_id: str, name_of: Callable[[UUID], str | None] = lambda manager: None
     ) -> None:
-        """`name_of` is what the directory calls a manager."""
+        """`name_of` returns the directory's name of a manager."""
         self.id = read_message_id(message_id)
         self._name_of = name_of
         self.outlook = outlook
@@ -210,14 +209,14 @@ class Search:
         self._identifier = self.id.to_bytes()
         self._guid, self._ordinal = self._identifier[:16], self._identifier[16:]
         self._cut_off: list[str] = []
-        self._found: dict[tuple[int, int], tuple[int, _Found]] = {}  # by place; the time in ms stands beside it
+        self._found: dict[tuple[int, int], tuple[int, _Found]] = {}  # by place, each with its time in ms
         self._sent: Finding | None = None
         self._view: MessageView | None = None
 
     def pages(self) -> Iterator[int]:
-        """Looks at everything, a page of messages a step: how many were looked at so far.
+        """Searches a page of messages per step. Yields how many messages it has seen so far.
 
-        What is found nowhere is looked for once more: it may have moved to a queue that was done with.
+        If nothing is found, it searches once more: the message may have moved to a queue that was already searched.
         """
         yield from self._look_everywhere()
         if not self._found:
@@ -229,7 +228,7 @@ class Search:
         found = sorted(self._found.values(), key=lambda each: (each[0], _RANKS[each[1].finding.kind]))
         findings = [each.finding for _, each in found]
         departures = self.core.departures.find(self._identifier)
-        if not findings:  # a copy or an acknowledgment says more
+        if not findings:  # a copy or an acknowledgment tells more
             findings += [_left(each) for each in departures]
         if (passed := self._passed()) is not None:
             findings.insert(0, passed)
@@ -267,7 +266,7 @@ class Search:
         yield from islice(queue.everything_back(), LOOK_LIMIT // 2)
 
     def _look_at(self, queue: Queue, record: Record) -> None:
-        """By bytes first: of a million messages hardly one has to be opened."""
+        """Compares bytes first, so that hardly any message has to be decoded."""
         packet = record.packet
         if packet[MESSAGE_ID] == self._ordinal and packet[SOURCE] == self._guid:
             view = MessageView(packet)
@@ -293,7 +292,8 @@ class Search:
         return Finding(at, FindingKind.SENT.value, sentence, manager=str(view.source_queue_manager))
 
     def _passed(self) -> Finding | None:
-        """Of messages that are not transactional it is known for a while that they came, wherever they are now."""
+        """The arrival of a message that is not transactional. It is remembered for a while, wherever the message is
+        now."""
         for carrier in self.core.queues.carriers:
             if (seen := carrier.seen(self._identifier)) is not None:
                 return Finding(rfc3339_ns(seen[0] * 1_000_000_000), FindingKind.PASSED.value, seen[1])
@@ -329,7 +329,7 @@ class Search:
             progress = None if carrier is None else carrier.progress(queue, record.lookup_id, self.outlook.now)
             sentence, hop = f"{place}, {'not sent' if progress is None else progress.words}", None
             hop = None if progress is None else progress.taken_by
-        arrived = TraceState.ARRIVED if record.reason else None  # the far end has put it in order
+        arrived = TraceState.ARRIVED if record.reason else None  # the destination has put it in order
         here = TraceState.WAITING if hop is None and arrived is None else TraceState.HANDED_OVER
         why = self.outlook.outgoing(queue).why
         return _found(
@@ -364,7 +364,7 @@ class Search:
         return _found(FindingKind.DEAD_LETTER, sentence, queue, record, message_class=reason, here=here, there=there)
 
     def _reference(self, queue: Queue, record: Record) -> _Found | None:
-        """A message about it: an acknowledgment, or an answer."""
+        """A message about the one searched for: an acknowledgment or an answer."""
         view = MessageView(record.packet)
         message_class = view.message_class
         if view.correlation_id != self._identifier:
@@ -389,7 +389,7 @@ class Search:
         try:
             packet = decode_packet(record.packet)
         except RemoteProtocolError:
-            return None  # made to look like one
+            return None  # it only looks like one
         if not isinstance(packet, FinalAck):
             return None
         if (packet.source_guid, packet.acknowledged_message_id) != (self.id.guid, self.id.ordinal):
@@ -458,7 +458,8 @@ class Search:
             return None
 
     def _is_here(self, name: FormatName) -> bool:
-        """Whether its queue is here. What came from another manager by a direct name was led here by it."""
+        """Whether its queue is here. A message that came from another manager by a direct name is meant for this
+        one."""
         return self.core.queues.is_local(name) or (
             isinstance(name, DirectName) and self.id.guid != self.core.identifier
         )
@@ -468,7 +469,7 @@ class Search:
 
 
 class _Found(NamedTuple):
-    """A finding, and what it proves. `name` is the message's destination, `hop` who has taken it."""
+    """A finding and what it proves. `name` is the message's destination, and `hop` is who took it."""
 
     finding: Finding
     evidence: tuple[Evidence, ...] = ()
@@ -491,7 +492,7 @@ def _found(
     name: str | None = None,
     hop: NextHop | None = None,
 ) -> _Found:
-    """`here` is what it proves of this manager, `there` of the destination, `said` of the manager that said it."""
+    """`here` is the state that it proves at this manager, `there` at the destination, `said` at `manager`."""
     finding = Finding(
         at=rfc3339_ns(record.arrived_ms * 1_000_000),
         kind=kind.value,
@@ -512,7 +513,7 @@ def _found(
 
 
 def _left(departure: Departure) -> Finding:
-    """What has left this manager is known for a while."""
+    """A departure, which is remembered for a while."""
     queue, reason = departure.queue.removeprefix("system$"), departure.reason
     if departure.hop is None:
         sentence = f"left {queue}: {class_words(reason or 0)}"
@@ -547,7 +548,7 @@ def _second(departure: Departure) -> str | None:
 
 
 def _state_of(message_class: int) -> TraceState:
-    """What an administration acknowledgment says of the message."""
+    """The state that an administration acknowledgment proves."""
     if message_class == MessageClass.ACK_REACH_QUEUE:
         return TraceState.ARRIVED
     return TraceState.RECEIVED if message_class == MessageClass.ACK_RECEIVE else TraceState.DIED
@@ -561,5 +562,5 @@ def _read_name(text: str) -> FormatName | None:
 
 
 def _shown(queue: Queue) -> str:
-    """Its name as commands take it."""
+    """The queue's name as commands take it."""
     return queue.name.removeprefix("system$")

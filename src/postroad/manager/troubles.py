@@ -1,6 +1,6 @@
-"""What goes wrong in a running manager, in the log: each kind once, and again after a while.
+"""Logs what goes wrong in a running manager: each kind once, and again after a while.
 
-What is counted is counted where it happens.
+Other parts count the events where they happen.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ AGAIN_S = 60.0
 
 
 class Troubles:
-    """`look` as often as you like."""
+    """Logs troubles. `look` may be called any number of times."""
 
     def __init__(self, core: LocalQueueManager, durability: Durability, clock: Callable[[], float]) -> None:
         self._core = core
         self._durability = durability
         self._clock = clock
-        self._told: dict[str, tuple[int, float]] = {}  # by event: how many there were, and when that was said
+        self._told: dict[str, tuple[int, float]] = {}  # by event: the count and the time of its last line
         self._held = {kind: RateLimitedLog(log, "limit reached", burst=1) for kind in Held}
         self._follow_ups = RateLimitedLog(log, "follow-up of a change failed; the change is kept")
         self._deaths = RateLimitedLog(log, "message died", level=logging.INFO)
@@ -38,13 +38,13 @@ class Troubles:
         core.watch(Watcher(follow_up_failed=self._follow_up_failed, died=self._died, limit_reached=self._reached))
 
     def look(self, now: float) -> str | None:
-        """Why nothing more is stored; None while there is room."""
+        """Logs what is new. Returns why nothing more is stored, or None while there is room."""
         delivery, idle = self._core.delivery, self._core.queues.idle
         full = self._durability.look()
         copies, names = sum(delivery.overflows.values()), list(delivery.overflows)
         self._tell("commits failed", self._durability.failures, now, last=self._durability.last_failure)
-        self._tell("copies dropped, for a journal or dead-letter queue is full", copies, now, queues=names)
-        self._tell("outgoing queues refused, for there are too many", idle.refused, now, limit=idle.limit)
+        self._tell("copies dropped, because a journal or dead-letter queue is full", copies, now, queues=names)
+        self._tell("outgoing queues refused, because there are too many", idle.refused, now, limit=idle.limit)
         return full
 
     def _reached(self, kind: Held, owner: str) -> None:

@@ -1,1 +1,1 @@
-"""What `postroad serve` runs: a queue manager and its listeners, from a configuration."""
+"""What `postroad serve` runs: a queue manager and its listeners, built from a configuration."""

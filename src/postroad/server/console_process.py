@@ -1,7 +1,7 @@
-"""The web console beside a manager: a child process with a socket that listens already.
+"""The web console of a manager: a child process that gets a listening socket.
 
-The manager never waits for it, and works without it. If it ends, it is started again; if the manager ends, in any way,
-so does the console, because its standard input ends.
+The manager never waits for the console and works without it. If the console ends, the manager starts it again. If the
+manager ends, for whatever reason, the console ends too, because its standard input closes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 60.0
-STABLE_S = 30.0  # a console that ran so long is tried again at once
-BIND_S = 2.0  # the console of a manager that was killed needs a moment to end
+STABLE_S = 30.0  # a console that ran this long is restarted at once
+BIND_S = 2.0  # within which the console of a killed manager ends
 STOP_S = 5.0
 INSTALL = "pip install 'postroad[console]'"
 
 
 def own_certificate(file: Path) -> str:
-    """The first certificate of a chain (PEM), which is the server's own. It stays what the API has read, also if the
-    file is replaced, until a reload."""
+    """The server's own certificate: the first of a chain (PEM)."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     return f"{begin}{file.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
 
 
 def console_port(config: Configuration, reachable: bool) -> int | None:
-    """None if nothing asks for a console. ConfigurationError if other computers could read its passwords."""
+    """The port of the console; None without a console. Raises ConfigurationError if other computers could read its
+    passwords."""
     port = config.listen.console
     if port == WITH_API:
         port = ports.CONSOLE if config.listen.api == ports.API and not reachable else None
@@ -55,17 +55,17 @@ def console_port(config: Configuration, reachable: bool) -> int | None:
 
 
 def _off() -> str | None:
-    """What to do on a computer where this process can have no console."""
-    if sys.platform == "win32":  # a child there cannot take over a socket
+    """What to do if this process cannot run a console."""
+    if sys.platform == "win32":  # where a child cannot take over a socket
         return "run `postroad console`"
     return INSTALL if importlib.util.find_spec("jinja2") is None else None
 
 
 class ConsoleProcess:
-    """`start`, then `stop`."""
+    """The console of a running manager. Call `start`, then `stop`."""
 
     def __init__(self, config: Configuration, api_url: str, reachable: bool, key: str) -> None:
-        """`key` proves to the API that the console names the address of a person."""
+        """`key` proves to the API that the console may name the addresses of people."""
         self._key = key
         self._certificate: str | None = None
         self._config = config
@@ -86,7 +86,7 @@ class ConsoleProcess:
         return f"http{'' if self._config.api.tls_certificate is None else 's'}://{self.address}/"
 
     async def start(self) -> bool:
-        """Whether it is on. OSError if the port that the configuration sets is not available."""
+        """Starts the console, and returns whether it is on. Raises OSError if the configured port is not available."""
         is_default = self._config.listen.console == WITH_API
         port = console_port(self._config, self._reachable)
         if port is None:
@@ -137,7 +137,7 @@ class ConsoleProcess:
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def _run(self) -> int:
-        """One process, to its end."""
+        """Runs one process to its end."""
         assert self._listener is not None
         config, descriptor = self._config, self._listener.fileno()
         command = [sys.executable, "-m", "postroad", "console", "--api", self._api_url]
@@ -160,7 +160,7 @@ class ConsoleProcess:
         return await process.wait()
 
     def renew(self, config: Configuration) -> None:
-        """What a reload has read, for the process that runs and for those that start from now on."""
+        """Gives the running process, and later ones, what a reload has read."""
         self._config = config
         self._read_certificate()
         process = self._process

@@ -1,6 +1,6 @@
 """A file with definitions: queues with their properties and access lists, and users without their passwords.
 
-How to read and write the file. cli/definitions.py compares it with a manager.
+Only reading and writing the file: cli/definitions.py compares it with a manager.
 """
 
 # ruff: noqa: RUF009  (a setting is a dataclass field, made by a function)
@@ -26,7 +26,7 @@ from postroad.validation.toml import Place, load, refuse_duplicates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedUser:
-    """`[[user]]`: as in the configuration, without the password."""
+    """`[[user]]`, as in the configuration but without the password."""
 
     name: str = required(line(256))
     sid: Sid | None = setting(SID, None)
@@ -48,7 +48,7 @@ class Definitions:
 
 
 def read_definitions(file: Path) -> Definitions:
-    """Raises ConfigurationError on the first fault."""
+    """Reads a file. Raises ConfigurationError on the first fault."""
     definitions = load(file, Definitions)
     place = Place(str(file))
     refuse_duplicates(definitions.queues, place.inside("queue"), "path", lambda queue: queue.path.tail)
@@ -57,7 +57,8 @@ def read_definitions(file: Path) -> Definitions:
 
 
 def path_on(manager: str, queue: ConfiguredQueue) -> str:
-    """The path on the manager that imports the queue; raises IllegalPathName if its name makes that too long."""
+    """The path on the manager that imports the queue. Raises IllegalPathName if the manager's name makes it too
+    long."""
     path = str(queue.path.tail)[1:]
     if queue.path.tail.kind is not QueueKind.PUBLIC:
         return path
@@ -65,7 +66,7 @@ def path_on(manager: str, queue: ConfiguredQueue) -> str:
 
 
 def acl_of(queue: ConfiguredQueue) -> str | None:
-    """The access list as a manager shows it; None if the definition has none."""
+    """The access list in the form that a manager shows; None if the definition has none."""
     return None if queue.acl is None else format_sddl(queue.acl)
 
 
@@ -78,12 +79,13 @@ def same_acl(wanted: str, current: str) -> bool:
 
 
 def comparable(name: str, value: object) -> object:
-    """A property's value in its one form: no limit is None, whether as a word or as the largest number."""
+    """A property's value in a form to compare: "no limit" is None, whether written as a word or as the largest
+    number."""
     return None if value == QUEUE_PROPERTIES[name].none else value
 
 
 def write_definitions(title: str, tables: Mapping[str, Iterable[Mapping[str, object]]]) -> str:
-    """TOML. A value of None is left out."""
+    """Writes tables as TOML. Leaves out values of None."""
     lines = [f"# {title}"]
     for name, rows in tables.items():
         for row in rows:

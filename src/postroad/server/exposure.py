@@ -1,6 +1,6 @@
-"""Who can reach this queue manager and what they may do: one row for each listener, and the warnings.
+"""Who can reach this queue manager and what they may do: a row for each listener, and warnings.
 
-Nothing is decided here. Each listener has its own rules, and this module describes them.
+Each listener has its own rules. This module describes them and decides nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RpcFacts:
 def exposure(
     config: Configuration, addresses: Mapping[str, str], *, reachable: bool, rpc: RpcFacts
 ) -> tuple[ListenerInfo, ...]:
-    """The listeners that are on, by `addresses`, in the order of the table."""
+    """A row for each listener in `addresses`, in the order of the table."""
     everybody = "everybody" if reachable else "everybody on this computer"
     alone = "; hardened: by HTTP alone, and nobody reads remotely" if config.security.hardened else ""
     rows = {
@@ -88,7 +88,7 @@ def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
 
 
 def is_open_to_strangers(listener: ListenerInfo) -> bool:
-    """Other computers can reach it without authentication, and its traffic is not encrypted."""
+    """Whether other computers can reach it without authentication, unencrypted."""
     return listener.reachable and listener.authentication == NOBODY and listener.encryption == PLAIN
 
 

@@ -1,6 +1,6 @@
-"""The listeners of `postroad serve`: what a configuration opens, in this order, and where each one accepts.
+"""The listeners of `postroad serve`: which ones a configuration opens, in which order, and their addresses.
 
-How a protocol works is in its own room.
+The protocols are in their own rooms.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
 
-if TYPE_CHECKING:  # what a configuration can leave out is imported where it starts
+if TYPE_CHECKING:  # optional parts are imported where they start
     from postroad.remote_read.server import RemoteReadServer
     from postroad.soap.multicast_transport import MulticastTransport
 
 log = logging.getLogger(__name__)
 
-SOAP_GRACE_S = 5.0  # for requests under way once a listener stops
+SOAP_GRACE_S = 5.0  # for requests under way when a listener stops
 _LEVELS = {
     RpcLevel.CONNECT: AuthLevel.CONNECT,
     RpcLevel.INTEGRITY: AuthLevel.INTEGRITY,
@@ -62,7 +62,7 @@ class Accepting(Protocol):
 
 
 class Listeners:
-    """`open` once; `opened` closes what that opens, the last first."""
+    """The listeners of one manager. Call `open` once. `opened` closes what it opens, in reverse order."""
 
     def __init__(self, manager: Manager, config: Configuration, prepared: Prepared, opened: AsyncExitStack) -> None:
         self._manager = manager
@@ -71,7 +71,7 @@ class Listeners:
         self._opened = opened
         self._reachable = prepared.reachable
         self._accepting: dict[str, Accepting] = {}
-        self._tls: list[Callable[[Prepared], None]] = []  # gives a listener or a client its new certificates
+        self._tls: list[Callable[[Prepared], None]] = []  # set the certificates of a listener or a client
         self._api: ApiServer | None = None
         self._remote_read: RemoteReadServer | None = None
         self._multicast: MulticastTransport | None = None
@@ -83,7 +83,7 @@ class Listeners:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The address of each listener that is on."""
+        """The address of each open listener."""
         found = {name: listener.address for name, listener in self._accepting.items()}
         if self._remote_read is not None and self._remote_read.mapper_address is not None:
             found["epm"] = self._remote_read.mapper_address
@@ -91,7 +91,7 @@ class Listeners:
 
     @property
     def exposure(self) -> tuple[ListenerInfo, ...]:
-        """Who can reach each of them, and what they may do."""
+        """Who can reach each listener, and what they may do."""
         rpc = RpcFacts(False)
         if (server := self._remote_read) is not None:
             other = None if server.read_address == server.address else server.read_address
@@ -102,7 +102,7 @@ class Listeners:
         return found if multicast is None else (*found, multicast_exposure(multicast))
 
     async def open(self) -> None:
-        """Returns once all of them accept; else raises ConfigurationError or another PostroadError."""
+        """Returns once all listeners accept. Raises ConfigurationError or another PostroadError."""
         listen = self._config.listen
         if listen.binary is not None:
             await self._open_binary(listen.binary)
@@ -125,7 +125,8 @@ class Listeners:
     # A reload
 
     def check_credentials(self, config: Configuration) -> None:
-        """Gives the API its token and passwords. ConfigurationError if it cannot go on with them: the old ones stay."""
+        """Gives the API a new token and passwords. Raises ConfigurationError, and keeps the old ones, if the API must
+        not run with the new ones."""
         if self._api is None:
             return
         try:
@@ -139,8 +140,8 @@ class Listeners:
             self._api.set_credentials(self._config.api.token, passwords_of(self._config))
 
     def use(self, config: Configuration, prepared: Prepared) -> bool:
-        """New connections get the new certificates, and existing ones go on. False if remote readers cannot log in
-        with the new passwords before a restart."""
+        """Uses new certificates for new connections; existing ones go on. Returns False if remote readers cannot log in
+        with the new passwords until a restart."""
         self._config, self._prepared = config, prepared
         for use_tls in self._tls:
             use_tls(prepared)
@@ -148,10 +149,11 @@ class Listeners:
             self._console.renew(config)
         return self._remote_read is None or self._remote_read.set_passwords(passwords_of(config))
 
-    # What is opened
+    # Opening
 
     def _answer_addresses(self) -> AnswerAddresses:
-        """Where managers that know no directory find this one: nowhere if it listens on all its addresses."""
+        """The addresses at which managers without a directory find this one; none if it listens on all its
+        addresses."""
         host = self._config.listen.host
         if host in WILDCARDS:
             return AnswerAddresses()
@@ -192,7 +194,7 @@ class Listeners:
         self._accepts("ping", responder)
 
     async def _open_soap(self) -> None:
-        """Opens the listeners first: receipts must come to their ports."""
+        """Opens the listeners before it sends: receipts come to their ports."""
         manager, config, srmp, prepared = self._manager, self._config, self._config.srmp, self._prepared
         host = config.listen.host
         peers = {peer.host.lower(): peer for peer in config.peers}
@@ -237,7 +239,7 @@ class Listeners:
         manager.doors.open(soap=service)
 
     async def _start_http(self, listener: Listener) -> bool:
-        """False if the configuration does not ask for the standard port, and it is not available."""
+        """Returns False if the standard port is not available and the configuration does not ask for it."""
         try:
             await listener.start()
         except OSError as error:

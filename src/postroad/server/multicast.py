@@ -1,4 +1,4 @@
-"""Multicast of a server, by its configuration. It works without an HTTP listener too."""
+"""Builds multicast from a configuration. It also works without an HTTP listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start reads and refuses before it opens anything. `postroad serve --check` and a reload do the same."""
+"""What a start reads and checks before it opens anything. `postroad serve --check` and a reload do the same."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the files say. `digests` are of their contents, by the setting that names the file."""
+    """What the files say. `digests` has the digest of each file, by the setting that names it."""
 
     watch: DirectoryWatch | None
     enterprise: Enterprise
-    entry: ManagerEntry | None  # of this manager in the directory
-    identifier: UUID | None  # None leaves it to the data directory
+    entry: ManagerEntry | None  # this manager's own, in the directory
+    identifier: UUID | None  # None: the data directory decides
     reachable: bool
     authenticate_readers: bool
     api_files: TlsFiles | None
@@ -50,9 +50,10 @@ class Prepared:
 
 
 async def prepare(config: Configuration, watch: DirectoryWatch | None = None) -> Prepared:
-    """Raises ConfigurationError on the first fault, and changes nothing. `watch` is the one that is in use already."""
+    """Reads and checks the files, and changes nothing. Raises ConfigurationError on the first fault. `watch` is the one
+    already in use, if any."""
     if watch is not None:
-        await asyncio.to_thread(watch.check)  # a large file takes a second to read
+        await asyncio.to_thread(watch.check)  # reading a large file takes a second
     else:
         watch = _watch(config)
     enterprise = Enterprise() if watch is None else watch.enterprise
@@ -61,7 +62,7 @@ async def prepare(config: Configuration, watch: DirectoryWatch | None = None) ->
     addresses = await _addresses(config)
     reachable = not all(is_loopback(each) for _, each in addresses)
     authenticate_readers = readers_log_in(config, reachable)
-    digests = {key: _digest(file) for key, file in _files(config)}  # before they are read: what comes later counts too
+    digests = {key: _digest(file) for key, file in _files(config)}  # first, so that a later change of a file shows
     api_files, api_tls, https_tls = _server_tls(config)
     if config.listen.api is not None:
         with _named(config):
@@ -86,7 +87,8 @@ async def prepare(config: Configuration, watch: DirectoryWatch | None = None) ->
 
 
 def refuse_listener(config: Configuration, key: str, what: str, error: OSError) -> NoReturn:
-    """A foreign address is a fault of the file. Any other error comes from the computer."""
+    """Raises the error for a listener that cannot open. An address of another computer is a fault of the configuration;
+    any other cause lies with this computer."""
     words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         config.fail("listen.host", f"{what}: {words}; set it to an address of this computer")
@@ -96,7 +98,7 @@ def refuse_listener(config: Configuration, key: str, what: str, error: OSError) 
 
 
 def own_hosts(config: Configuration, entry: ManagerEntry | None) -> set[str]:
-    """Other hosts that mean this manager in a direct name, besides its name."""
+    """Hosts, besides the manager's name, that mean this manager in a direct format name."""
     host = config.listen.host
     hosts = {*_LOOPBACK} if host in WILDCARDS else {host.lower()}
     if config.listen.http is not None or config.listen.https is not None:
@@ -114,7 +116,7 @@ def _watch(config: Configuration) -> DirectoryWatch | None:
 
 
 def _identifier(config: Configuration, entry: ManagerEntry | None) -> UUID | None:
-    """The manager's id in the files."""
+    """The manager's id by its files; None if they have none."""
     own = config.manager.id
     if entry is None:
         return own
@@ -133,7 +135,7 @@ async def _addresses(config: Configuration) -> list[tuple[socket.AddressFamily, 
 
 
 def _check_host(config: Configuration, addresses: list[tuple[socket.AddressFamily, str]]) -> None:
-    """Refuses addresses of other computers. A UDP socket is bound for a moment, and hears nothing."""
+    """Refuses addresses of other computers. The test binds a UDP socket for a moment."""
     listen = config.listen
     wanted = ((name, getattr(listen, name)) for name in ("binary", "ping", "http", "https", "rpc", "api"))
     first = next(((name, port) for name, port in wanted if port is not None), None)
@@ -153,7 +155,7 @@ def _check_host(config: Configuration, addresses: list[tuple[socket.AddressFamil
 
 
 def _server_tls(config: Configuration) -> tuple[TlsFiles | None, ssl.SSLContext | None, ssl.SSLContext | None]:
-    """What the API and the HTTPS listener serve."""
+    """TLS for the API and the HTTPS listener."""
     api, srmp, files, api_tls, https_tls = config.api, config.srmp, None, None, None
     with _named(config):
         if config.listen.https is not None and srmp.tls_certificate is not None and srmp.tls_key is not None:
@@ -175,7 +177,7 @@ def _client_tls(config: Configuration) -> ssl.SSLContext | None:
 
 
 def _files(config: Configuration) -> list[tuple[str, Path]]:
-    """Every file that the configuration names and a start reads, by its setting."""
+    """Every configured file that a start reads, by its setting."""
     api, srmp = config.api, config.srmp
     found = [
         ("api.token_file", api.token_file),
@@ -195,13 +197,13 @@ def _files(config: Configuration) -> list[tuple[str, Path]]:
 def _digest(file: Path) -> bytes:
     try:
         return sha256(file.read_bytes()).digest()
-    except OSError:  # whoever needs the file says so
+    except OSError:  # whatever needs the file reports it
         return b""
 
 
 @contextmanager
 def _named(config: Configuration) -> Iterator[None]:
-    """Puts the configuration's file into a fault of a part that does not know it."""
+    """Adds the configuration's file to faults of parts that do not know it."""
     try:
         yield
     except ConfigurationError as fault:

@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 
 
 async def run(config: Configuration, announce: Callable[[dict[str, object]], None], level: int | None = None) -> None:
-    """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again. Calls `announce` with the ready line once
-    every listener accepts. `level` of the log is one that the configuration does not change."""
+    """Serves until SIGTERM or SIGINT. SIGHUP reads the configuration again. Calls `announce` with the ready line once
+    every listener accepts. A `level` for the log overrides the configuration."""
     stop = asyncio.Event()
     _on_signals(stop)
     server = Server(config, level)
@@ -38,12 +38,12 @@ async def run(config: Configuration, announce: Callable[[dict[str, object]], Non
 
 
 async def check_only(config: Configuration) -> None:
-    """Raises the PostroadError that would keep the manager from starting. Opens, makes and changes nothing."""
+    """Raises the PostroadError that would keep the manager from starting. Changes nothing."""
     await Server(config, logging.WARNING).check()
 
 
 class _Reloading:
-    """One reload at a time; signals that come meanwhile, and before the start has ended, are one more."""
+    """Runs one reload at a time. All signals during a reload, or before the start is complete, cause one more."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -66,7 +66,7 @@ class _Reloading:
 
 
 def _on_signals(stop: asyncio.Event) -> None:
-    """The first signal stops cleanly, the second one at once."""
+    """Stops cleanly at the first signal, and at once at the second."""
     loop = asyncio.get_running_loop()
 
     def received() -> None:

@@ -1,6 +1,6 @@
-"""What a configuration says about the security of messages: keys and certificates, algorithms, and users.
+"""What a configuration says about message security: keys, certificates, algorithms and users.
 
-Nothing is decided here about a message.
+Nothing here decides about a message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 20
 
 
 def announce_algorithms(security: SecuritySettings) -> None:
-    """One line in the log for each setting that weakens the protection."""
+    """Logs a warning for each setting that weakens the protection."""
     for key, word in _weak_settings(security):
         log.warning(
             "an old algorithm is on",
@@ -73,7 +73,7 @@ def check_libraries(config: Configuration) -> None:
 
 
 def read_certificates(config: Configuration) -> dict[str, tuple[bytes, ...]]:
-    """The registered certificates in DER, by SID. Raises ConfigurationError for one that cannot be read."""
+    """The registered certificates in DER, by SID. Raises ConfigurationError if one cannot be read."""
     found: dict[str, tuple[bytes, ...]] = {}
     for index, each in enumerate(config.certificates, 1):
         key = f"certificate[{index}].file"
@@ -96,7 +96,7 @@ def read_certificates(config: Configuration) -> dict[str, tuple[bytes, ...]]:
 
 
 def _read_certificate(file: Path) -> bytes:
-    """DER. Certificates of MSMQ users can be odd: a DER file is taken byte for byte, and a PEM file decoded."""
+    """A certificate as DER. A DER file is used byte for byte, because certificates of MSMQ users can be odd."""
     with file.open("rb") as opened:
         data = opened.read(_MAX_BYTES)
     if _PEM not in data:

@@ -1,6 +1,6 @@
-"""Queues that must exist: those of the configuration, and the public ones of the directory.
+"""Queues that must exist: those of the configuration, and the directory's public queues.
 
-The server creates them, or changes properties that may change. It refuses a change of any other.
+The server creates them, or changes the properties that can change. It refuses any other change.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from postroad.validation.queue_properties import (
 
 log = logging.getLogger(__name__)
 
-CONFIGURATION = "configuration"  # in the audit log: the creator of a queue
+CONFIGURATION = "configuration"  # who creates or changes a queue, in the audit log
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A queue that must exist, and the key that asks for it."""
+    """A queue that must exist, and the setting that asks for it."""
 
     settings: ConfiguredQueue
-    key: str | None = None  # in the configuration; None if only the directory names it
-    identifier: UUID | None = None  # of a public queue in the directory
+    key: str | None = None  # None if only the directory names the queue
+    identifier: UUID | None = None  # from the directory, for a public queue
     directory_key: str | None = None
 
 
 async def provide_all(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """All of them, in one commit; ConfigurationError, before anything changes, for one that exists with another id or
-    fixed property."""
+    """Provides all of them, in one commit. If one exists with another id or fixed property, raises ConfigurationError
+    before anything changes."""
     for wanted in _wanted_queues(config, enterprise):
         with suppress(QueueNotFound):
             _check(manager.queue(str(wanted.settings.path)), config, wanted)
@@ -57,8 +57,8 @@ async def provide_all(manager: Manager, config: Configuration, enterprise: Enter
 
 
 def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wanted]:
-    """The queues of the configuration and the public ones of the directory. One of both has the directory's id
-    and base priority."""
+    """The queues of the configuration and the directory's public queues. A queue in both gets the directory's id and
+    base priority."""
     wanted: dict[QueueTail, _Wanted] = {}
     for index, settings in enumerate(config.queues, 1):
         wanted[settings.path.tail] = _Wanted(settings, f"queue[{index}]")
@@ -73,7 +73,7 @@ def _wanted_queues(config: Configuration, enterprise: Enterprise) -> list[_Wante
 
 
 async def provide_public(manager: Manager, config: Configuration, enterprise: Enterprise) -> None:
-    """Creates the public queues of the directory that do not exist here yet. Others stay as they are."""
+    """Creates the directory's public queues that do not exist here yet. Others stay as they are."""
     for wanted in _wanted_queues(config, enterprise):
         if wanted.identifier is not None:
             try:
@@ -83,10 +83,10 @@ async def provide_public(manager: Manager, config: Configuration, enterprise: En
 
 
 async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> None:
-    """Creates the queue, or changes what may change; refuses a change of anything else."""
+    """Creates the queue, or changes the properties that can change."""
     settings = wanted.settings
     path = str(settings.path)
-    acl = None if settings.acl is None else format_sddl(settings.acl)  # None: what an operator has set stays
+    acl = None if settings.acl is None else format_sddl(settings.acl)  # None keeps what an operator has set
     try:
         info = manager.queue(path)
     except QueueNotFound:
@@ -107,7 +107,7 @@ async def _provide(manager: Manager, config: Configuration, wanted: _Wanted) -> 
 
 
 def _check(info: QueueInfo, config: Configuration, wanted: _Wanted) -> None:
-    """Raises ConfigurationError if the queue that exists cannot become the one that is wanted."""
+    """Raises ConfigurationError if the existing queue cannot become the wanted one."""
     if wanted.identifier is not None and str(wanted.identifier) != info.id:
         raise ConfigurationError(
             str(config.directory.file),
@@ -123,6 +123,6 @@ def _check(info: QueueInfo, config: Configuration, wanted: _Wanted) -> None:
 
 
 def _changes(settings: ConfiguredQueue, info: QueueInfo) -> dict[str, Any]:
-    """The properties that differ and can change."""
+    """The properties that differ and that can change."""
     wanted = {name: getattr(settings, name) for name in CHANGEABLE}
     return {name: value for name, value in wanted.items() if value != getattr(info, name)}

@@ -1,6 +1,6 @@
-"""Reads the configuration again while the manager runs: takes what can change, and names what needs a restart.
+"""Reads the configuration again while the manager runs: applies what can change, and names what needs a restart.
 
-A configuration with a fault changes nothing. Each setting that can change is in TAKEN; all others need a restart.
+A faulty configuration changes nothing. TAKEN lists each setting that can change; all others need a restart.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from postroad.validation.fields import shown_key
 
 log = logging.getLogger(__name__)
 
-# Sections whose settings all count at once, and single settings of other sections.
+# Sections whose settings all take effect at once, and single settings of other sections.
 TAKEN_SECTIONS = frozenset({"queues", "users", "relay", "leases", "log", "certificates"})
 TAKEN_SETTINGS = frozenset(
     {"manager.quota_kb", "manager.keep_journal_days", "limits.connections_per_address"}
     | {"limits.unfinished_input_mb", "limits.outgoing_queues", "api.token", "api.token_file", "security.sender_ids"}
     | {f"limits.{each.setting}" for each in Held}
 )
-# Files that can become other files, where there was one before. Their contents count at every reload.
+# Settings that can name another file, if they named one before. The contents of files count at every reload.
 TAKEN_FILES = frozenset(
     {"api.tls_certificate", "api.tls_key", "api.client_ca"}
     | {"srmp.tls_certificate", "srmp.tls_key", "srmp.ca_certificates"}
 )
-_SECRETS = (".password_file", ".token_file")  # they count as what they hold
-_KEYS = {"queues": "queue", "users": "user", "certificates": "certificate"}  # in the file
+_SECRETS = (".password_file", ".token_file")  # compared by what the files hold
+_KEYS = {"queues": "queue", "users": "user", "certificates": "certificate"}  # their names in the file
 _DERIVED = frozenset({"file", "data"})
 
 
 def read_again(running: Configuration) -> tuple[Configuration, list[str], list[str]] | None:
-    """The configuration to run with from now on, the settings that changed in it, and those that need a restart. None
-    if there is nothing to read or it has a fault: the log says so."""
+    """The configuration from now on, the settings that changed, and the settings that need a restart. None if there is
+    no file or it has a fault; the log then says so."""
     if running.file is None:
         log.warning("configuration not read again", extra={"reason": "the manager was started without a file"})
         return None
@@ -53,7 +53,7 @@ def read_again(running: Configuration) -> tuple[Configuration, list[str], list[s
 
 
 def changed_files(running: Mapping[str, bytes], new: Mapping[str, bytes]) -> list[str]:
-    """The settings whose files have other contents now, by their digests. What a password or a token file holds is a
+    """The settings whose files have changed, by their digests. Leaves out password and token files, whose content is a
     setting itself."""
     return [key for key in new if new[key] != running.get(key, new[key]) and not key.endswith(_SECRETS)]
 
@@ -63,7 +63,7 @@ def refuse(fault: Exception) -> None:
 
 
 def report(taken: list[str], waiting: list[str], files: Iterable[str]) -> None:
-    """`files` are the settings that name the files that were read besides the configuration."""
+    """Logs a reload. `files` are the settings that name the other files it has read."""
     read = {"files": ", ".join(sorted(files))} if files else {}
     if not taken and not waiting:
         log.info("configuration read again: nothing has changed", extra=read)
@@ -74,7 +74,7 @@ def report(taken: list[str], waiting: list[str], files: Iterable[str]) -> None:
 
 
 def _settings(config: Configuration) -> dict[str, Any]:
-    """Every setting by its key; a list of tables is one."""
+    """Every setting by its key. A list of tables is one setting."""
     found: dict[str, Any] = {}
     for section in fields(config):
         value = getattr(config, section.name)
@@ -94,7 +94,7 @@ def _is_taken(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 
 def _merged(running: Configuration, new: Configuration, taken: list[str]) -> Configuration:
-    """The running configuration with what can change."""
+    """The running configuration with the new values of what can change."""
     sections: dict[str, Any] = {name: getattr(new, name) for name in TAKEN_SECTIONS}
     for key in TAKEN_SETTINGS | TAKEN_FILES.intersection(taken):
         section, _, name = key.partition(".")

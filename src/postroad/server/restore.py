@@ -1,7 +1,7 @@
-"""Restores a backup into a data directory that no manager uses.
+"""Restores a backup into an empty data directory.
 
-The store is made in a directory inside, and its file gets its name at the very end: a restore that was interrupted
-leaves no store that a manager would start on.
+The store is built in a subdirectory and moved to its place at the very end. So an interrupted restore leaves no store
+that a manager would start on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from postroad.store.backup import BackupReader, Contents, check_backup, record_c
 from postroad.store.data_directory import LOCK_NAME, DirectoryLock
 from postroad.store.database import DATABASE_NAME, make_directory, sync_directory
 
-UNFINISHED = "restoring"  # in the data directory
+UNFINISHED = "restoring"  # the subdirectory's name
 _IGNORED = frozenset({UNFINISHED, LOCK_NAME, "lost+found"})
-_FILES = frozenset({KEY_FILE})  # the files that a backup may bring
+_FILES = frozenset({KEY_FILE})  # files that a backup may contain
 PAGES = 8  # in one commit
 
 
 def restore(file: Path, directory: Path, progress: Callable[[int, int], object] = lambda done, total: None) -> Contents:
-    """Raises StorageError and OSError; then the directory has no store. `progress` hears the number of messages."""
+    """Restores a backup. Raises StorageError or OSError, and then leaves no store. Calls `progress` with the messages
+    done and the total."""
     contents = check_backup(file)
     if len(contents.state.get(IDENTITY_STATE, b"")) != 16:
         raise StorageError(f"{file}: is damaged: the id of its manager is missing; use another copy of it")

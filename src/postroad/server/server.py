@@ -1,6 +1,6 @@
-"""One queue manager as `postroad serve` runs it: manager, queues and listeners, built from a configuration.
+"""One queue manager as `postroad serve` runs it: manager, queues and listeners.
 
-Only the composition: how a queue, a store or a protocol works is in its own room.
+Only puts the parts together: queues, store and protocols are in their own rooms.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    """`start`, then `stop`. A failed start closes everything it opened."""
+    """A queue manager with its listeners. Call `start`, then `stop`. A failed start closes everything it opened."""
 
     def __init__(self, config: Configuration, level: int | None = None) -> None:
-        """`level` of the log is one that the configuration does not change."""
+        """A `level` for the log overrides the configuration."""
         self._config = config
         self._level = level
-        self._logged: LogLevel | None = None  # what the configuration has set
+        self._logged: LogLevel | None = None  # as the configuration has set it
         self._prepared: Prepared
-        self._published: bytes | None = None  # this manager's keys in the directory, when they were last checked
-        self._opened = AsyncExitStack()  # what `stop` closes, the last first
+        self._published: bytes | None = None  # this manager's keys in the directory, at the last check
+        self._opened = AsyncExitStack()  # what `stop` closes, in reverse order
         self._running: tuple[Manager, Listeners] | None = None
 
     @property
     def manager(self) -> Manager:
-        """Between `start` and `stop`."""
+        """The manager. Only between `start` and `stop`."""
         assert self._running is not None
         return self._running[0]
 
     @property
     def ready(self) -> dict[str, object]:
-        """The line for when every listener accepts."""
+        """The line to print once every listener accepts."""
         assert self._running is not None
         manager, listeners = self._running
         return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": listeners.addresses}
@@ -69,7 +69,7 @@ class Server:
         return None if self._running is None else self._running[1].console_url
 
     async def start(self) -> None:
-        """Returns once every listener accepts; else raises ConfigurationError or another PostroadError."""
+        """Returns once every listener accepts. Raises ConfigurationError or another PostroadError."""
         try:
             await self._start()
         except BaseException:
@@ -77,17 +77,17 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Finishes the answers under way, commits the rest, and closes the store."""
+        """Finishes the answers under way, commits what is left, and closes the store."""
         await self._opened.aclose()
         self._opened = AsyncExitStack()
         self._running = None
 
     async def check(self) -> None:
-        """Raises what `start` would, as far as reading shows it. Nothing is opened, made or changed."""
+        """Raises what `start` would raise, as far as reading can tell. Changes nothing."""
         config = self._config
         prepared = await prepare(config)
         refuse_unfinished(config.data)
-        store = MemoryStore()  # with a copy of the state: what a start would do to the queues happens there
+        store = MemoryStore()  # a copy of the state, in which to try what a start does to the queues
         store.commit([Batch(state=dict(await asyncio.to_thread(read_state, config.data)))])
         self._check_audit(lambda file: refuse_unwritable(file, config.data))
         keys = load_keys(config.data / KEY_FILE)
@@ -109,18 +109,19 @@ class Server:
         log.info("store opened", extra={"directory": config.data})
         try:
             audit = AuditLog(config.audit.file)
-            self._check_audit(lambda file: audit.check())  # after the store: it may be in the data directory
+            # After the store, because the file may be in the data directory.
+            self._check_audit(lambda file: audit.check())
             keys = await asyncio.to_thread(open_keys, config.data / KEY_FILE, time.time())
             make = manager_class(config, self._opened)
             manager = self._build(make, prepared, store, audit, keys, self._limits())
-            # A program that opens the directory later by itself then finds the manager under the same name.
+            # Keep the name, so that a program that later opens the directory by itself finds the manager under it.
             manager.core.tick.set_state(NAME_STATE, manager.name.encode())
         except BaseException:
             store.close()
             raise
         self._opened.push_async_callback(manager.stop)
         await manager.start()
-        manager.core.use(manager.core.settings, manager.clock())  # users may be gone since the last run
+        manager.core.use(manager.core.settings, manager.clock())  # users may have gone since the last run
         self._use_log_level()
         for place, reason in store.damaged.items():
             log.warning("damaged record", extra={"record": place, "reason": reason})
@@ -144,7 +145,7 @@ class Server:
         keys: StoredKeys | None,
         limits: Limits,
     ) -> Manager:
-        """Without `keys` it will have some, but needs none now."""
+        """Builds the manager. Without `keys`, it makes some once it needs them."""
         return build_manager(
             self._config,
             store,
@@ -168,7 +169,7 @@ class Server:
                 self._config.fail("audit.file", f"{file} cannot be written: {error.strerror}; create its directory")
 
     def _limits(self) -> Limits:
-        """The limits of the configuration, as far as the system allows them."""
+        """The configured limits, as far as the system allows them."""
         settings = self._config.limits
         limits = build_limits(settings, usable_descriptors(settings.connections))
         if limits.connections.maximum < settings.connections:
@@ -181,7 +182,7 @@ class Server:
     # A reload
 
     async def reload(self) -> None:
-        """Reads the configuration again. The log says what was taken; after a fault nothing has changed."""
+        """Reads the configuration again. The log says what has changed; a fault changes nothing."""
         running, found = self._running, read_again(self._config)
         if running is None or found is None:
             return
@@ -219,7 +220,7 @@ class Server:
     # The directory
 
     async def _keep_directory(self, manager: Manager, watch: DirectoryWatch, running: Running) -> None:
-        """Loads a file as soon as it was written: waiting for the timer would only keep wrong routes."""
+        """Loads a directory file as soon as it changes, so that no wrong routes stay in use."""
         while True:
             await asyncio.sleep(self._config.directory.poll_s)
             await self._read_directory(manager, watch)
@@ -235,7 +236,7 @@ class Server:
             manager.router.run_timers(watch.directory, now)
 
     def _check_own_keys(self, manager: Manager) -> None:
-        """Warns if the directory publishes keys that this manager no longer has, or never had."""
+        """Warns if the directory publishes keys that this manager does not use."""
         entry = manager.router.directory.manager(manager.identifier)
         published = b"" if entry is None else entry.public_encryption_keys
         if published != self._published and published not in (b"", manager.core.protection.ring.public_keys):

@@ -1,4 +1,4 @@
-"""Which manager a configuration asks for: a plain one, or one that traces."""
+"""Chooses the class of the manager: plain, or tracing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NO_OTLP = "needs a package that is not installed: pip install opentelemetry-expo
 
 
 def manager_class(config: Configuration, opened: AsyncExitStack | None) -> Callable[..., Manager]:
-    """What makes the manager. `opened` closes what it exports to; None only checks, and opens nothing.
-    ConfigurationError where `[tracing]` is wrong."""
+    """Returns what makes the manager. `opened` closes the exporter; with None this only checks and opens nothing.
+    Raises ConfigurationError if `[tracing]` is wrong."""
     settings = config.tracing
     if not settings.enabled:
         return Manager

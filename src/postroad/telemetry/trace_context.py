@@ -1,4 +1,4 @@
-"""The context of a trace: how it is read from text, and how a message carries it from manager to manager."""
+"""The context of a trace: its text form, and how a message carries it from manager to manager."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 def with_context(message: Message, context: Context | None = None, *, label_prefix: bool = False) -> Message:
-    """Returns the message with the given context, else the current one. The spans of its journey join that trace."""
+    """Returns the message with `context`, or with the current one if None. The spans of its journey join that trace."""
     fields: dict[str, str] = {}
     _W3C.inject(fields, context)
     if "traceparent" not in fields:
@@ -32,7 +32,7 @@ def with_context(message: Message, context: Context | None = None, *, label_pref
 
 
 def context_of(message: ReceivedMessage) -> Context | None:
-    """The context that a message has brought, as the parent of the spans of its processing. None if it has none."""
+    """The context that a message carries, for use as the parent of the spans of its processing. None if it has none."""
     carried = carried_by(message.extension, message.label)
     return None if carried is None else parsed(carried.traceparent)
 
@@ -41,8 +41,8 @@ def parsed(traceparent: str) -> Context:
     return _W3C.extract({"traceparent": traceparent}, Context())
 
 
-# Where a message carries the context: in its extension or, if an application uses that, before its label. The extension
-# is `traceparent: 00-...` [W3C Trace Context] and the time of sending, each in one line of ASCII.
+# Where a message carries the context: in its extension or, if the application uses the extension, before its label. The
+# extension is `traceparent: 00-...` [W3C Trace Context] and the time of sending, each in one line of ASCII.
 
 
 _TRACEPARENT = r"(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})"
@@ -52,7 +52,7 @@ _LABEL = re.compile(rf"\[{_TRACEPARENT}\] ?")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """`sent_ms` is None if only the label has the context."""
+    """`sent_ms` is None if only the label carries the context."""
 
     traceparent: str
     sent_ms: int | None = None
@@ -68,8 +68,8 @@ def carried_by(extension: bytes, label: str) -> Carried | None:
 
 
 def carrying(message: Message, carried: Carried, *, label_prefix: bool) -> Message:
-    """Returns the message with this context in place of any other. The message stays as it is if it is signed, because
-    a change would break the signature. It also stays as it is if the application uses the extension and the label
+    """Returns the message with this context in place of any other. A signed message is returned unchanged, because a
+    change would break its signature. A message is also unchanged if the application uses the extension and the label
     cannot, or must not, take the context."""
     if message.signature is not None:
         return message

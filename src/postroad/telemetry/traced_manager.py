@@ -1,6 +1,6 @@
-"""A queue manager that traces: a span for each message that applications send, and for each transfer and receive.
+"""A queue manager that traces: it records a span for each message sent, each transfer and each receive.
 
-It replaces the plain manager if `[tracing]` is on, so a manager without tracing pays nothing for it.
+It replaces the plain manager if `[tracing]` is on, so tracing costs nothing when it is off.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NS_PER_MS = 1_000_000
 
 
 class Tracing:
-    """Where spans go, and how messages carry their context."""
+    """Writes spans, and puts their context into messages."""
 
     def __init__(self, service: str, exporter: SpanExporter, *, label_prefix: bool = False) -> None:
         self.provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
@@ -122,7 +122,7 @@ class TracedManager(Manager):
         token: Token,
         done: Callable[[list[str], StorageError | None], object],
     ) -> bool:
-        return False  # a span ends with its message, so `send` makes them all
+        return False  # `send` handles every message, because each span ends with its message
 
     async def send_transactional(
         self, destination: Name, messages: Sequence[Message], token: Token = TRUSTED
@@ -136,7 +136,7 @@ class TracedManager(Manager):
                 self._ended(queue, record, reason, now)
 
     def _ended(self, queue: Queue, record: Record, reason: int, now: float) -> None:
-        """A reader has taken the message, or it died here. Records its way to this queue as one span, and its time in
+        """A message has left the queue, received or dead. Records its way to this queue as one span, and its time in
         the queue as another."""
         view = MessageView(record.packet)
         carried = carried_by(view.extension, view.label)
@@ -163,7 +163,7 @@ def stream_exporter(stream: TextIO) -> SpanExporter:
 
 
 def endpoint_exporter(endpoint: str) -> SpanExporter:
-    """Sends spans to a collector, by OTLP over HTTP. ImportError if the package for it is not installed."""
+    """Sends spans to a collector, by OTLP over HTTP. Raises ImportError if the package for it is not installed."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     exporter: SpanExporter = OTLPSpanExporter(endpoint)
