@@ -309,6 +309,40 @@ def test_bodies_from_files_and_from_standard_input(alpha: Commands, tmp_path: Pa
     assert bodies(queue) == [b"\x00\xff\x10 bytes", b"from a pipe\n", b"\xe4\x00", b"b\x00", b""]
 
 
+def test_headers_and_extensions(alpha: Commands, tmp_path: Path) -> None:
+    queue = alpha.queue()
+    headers = ("--header", "NServiceBus.EnclosedMessageTypes=Shop.Order, Shop", "--header", "note=a=b <c>")
+    alpha.done("send", queue.name, "--body", "{}", *headers)
+    (found,) = alpha.done("peek", queue.name, "--decode", "--json").objects
+    assert found["headers"] == {"NServiceBus.EnclosedMessageTypes": "Shop.Order, Shop", "note": "a=b <c>"}
+    assert (found["system"], found["message_type"]) == ("nservicebus", "Shop.Order")
+    file = tmp_path / "extension"
+    file.write_bytes(b"\0\xff own")
+    alpha.done("send", queue.name, "--extension", str(file), "--count", "2")
+    alpha.done("send", queue.name, "--body", "x", "--extension", "-", given=b"from a pipe")
+    assert [each.extension for each in queue.messages()][1:] == [b"\0\xff own", b"\0\xff own", b"from a pipe"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "fault"),
+    [
+        (["--header", "a=b", "--extension", "FILE"], 2, "use only one of --header and --extension"),
+        (["--header", "a"], 2, "--header: must be NAME=VALUE, got 'a'"),
+        (["--header", "=b"], 2, "--header: a header must have a name"),
+        (["--header", "a=b", "--header", "a=c"], 2, "--header: a is given twice"),
+        (["--extension", "no-such-file"], 2, "--extension: no-such-file: cannot be read: No such file or directory"),
+        (["--extension", "/"], 2, "--extension: /: cannot be read: Is a directory"),
+        (["--extension", "/dev/zero"], 1, "--extension: /dev/zero: a message must have at most 4194304 bytes (4 MiB)"),
+        (["--extension", "-", "-"], 2, "--extension: standard input is the body already"),
+    ],
+)
+def test_headers_that_cannot_be_sent(alpha: Commands, options: list[str], code: int, fault: str) -> None:
+    queue = alpha.queue()
+    outcome = alpha.run("send", queue.name, *options)
+    assert (outcome.code, outcome.last_error) == (code, f"postroad: {fault}")
+    assert bodies(queue) == []
+
+
 def test_many_alike_have_consecutive_ids(alpha: Commands) -> None:
     queue = alpha.queue()
     ids = [each["id"] for each in alpha.done("send", queue.name, "--body", "x", "--count", "25", "--json").objects]

@@ -4,6 +4,7 @@ Pure, and bounded in time, depth, memory and output. Nothing that a body names i
 """
 
 from postroad.bodies.decoding import BodyKind, Decoded, decode, message_type
-from postroad.bodies.headers import Failure, Headers, failure_of, read_headers
+from postroad.bodies.headers import Failure, Headers, failure_of, read_headers, write_headers
 
 __all__ = ["BodyKind", "Decoded", "Failure", "Headers", "decode", "failure_of", "message_type", "read_headers"]
+__all__ += ["write_headers"]

@@ -6,17 +6,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from xml.sax.saxutils import escape
 
 from postroad.bodies.amqp import amqp_headers, header_text, is_amqp
 from postroad.bodies.bounds import MOST_HEADERS
 from postroad.bodies.json_text import json_value
 from postroad.bodies.xml_text import local_name, restored, walk_xml
-from postroad.errors import RemoteProtocolError
+from postroad.errors import InvalidArgument, RemoteProtocolError
 
 NSERVICEBUS, REBUS, MASSTRANSIT, WCF = "nservicebus", "rebus", "masstransit", "wcf"
 SYSTEM_MESSAGING = "system.messaging"
 MOST_BYTES = 1 << 20  # of an extension that is read
 _END_OF_HEADERS = b"</ArrayOfHeaderInfo>"
+_DOCUMENT = (
+    '<?xml version="1.0" encoding="utf-8"?><ArrayOfHeaderInfo xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+    'xmlns:xsd="http://www.w3.org/2001/XMLSchema">%s</ArrayOfHeaderInfo>'
+)
+_REFERENCES = {ord(each): f"&#x{ord(each):X};" for each in map(chr, (*range(9), 0xB, 0xC, *range(0xD, 0x20)))}
+_REFERENCES |= {code: f"&#x{code:X};" for code in (0xFFFE, 0xFFFF)}  # XML forbids them; .NET writes references
 _INTENTS = {1: "Send", 2: "Publish", 3: "Subscribe", 4: "Unsubscribe", 5: "Reply"}
 _INTENT = "NServiceBus.MessageIntent"
 _TYPE_HEADERS = ("NServiceBus.EnclosedMessageTypes", "rbs2-msg-type")
@@ -88,6 +95,30 @@ def _of_nservicebus(document: bytes, app_tag: int) -> Headers:
     if _INTENT not in names and app_tag in _INTENTS:
         names[_INTENT] = _INTENTS[app_tag]
     return Headers(names, NSERVICEBUS)
+
+
+def write_headers(names: Mapping[str, str]) -> bytes:
+    """An extension with these headers as NServiceBus writes them, an ArrayOfHeaderInfo. `read_headers` gives them back.
+
+    Raises InvalidArgument for headers that no reader would take."""
+    if len(names) > MOST_HEADERS:
+        raise InvalidArgument(f"a message must have at most {MOST_HEADERS} headers, got {len(names)}")
+    infos = []
+    for name, value in names.items():
+        if not name.strip():
+            raise InvalidArgument("a header must have a name")
+        infos.append(f"<HeaderInfo><Key>{_xml(name)}</Key><Value>{_xml(value)}</Value></HeaderInfo>")
+    try:
+        extension = (_DOCUMENT % "".join(infos)).encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("headers must be text that UTF-8 can say") from None
+    if len(extension) > MOST_BYTES:
+        raise InvalidArgument(f"headers must have at most {MOST_BYTES:,} bytes together, got {len(extension):,}")
+    return extension
+
+
+def _xml(text: str) -> str:
+    return escape(text).translate(_REFERENCES)
 
 
 def _of_json(extension: bytes) -> Headers:

@@ -136,6 +136,16 @@ def send(
         int,
         typer.Option("--app-tag", metavar="N", min=0, max=_UINT32_MAX, help="A number for the application's own use."),
     ] = 0,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header", metavar="NAME=VALUE", help="A header, written as NServiceBus does; repeat it for more."
+        ),
+    ] = None,
+    extension: Annotated[
+        str | None,
+        typer.Option("--extension", metavar="FILE", help="The extension, from a file; - for standard input."),
+    ] = None,
     count: Annotated[
         int, typer.Option("--count", metavar="N", min=1, help="Send this many copies, each with its own id.")
     ] = 1,
@@ -144,6 +154,8 @@ def send(
 
     The body is that of --body, --file or standard input, or empty. Text is stored as UTF-8, and as UTF-16 for the body
     types 8 and 31; the bytes of a file are stored as they are, unless such a type asks for text and they are UTF-8.
+
+    Headers go into the extension, as NServiceBus writes them: `--header NServiceBus.MessageIntent=Send`.
     """
     acknowledgments = _acknowledgments(ack)
     if acknowledgments and admin_queue is None:
@@ -155,6 +167,8 @@ def send(
 
     if encrypt and encrypt not in algorithm_words(EncryptionAlgorithm):
         fail(f"--encrypt: must be one of {_CIPHERS}, got {encrypt!r}", ExitCode.USAGE)
+    if extension == STANDARD_INPUT and STANDARD_INPUT in (standard_input, file):
+        fail("--extension: standard input is the body already", ExitCode.USAGE)
     message = Message(
         _body(body, file, standard_input, body_type),
         label=label,
@@ -172,6 +186,7 @@ def send(
         dead_letter=dead_letter,
         dead_letter_queue=_checked("--dead-letter-queue", dead_letter_queue, parse_name),
         trace=_checked("--trace", trace, _public_queue),
+        extension=_extension(header or [], extension),
         sign=_signer(sign, key, hash_word, signature, sender_id),
         encrypt=encrypt,
     )
@@ -193,7 +208,7 @@ def send(
 
 def _send(manager: QueueManager, name: str, message: Message, count: int, transactional: bool) -> list[str]:
     """Sends all copies in one transaction, or in as few requests as possible, so that their ids are consecutive."""
-    step = max(1, min(BATCH_MESSAGES, BATCH_BYTES // (len(message.body) + 1024)))
+    step = max(1, min(BATCH_MESSAGES, BATCH_BYTES // (len(message.body) + len(message.extension) + 1024)))
     queue = manager.queue(name)
     if count <= step:
         return queue.send([message] * count, transactional=transactional)
@@ -256,11 +271,50 @@ def _body(body: str | None, file: str | None, standard_input: str | None, body_t
     source = file or standard_input
     if source is None:
         return b""
-    try:
-        data = sys.stdin.buffer.read() if source == STANDARD_INPUT else Path(source).read_bytes()
-    except OSError as fault:
-        fail(f"{source}: cannot be read: {fault.strerror}", ExitCode.USAGE)
+    data = _content(source, source)
     return _utf8_text(data) if body_type in _UTF16_TYPES else data
+
+
+def _content(source: str, place: str) -> bytes:
+    """What a file or standard input has, if a message can have it."""
+    from postroad.wire.constants import MAX_PACKET_SIZE
+
+    try:
+        if source == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(MAX_PACKET_SIZE + 1)
+        else:
+            with Path(source).open("rb") as stream:
+                data = stream.read(MAX_PACKET_SIZE + 1)
+    except (OSError, ValueError) as fault:
+        fail(f"{place}: cannot be read: {getattr(fault, 'strerror', None) or fault}", ExitCode.USAGE)
+    if len(data) > MAX_PACKET_SIZE:
+        fail(f"{place}: a message must have at most {MAX_PACKET_SIZE} bytes (4 MiB)", ExitCode.FAILED)
+    return data
+
+
+def _extension(headers: list[str], file: str | None) -> bytes:
+    """The extension that --header or --extension asks for."""
+    if file is not None:
+        if headers:
+            fail("use only one of --header and --extension", ExitCode.USAGE)
+        return _content(file, f"--extension: {file}")
+    if not headers:
+        return b""
+    from postroad.bodies import write_headers
+    from postroad.errors import InvalidArgument
+
+    names: dict[str, str] = {}
+    for each in headers:
+        name, equals, value = each.partition("=")
+        if not equals:
+            fail(f"--header: must be NAME=VALUE, got {each!r}", ExitCode.USAGE)
+        if name in names:
+            fail(f"--header: {name} is given twice", ExitCode.USAGE)
+        names[name] = value
+    try:
+        return write_headers(names)
+    except InvalidArgument as fault:
+        fail(f"--header: {fault}", ExitCode.USAGE)
 
 
 def _utf8_text(data: bytes) -> bytes | str:

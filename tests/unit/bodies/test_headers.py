@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.bodies import Failure, Headers, decode, failure_of, message_type, read_headers
+from postroad.bodies import Failure, Headers, decode, failure_of, message_type, read_headers, write_headers
+from postroad.bodies.bounds import MOST_HEADERS
 from postroad.bodies.headers import MOST_BYTES, type_name
+from postroad.errors import InvalidArgument
 
 XML = b"""<?xml version="1.0"?>
 <ArrayOfHeaderInfo xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema">
@@ -166,3 +168,39 @@ def test_any_extension_has_headers_or_none(noise: bytes, sample: bytes, place: i
         found = read_headers(extension, tag)
         assert all(isinstance(each, str) for pair in found.names.items() for each in pair)
         failure_of(found.names)
+
+
+# What a sender writes
+
+
+NAMES_OF_HEADERS = st.text(st.characters(exclude_categories=["Cs"], max_codepoint=0xFFFF), min_size=1).filter(str.strip)
+VALUES = st.text(st.characters(exclude_categories=["Cs"], max_codepoint=0xFFFF))
+
+
+@given(st.dictionaries(NAMES_OF_HEADERS, VALUES, min_size=1, max_size=5))
+def test_headers_are_read_back_as_they_were_written(names: dict[str, str]) -> None:
+    assert read_headers(write_headers(names)) == Headers(names, "nservicebus")
+
+
+def test_headers_are_written_as_the_xml_serializer_does() -> None:
+    written = write_headers({"NServiceBus.MessageIntent": "Send", "note": "a < b & \x19\r\n"})
+    assert written == (
+        b'<?xml version="1.0" encoding="utf-8"?><ArrayOfHeaderInfo '
+        b'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema">'
+        b"<HeaderInfo><Key>NServiceBus.MessageIntent</Key><Value>Send</Value></HeaderInfo>"
+        b"<HeaderInfo><Key>note</Key><Value>a &lt; b &amp; &#x19;&#xD;\n</Value></HeaderInfo></ArrayOfHeaderInfo>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        ({" ": "x"}, "a header must have a name"),
+        ({"a": "\udcff"}, "UTF-8"),
+        ({"a": "x" * MOST_BYTES}, "at most 1,048,576 bytes together"),
+        ({str(each): "" for each in range(MOST_HEADERS + 1)}, "at most 1000 headers, got 1001"),
+    ],
+)
+def test_headers_that_no_reader_would_take_are_refused(names: dict[str, str], fault: str) -> None:
+    with pytest.raises(InvalidArgument, match=fault):
+        write_headers(names)
