@@ -10,6 +10,7 @@ import pytest
 
 from postroad.api.formats import ARROW_MEDIA_TYPE
 from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES
+from postroad.bodies import write_headers
 from postroad.describe.received import decode_records
 from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from tests.served import API, ORDERS, Served, served
@@ -465,3 +466,22 @@ def test_a_cursor_walks_a_queue(api: Served) -> None:
     assert api.call("DELETE", cursor).status == 204
     assert api.call("DELETE", handle).status == 204
     assert api.bodies() == ["a"]
+
+
+def test_failed_messages_go_back_to_where_they_failed(api: Served) -> None:
+    headers = {"NServiceBus.FailedQ": "other@alpha", "NServiceBus.Retries": "3", "NServiceBus.MessageId": "1"}
+    sent = [
+        {"body": "failed", "app_tag": 7, "extension_base64": b64encode(write_headers(headers)).decode()},
+        {"body": "another"},
+    ]
+    api.call("POST", f"{ORDERS}/messages", {"messages": sent})
+    failed, another = (each["lookup_id"] for each in listed(api))
+    answer = api.call("POST", f"{ORDERS}/resend", {"lookup_ids": [failed, another], "failed": True}).json
+    first, second = answer["resent"]
+    assert (first["to"], first["why"]) == (r"DIRECT=OS:alpha\private$\other", None)
+    assert second["id"] is None
+    assert "has no header NServiceBus.FailedQ" in second["why"]
+    assert [each["body"] for each in listed(api)] == ["another"]
+    (found,) = api.call("GET", f"{OTHER}/messages?decode=true").json["messages"]
+    assert (found["body"], found["app_tag"], found["id"]) == ("failed", 7, first["id"])
+    assert found["headers"] == {"NServiceBus.MessageId": "1"}

@@ -36,6 +36,7 @@ from postroad.api.json_values import (
     read_sending,
 )
 from postroad.api.problems import members, problem
+from postroad.describe.failed import FAILED_QUEUE
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError, StorageError
 from postroad.manager.rescue import MOVE_BATCH
@@ -129,6 +130,12 @@ _RESEND = {
         "ttbr",
         whole(0, INFINITE),
         "seconds; the new messages also have no less time to reach their queue. If absent, as it was",
+    ),
+    "failed": Property(
+        "failed",
+        "failed",
+        SWITCH,
+        "whether they are of NServiceBus' error queue: each goes where it failed, without the headers of its failure",
     ),
 }
 _CHANGED = {
@@ -448,7 +455,7 @@ async def take(call: Call) -> Response:
 )
 async def resend(call: Call) -> Response:
     values = read_object(await call.json_object(), _RESEND)
-    call.facts["to"] = values.get("to")
+    call.facts["to"] = values.get("to") or (FAILED_QUEUE if values.get("failed") else None)
     outcomes = await call.manager.rescue.resend(call.queue, values.pop("lookup_ids"), **values, token=call.token)
     call.facts["messages"] = sum(each.id is not None for each in outcomes)
     return json_answer({"resent": outcomes, "locked": call.manager.leases.locked(call.queue)})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from postroad.describe.failed import failed_message, retry
 from postroad.describe.received import ReceivedMessage, lifetime_s, new_message
 from postroad.errors import InvalidArgument, NotEncrypted, PostroadError, QueueNotFound
 from postroad.manager.durable import DurableCore
@@ -63,38 +64,43 @@ class Rescue:
         *,
         keep: bool = False,
         ttbr: int | None = None,
+        failed: bool = False,
         token: Token = TRUSTED,
     ) -> list[Resent]:
         """Sends each message again as a new one, to `to` or to its old destination, and removes the old one in the same
         commit. Refused messages stay. With `keep`, all stay. Messages of journals always stay. `ttbr` is a new time to
-        be received, in seconds."""
+        be received, in seconds. With `failed`, they are those of NServiceBus' error queue, and go where they failed."""
         queue = self._core.queues.get(name)
         if to is not None:
             parse_name(to)
         stays = keep or queue.properties.queue_type is QueueType.JOURNAL or queue.properties.path.lower() == JOURNAL
         outcomes: list[Resent] = []
         chosen = list(dict.fromkeys(lookup_ids))
+        resend = partial(self._resend, queue, to=to, stays=stays, ttbr=ttbr, failed=failed, token=token)
         for start in range(0, len(chosen), RESEND_BATCH):
-            batch = chosen[start : start + RESEND_BATCH]
-            outcomes += await self._durably(partial(self._resend_all, queue, batch, to, stays, ttbr, token))
+            outcomes += await self._durably(partial(list, map(resend, chosen[start : start + RESEND_BATCH])))
         return outcomes
 
-    def _resend_all(
-        self, queue: Queue, lookup_ids: Sequence[int], to: str | None, stays: bool, ttbr: int | None, token: Token
-    ) -> list[Resent]:
-        return [self._resend(queue, each, to, stays, ttbr, token) for each in lookup_ids]
-
     def _resend(
-        self, queue: Queue, lookup_id: int, to: str | None, stays: bool, ttbr: int | None, token: Token
+        self,
+        queue: Queue,
+        lookup_id: int,
+        *,
+        to: str | None,
+        stays: bool,
+        ttbr: int | None,
+        failed: bool,
+        token: Token,
     ) -> Resent:
         destination = to
         try:
             record = self._core.reading.seek(queue, lookup_id, SeekAction.CURRENT, peek=stays)
             message = received(record)
-            destination = to or message.destination_queue
-            destination = _sendable_again(message, destination)
+            named = failed_message(message).destination if failed else message.destination_queue
+            destination = _sendable_again(message, to or named)
+            again = retry(message, ttbr) if failed else new_message(message, ttbr)
             with self._core.delivery.atomic:
-                ids = self._send_again(new_message(message, ttbr), message.view.transactional, destination, token)
+                ids = self._send_again(again, message.view.transactional, destination, token)
                 if not stays:
                     self._core.delivery.discard(queue, record)
         except PostroadError as fault:
