@@ -521,6 +521,26 @@ def test_what_bodies_and_extensions_say(alpha: Commands, tmp_path: Path) -> None
     assert received["message_type"] == "Shop.Order"
 
 
+def test_what_headers_and_bodies_say_chooses_messages(alpha: Commands) -> None:
+    queue, other = alpha.queue(), alpha.queue()
+    for number, total in enumerate((5, 50, 500)):
+        body = json.dumps({"order": {"total": total}})
+        alpha.done("send", queue.name, "--body", body, "--header", f"shop-number={number}", "--label", str(total))
+
+    def labels(expression: str) -> list[str]:
+        return [each["label"] for each in alpha.done("browse", queue.name, "--json", "--where", expression).objects]
+
+    assert labels("body.order.total > 5") == ["50", "500"]
+    assert labels('headers["shop-number"] == 0 or headers["shop-number"] == "2"') == ["5", "500"]
+    assert labels("message_type == null") == ["5", "50", "500"]
+    alpha.done("move", queue.name, other.name, "--where", "body.order.total == 50")
+    assert [each.label for each in other.messages()] == ["50"]
+    wrong = alpha.run("browse", queue.name, "--where", "true and headers == 1")
+    assert wrong.code == 2
+    assert "--where: " in wrong.last_error
+    assert "character 10: headers must have the name of one" in wrong.last_error
+
+
 # Rescue
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -23,7 +23,7 @@ from postroad.cli.output import ExitCode, fail, print_json, print_line
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from postroad import QueueManager
+    from postroad import QueueManager, ReceivedMessage
 
 
 DEFAULT_API = "http://127.0.0.1:8180"
@@ -292,7 +292,7 @@ class OptionalValues:
         return found
 
 
-def predicate(expression: str | None) -> Callable[[Mapping[str, object]], bool] | None:
+def predicate(expression: str | None) -> Callable[[ReceivedMessage], bool] | None:
     """The filter for messages that `--where` describes. A mistake in it is a usage error."""
     from postroad.describe.where import parse_where
     from postroad.errors import IllegalExpression

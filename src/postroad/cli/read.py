@@ -119,7 +119,7 @@ def browse(
     wanted = predicate(where)
     with context.connect() as manager:
         source = manager.queue(queue)
-        found = (each for each in source.messages(after) if wanted is None or wanted(each.describe()))
+        found = (each for each in source.messages(after) if wanted is None or wanted(each))
         messages = islice(found, limit)
         if context.as_json:
             MessagePrinter(as_json=True, decode=decode).print_all(messages)

@@ -82,7 +82,7 @@ def move(
         if lookup:
             chosen: Iterator[ReceivedMessage] = (source.peek_by_id(each) for each in dict.fromkeys(lookup))
         else:
-            chosen = (each for each in source.messages() if wanted is None or wanted(each.describe()))
+            chosen = (each for each in source.messages() if wanted is None or wanted(each))
         expired = Expired(kept=target.type not in ("private", "public", "subqueue"))
         chosen = expired.counted(chosen)
         if dry_run:
@@ -387,7 +387,7 @@ def resend(
         else:
             # otherwise messages that are sent to their own queue would come again
             found = islice(source.messages(), info.messages)
-            chosen = (each for each in found if wanted is None or wanted(each.describe()))
+            chosen = (each for each in found if wanted is None or wanted(each))
         if dry_run:
             _show_resent(chosen, to, ttbr, context.as_json)
         else:

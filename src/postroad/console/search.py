@@ -86,8 +86,7 @@ def matcher(label: str, identifier: str, class_name: str, body: str, where: str)
     if body:
         tests.append(_content_matcher(body))
     if where:
-        predicate = parse_where(where)
-        tests.append(lambda message: predicate(message.describe()))
+        tests.append(parse_where(where))
 
     def match(message: ReceivedMessage) -> bool:
         try:
