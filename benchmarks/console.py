@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -20,8 +21,14 @@ from urllib.parse import quote, urlencode
 
 import postroad
 from benchmarks.harness import print_table, process_cpu_s
+from postroad.console.search import row
+from postroad.describe.received import ReceivedMessage
 
 BACKLOG, TRAFFIC = r"private$\backlog", r"private$\traffic"
+MIXED, LARGE = r"private$\mixed", r"private$\large"
+SAMPLES = Path(__file__).parents[1] / "tests/data/bodies/samples.jsonl"
+LISTED = 100
+LARGE_BYTES = 1 << 20
 BATCH = 100
 FILLED_AT_ONCE = 1000
 TURN_S = 5.0
@@ -137,6 +144,47 @@ def fill(api: str, queues: int, messages: int) -> None:
             )
 
 
+def fill_lists(api: str) -> None:
+    """A queue with every sixth of the samples that .NET has written, and one with large bodies of four kinds."""
+    with postroad.connect(f"http://{api}") as manager:
+        for name in (MIXED, LARGE):
+            manager.create_queue(name)
+        samples = [json.loads(line) for line in SAMPLES.read_text().splitlines()]
+        for each in samples[:: len(samples) // LISTED][:LISTED]:
+            body, extension = b64decode(each["body_base64"]), b64decode(each["extension_base64"] or "")
+            manager.queue(MIXED).send(postroad.Message(body, body_type=each["body_type"], extension=extension))
+        objects = next(b64decode(each["body_base64"]) for each in samples if each["kind"] == "nrbf")
+        bodies = (
+            json.dumps([{"id": number} for number in range(LARGE_BYTES // 14)]).encode(),
+            b"<orders>" + b"<order><id>7</id></order>" * (LARGE_BYTES // 25) + b"</orders>",
+            objects + bytes(LARGE_BYTES),
+            bytes(range(256)) * (LARGE_BYTES // 256),
+        )
+        for number in range(LISTED):
+            manager.queue(LARGE).send(postroad.Message(bodies[number % len(bodies)]))
+
+
+def measure_lists(api: str, browser: Browser) -> list[tuple[str, str]]:
+    """The rows of a list alone, and the first page with half of them."""
+    rows = []
+    with postroad.connect(f"http://{api}") as manager:
+        for name, words in ((MIXED, "mixed messages"), (LARGE, "messages of 1 MiB")):
+            messages = list(manager.queue(name).messages())
+            assert len(messages) == LISTED
+            decoding = median(timed(lambda: _rows(messages)) for _ in range(5))  # noqa: B023
+            page = median(timed(lambda: browser.get(f"/0/messages?name={quote(name)}")) for _ in range(5))  # noqa: B023
+            rows += [
+                (f"rows of {LISTED} {words}", f"{decoding * 1000:.0f} ms"),
+                (f"first page of {words}", f"{page:.2f} s"),
+            ]
+    return rows
+
+
+def _rows(messages: Sequence[ReceivedMessage]) -> None:
+    for message in messages:
+        row(message)
+
+
 def measure_traffic() -> None:
     """A client that sends and receives in batches. For each line it works for as many seconds as the line says, and
     prints the rate."""
@@ -210,6 +258,8 @@ def main() -> None:
         for name, path in pages.items():
             times = [timed(lambda path=path: browser.get(path)) for _ in range(6)]  # type: ignore[misc]
             rows.append((f"{name}: first, then", f"{times[0]:.2f} s, {median(times[1:]):.2f} s"))
+        fill_lists(api)
+        rows += measure_lists(api, browser)
         search = Search(browser, arguments.messages)
         rows.append(("search without other work", f"{search.wait():.0f} s"))
         search = Search(browser, arguments.messages)

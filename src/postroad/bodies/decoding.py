@@ -126,9 +126,7 @@ def message_type(body: bytes, body_type: int = 0, extension: bytes = b"") -> str
         return found
     if body_type in (BINARY_OBJECT, BodyType.VT_EMPTY) and nrbf.is_nrbf(body):
         return _short(nrbf.root_class(body))
-    if body_type == BodyType.VT_EMPTY and (is_framed(body) or is_envelope(body)):
-        return _type_of_envelope(start_of_envelope(body, _LOOK))
-    text = _start_of(body, body_type)
+    text = start_of(body, body_type)
     if text.startswith("<"):
         return _type_of_envelope(text)
     if text.startswith("{"):
@@ -152,8 +150,10 @@ def _root(start: str) -> str | None:
     return root[1] if root else None
 
 
-def _start_of(body: bytes, body_type: int) -> str:
-    """The first characters, if the body is text."""
+def start_of(body: bytes, body_type: int = 0) -> str:
+    """The first characters of a text or a binary envelope, "" for other bodies. The rest of the body is not read."""
+    if body_type == BodyType.VT_EMPTY and (is_framed(body) or is_envelope(body)):
+        return start_of_envelope(body, _LOOK)
     head = body[: _LOOK * 4]
     shorter = (head[: len(head) - cut] for cut in range(4 if len(body) > len(head) else 1))  # not inside a character
     text = next((each for part in shorter if (each := text_of(part, body_type)) is not None), "")

@@ -1,22 +1,33 @@
-"""The body of a message for people: readable text, raw text or hexadecimal digits, and its headers. Always text for a
-page, never markup.
+"""The body of a message for people: a line for lists, readable text, raw text or hexadecimal digits, and its headers.
+Always text for a page, never markup.
 
 Bodies come from strangers: nothing here is longer than a page shows, and what is cut says so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from postroad.bodies import BodyKind, Decoded
-from postroad.bodies.decoding import text_of
+from postroad.bodies import BodyKind, Decoded, decode
+from postroad.bodies.decoding import start_of, text_of
+from postroad.describe.received import ReceivedMessage
 
 MOST_CHARACTERS = 128 << 10  # that a page shows of a body
 HEX_BYTES = 16 << 10
 MOST_OF_VALUE = 16 << 10  # characters of one header
 MOST_OF_HEADERS = 128 << 10  # characters of all headers
+MOST_OF_PREVIEW = 80
+SMALL = 2048  # bytes of a body that is no text, which a list decodes
 READABLE, RAW, HEX = "text", "raw", "hex"
+_BEFORE_CONTENT = re.compile(
+    r"\s*+(?:<\?[^<>]*+>\s*+)?"
+    r"(?:<(?:\w{1,100}:)?Envelope\b[^<>]*+>.*?<(?:\w{1,100}:)?Body\b[^<>]{0,1000}+>)?",
+    re.DOTALL,
+)
+_AFTER_CONTENT = re.compile(r"</(?:\w{1,100}:)?Body>\s{0,100}</(?:\w{1,100}:)?Envelope>.*", re.DOTALL)
+_NAMESPACE = re.compile(r"""\sxmlns(?::[\w.-]{1,100})?=(?:"[^"]*"|'[^']*')""")
 KINDS: Mapping[BodyKind, str] = {
     BodyKind.TEXT: "text",
     BodyKind.JSON: "JSON",
@@ -68,6 +79,21 @@ def shown_body(body: bytes, body_type: int, found: Decoded, view: str = "") -> S
     if raw is None:
         raw = body[: 4 * MOST_CHARACTERS].decode("utf-8", "replace")
     return Shown(RAW, raw[:MOST_CHARACTERS], len(raw) > MOST_CHARACTERS, views)
+
+
+def preview(message: ReceivedMessage) -> str:
+    """One line from the beginning of a body. Only a small body that is no text is read whole."""
+    body, body_type = message.body, message.body_type
+    if message.view.encrypted:
+        return ""
+    text = start_of(body, body_type)
+    if not text and len(body) <= SMALL:
+        text = decode(body, body_type, limit=SMALL).text or ""
+    if not text:
+        return body[:24].hex(" ")
+    if text.startswith("<") and (before := _BEFORE_CONTENT.match(text)):
+        text = _NAMESPACE.sub("", _AFTER_CONTENT.sub("", text[before.end() :][:SMALL]))
+    return " ".join(text[:SMALL].split())[:MOST_OF_PREVIEW]
 
 
 def shown_headers(headers: Mapping[str, str]) -> tuple[list[ShownHeader], int]:

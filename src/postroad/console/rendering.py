@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +11,7 @@ from markupsafe import Markup
 from postroad.runtime.version import __version__
 
 MIDDLE = "…"
+_ASSEMBLY = re.compile(r"(?<=[^\s\[,])(?:, [^\[\],]{0,200})++(?=\]|$)")
 
 
 def templates() -> Environment:
@@ -29,6 +31,7 @@ def templates() -> Environment:
         "short": short,
         "plural": plural,
         "dotted": dotted,
+        "type_name": type_name,
     }
     environment.globals["version"] = __version__
     return environment
@@ -87,6 +90,11 @@ def short(text: str | None, most: int = 60) -> str:
         return text
     head = (most - 1) * 2 // 3
     return f"{text[:head]}{MIDDLE}{text[len(text) - (most - 1 - head) :]}"
+
+
+def type_name(name: str) -> str:
+    """The name of a generic type of .NET without the assemblies of its arguments."""
+    return _ASSEMBLY.sub("", name) if "[" in name else name
 
 
 def dotted(name: str) -> Markup:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from postroad.client.payloads import next_page
+from postroad.console.bodies import preview
 from postroad.console.history import COST
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
@@ -22,7 +23,7 @@ from postroad.errors import PostroadError
 
 FIRST_PAGE = 500
 SLICE_S = 0.05  # of reading bodies before a search can be cancelled again
-MOST_OF_TYPE = 200  # characters of the name of a type that lists show
+MOST_OF_TYPE = 1000  # characters of the name of a type
 
 Match = Callable[[ReceivedMessage], bool]
 Found = TypeVar("Found")
@@ -49,7 +50,6 @@ class Row:
 
 def row(message: ReceivedMessage) -> Row:
     try:
-        text = message.text_or_none
         return Row(
             lookup_id=message.lookup_id,
             id=str(message.id),
@@ -61,7 +61,7 @@ def row(message: ReceivedMessage) -> Row:
             size=len(message.body),
             arrived_ms=message.arrived_ms,
             destination=message.destination_queue or "",
-            preview=(text if text is not None else message.body[:24].hex(" "))[:80],
+            preview=preview(message),
             is_dead=bool(message.reason),
         )
     except PostroadError as error:

@@ -17,6 +17,7 @@ from postroad.console.bodies import (
     shown_body,
     shown_headers,
 )
+from postroad.console.rendering import type_name
 
 
 def shown(body: bytes, view: str = "", body_type: int = 0) -> Shown:
@@ -101,3 +102,17 @@ def test_headers_are_cut_and_left_out() -> None:
 
 def test_sixteen_bytes_a_line() -> None:
     assert len(hex_dump(bytes(40)).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Shop.Order", "Shop.Order"),
+        ("Shop.Box`1[[Shop.Money, core, Version=0.0.0.0, Culture=neutral]]", "Shop.Box`1[[Shop.Money]]"),
+        ("A`2[[B`1[[C, core]], core, Version=4],[D[,], core]]", "A`2[[B`1[[C]]],[D[,]]]"),
+        ("A`1[[B, core, Version=4.0.0.0, Cultu", "A`1[[B"),
+        ("urn:shop, with a comma", "urn:shop, with a comma"),
+    ],
+)
+def test_generic_types_are_shown_without_the_assemblies_of_their_arguments(name: str, shown: str) -> None:
+    assert type_name(name) == shown

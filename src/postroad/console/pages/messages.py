@@ -13,7 +13,7 @@ from postroad.console.bodies import KINDS, MOST_CHARACTERS, SYSTEMS, Shown, show
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
 from postroad.console.rendering import plural
-from postroad.console.search import Row, matcher, row, scan
+from postroad.console.search import MOST_OF_TYPE, Row, matcher, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
@@ -31,7 +31,6 @@ from postroad.wire.view import without_local_part
 
 PAGE = 50
 MOVED_AT_ONCE = 1000
-MOST_OF_TYPE = 1000  # characters of the name of a type
 MAX_TRAIL = 40  # pages back that a link remembers
 PLACES = {"current": SeekAction.CURRENT, "next": SeekAction.NEXT, "previous": SeekAction.PREVIOUS}
 PLACES |= {"first": SeekAction.FIRST, "last": SeekAction.LAST}
@@ -90,7 +89,8 @@ async def show_one(visit: Visit) -> Response:
         )
     fault = ""
     try:
-        fields, body, body_type, extension = message.describe(), message.body, message.body_type, message.extension
+        fields = await asyncio.to_thread(message.describe)
+        body, body_type, extension = message.body, message.body_type, message.extension
     except PostroadError as error:
         fields, body, body_type, extension, fault = {}, message.packet, 0, b"", str(error)
 
