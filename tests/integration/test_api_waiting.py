@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 import pytest
 
+from postroad.net.http import MAX_PIPELINED, MAX_UNREAD
 from postroad.security.descriptors import Sid
 from postroad.security.users import User
 from postroad.store import Batch, MemoryStore
@@ -82,6 +85,84 @@ def test_a_client_that_leaves_takes_nothing_with_it(api: Served, call: str) -> N
     api.send("a", recoverable=True)
     assert api.bodies() == ["a"]
     assert [each["body"] for each in api.call("POST", f"{ORDERS}/receive?timeout=0").json["messages"]] == ["a"]
+
+
+def raw(path: str, *headers: str, method: str = "POST") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+NEXT = raw("/healthz", method="GET")
+LARGE = 8 * MAX_UNREAD
+SENDING = raw(f"{ORDERS}/messages/raw", f"Content-Length: {LARGE}")
+BEHIND = {
+    "a request": NEXT,
+    "as many as may wait": NEXT * MAX_PIPELINED,
+    "one more": NEXT * (MAX_PIPELINED + 1),
+    "a part of a request": NEXT[:-5],
+    "a large part of a request": SENDING + bytes(MAX_UNREAD // 2),
+    "more than is kept": SENDING + bytes(LARGE - 1),
+    "a large request": SENDING + bytes(LARGE),
+    "requests with large headers": raw("/healthz", f"X: {'x' * 20_000}", method="GET") * 6,
+    "the last request": raw("/healthz", "Connection: close", method="GET") + b"what nobody reads" * 10_000,
+    "no request": b"no request" * 10_000,
+}
+
+
+def cut(connection: socket.socket, how: str) -> None:
+    """Ends a connection as a process that ends, or one that is killed with answers unread."""
+    if how == "reset":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+@pytest.mark.parametrize("how", ["end", "reset"])
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
+def test_a_client_that_leaves_is_noticed_whatever_it_sent_behind_its_read(api: Served, behind: bytes, how: str) -> None:
+    connection = socket.create_connection((api.server.host, api.server.port), PATIENCE_S)
+    connection.sendall(raw(f"{ORDERS}/receive"))
+    waiting(api, 1)
+    connection.sendall(behind)
+    cut(connection, how)
+    waiting(api, 0)
+    api.send("a", recoverable=True)
+    assert api.bodies() == ["a"]
+
+
+def test_a_client_that_leaves_is_noticed_within_the_body_of_its_read(api: Served) -> None:
+    connection = socket.create_connection((api.server.host, api.server.port), PATIENCE_S)
+    connection.sendall(raw(f"{ORDERS}/receive", f"Content-Length: {LARGE}") + bytes(1000))
+    waiting(api, 1)
+    connection.close()
+    waiting(api, 0)
+
+
+def test_a_read_that_waits_ends_if_its_body_goes_on(api: Served) -> None:
+    with socket.create_connection((api.server.host, api.server.port), PATIENCE_S) as connection:
+        connection.sendall(raw(f"{ORDERS}/receive", f"Content-Length: {LARGE}"))
+        waiting(api, 1)
+        connection.sendall(bytes(MAX_UNREAD + 1))
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    waiting(api, 0)
+
+
+def test_a_client_that_leaves_is_noticed_behind_requests_that_came_before_its_read(api: Served) -> None:
+    """Those made the server stop reading, as one does that does not wait for a message."""
+    connection = socket.create_connection((api.server.host, api.server.port), PATIENCE_S)
+    connection.sendall(NEXT + raw(f"{ORDERS}/receive") + NEXT * (MAX_PIPELINED - 1))
+    waiting(api, 1)
+    connection.close()
+    waiting(api, 0)
+
+
+def test_requests_behind_a_read_that_waits_get_their_answers(api: Served) -> None:
+    with socket.create_connection((api.server.host, api.server.port), PATIENCE_S) as connection:
+        connection.sendall(raw(f"{ORDERS}/receive") + NEXT * 3 + SENDING + bytes(MAX_UNREAD))
+        waiting(api, 1)
+        api.send("a")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200, 200, 200, 200, 413]
+    assert answer.endswith(b"a client may send at most 65536 bytes while it waits for a message\n")
 
 
 def test_of_many_readers_that_leave_and_stay_every_message_is_read_once(api: Served) -> None:

@@ -38,9 +38,8 @@ class Waits:
                 ended = True
                 task.cancel()
 
-        leaving = request.connection.watchers
         self._ends.add(end)
-        leaving.add(end)
+        request.connection.watch(end)
         try:
             return await read
         except asyncio.CancelledError:
@@ -50,7 +49,7 @@ class Waits:
             raise (_stopped() if self._stopping else ClientLeft) from None
         finally:
             self._ends.discard(end)
-            leaving.discard(end)
+            request.connection.unwatch(end)
 
     async def pause(self, seconds: float) -> None:
         """Waits for `seconds`, or until the server stops."""

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_HEAD = 0x8000  # bytes of a request line and its headers, and about as many around the body
 MAX_HEADERS = 200
 MAX_PIPELINED = 16  # requests that may wait behind earlier ones
-MAX_UNREAD = 0x10000  # bytes of a body that the application has not asked for yet
+MAX_UNREAD = 0x10000  # bytes of a body, or of waiting requests, that the application has not asked for yet
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so no client sends while we close
 BYTES_PER_S = 0x10000  # a large request gets one more second for each time that many bytes have arrived
 
@@ -36,6 +36,10 @@ _METHODS = {each.encode(): each for each in ("GET", "POST", "PUT", "PATCH", "DEL
 _TOO_LONG = f"the headers must have at most {MAX_HEAD} bytes"
 _Fault = tuple[HTTPStatus, str]
 _INVALID: _Fault = (HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
+_TOO_MUCH: _Fault = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    f"a client may send at most {MAX_UNREAD} bytes while it waits for a message",
+)
 
 
 class App:
@@ -104,15 +108,16 @@ class HttpConnection(Connection):
     def __init__(self, app: App, listener: Listener, admission: Admission) -> None:
         super().__init__(listener, admission)
         self.app = app
-        self.watchers: set[Callable[[], object]] = set()  # what to call when the connection ends
         self.peer = self.local = ""  # addresses
         self.secure = False
         self.subject: str | None = None  # of the client's certificate
         self.lost = False
+        self._watchers: set[Callable[[], object]] = set()  # what to call when the connection ends
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._head = 0  # bytes of the target and the headers
         self._lines = 0  # headers and trailers
         self._known: tuple[list[tuple[bytes, bytes]], dict[bytes, str]] = ([], {})  # the last head: most are the same
         self._waiting: deque[Request] = deque()  # behind earlier requests
@@ -122,7 +127,7 @@ class HttpConnection(Connection):
         self._resuming = False  # the parser is reading a head that we made up
         self._last = False  # no more requests are taken
         self._stopping = False
-        self._deaf = False  # reading is paused until the input that is here is used
+        self._deaf = False  # reading is paused until the input that is here is used: no end is noticed
         self._full = False  # the peer does not take our output
         self._drained: asyncio.Future[None] | None = None
         self._going = False
@@ -156,8 +161,18 @@ class HttpConnection(Connection):
         if coming is not None:
             coming.end(lost=True)
         self._wake()
-        for callback in tuple(self.watchers):
+        for callback in tuple(self._watchers):
             callback()
+
+    def watch(self, left: Callable[[], object]) -> None:
+        """Calls `left` when the connection ends. Until `unwatch` reading is never paused, because only a read notices
+        the end."""
+        self._watchers.add(left)
+        self._listen()
+
+    def unwatch(self, left: Callable[[], object]) -> None:
+        self._watchers.discard(left)
+        self._listen()
 
     def shutdown(self) -> None:
         self._stopping = True
@@ -214,11 +229,12 @@ class HttpConnection(Connection):
         self._expect(REQUEST_S)
         self._target = b""
         self._fields = []
-        self._lines = 0
+        self._head = self._lines = 0
 
     def on_url(self, url: bytes) -> None:
         if not self._resuming:
             self._target += url
+            self._head += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._resuming:
@@ -228,6 +244,7 @@ class HttpConnection(Connection):
             raise ValueError("too many headers")
         if self._in_head:  # trailers are dropped
             self._fields.append((name.lower(), value))
+            self._head += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
         if self._resuming:
@@ -236,7 +253,7 @@ class HttpConnection(Connection):
         self._in_head = False
         parser, fields, target = self._parser, self._fields, self._target
         known, headers = self._known
-        if fields != known or len(target) > MAX_HEAD:
+        if fields != known or self._head > MAX_HEAD:
             headers = self._read_headers(fields)
             self._known = (fields, headers)
         if target[:1] != b"/":
@@ -264,11 +281,12 @@ class HttpConnection(Connection):
             length,
             chunks=version == "1.1",
             keep_alive=version == "1.1" and parser.should_keep_alive(),
+            head_size=self._head,
         )
         self._waiting.append(request)
 
     def _read_headers(self, fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
-        if len(self._target) + sum([len(name) + len(value) + 4 for name, value in fields]) > MAX_HEAD:
+        if self._head > MAX_HEAD:
             self._fault = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LONG)
             raise ValueError(_TOO_LONG)
         if sum([name == b"host" for name, _ in fields]) > 1:  # [RFC 9112] 3.2: two readers could pick different ones
@@ -308,9 +326,16 @@ class HttpConnection(Connection):
         self._listen()
 
     def _listen(self) -> None:
-        """Pauses reading while requests wait, or while too much of a body waits for the application."""
-        coming = self._coming
-        deaf = bool(self._waiting) or (coming is not None and not coming.answered and coming.unread > MAX_UNREAD)
+        """Pauses reading while too much input waits for the application, or refuses it if somebody watches for the end
+        of the connection."""
+        if self._current is not None and self._current is self._coming:
+            kept = self._current.unread
+        else:
+            kept = sum([each.head_size + each.size for each in self._waiting])
+        if kept > MAX_UNREAD and self._watchers and self._fault is None:
+            self._break(_TOO_MUCH)
+        much = kept > MAX_UNREAD or len(self._waiting) >= MAX_PIPELINED
+        deaf = much and not self._watchers and self._fault is None  # after a fault nothing more is kept
         if deaf is not self._deaf and not self.lost and not self.transport.is_closing():
             self._deaf = deaf
             if deaf:
@@ -417,9 +442,12 @@ class HttpConnection(Connection):
             self._size = self._used = 0
             self.admission.hold(0)
             request.take()
+        if self._begun:
+            self._expect(REQUEST_S)
+        elif not self._waiting:
+            self._expect(KEEP_ALIVE_S)
         if not self._waiting:
             self.admission.idle()
-            self._expect(REQUEST_S if self._begun else KEEP_ALIVE_S)
         self._go_on()
 
     def pause_writing(self) -> None:

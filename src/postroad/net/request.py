@@ -31,7 +31,7 @@ class Request:
 
     __slots__ = (
         *("_limit", "_pieces", "_taken", "_wake", "answered", "chunks", "complete", "connection", "expects", "fields"),
-        *("headers", "keep_alive", "length", "lost", "method", "path", "query", "size"),
+        *("head_size", "headers", "keep_alive", "length", "lost", "method", "path", "query", "size"),
     )
 
     def __init__(
@@ -45,6 +45,7 @@ class Request:
         *,
         chunks: bool,
         keep_alive: bool,
+        head_size: int = 0,
     ) -> None:
         self.connection = connection
         self.method = method
@@ -56,6 +57,7 @@ class Request:
         self.chunks = chunks  # whether the client reads an answer in chunks
         self.keep_alive = keep_alive
         self.expects = chunks and headers.get(b"expect", "").lower() == "100-continue"
+        self.head_size = head_size  # bytes of the target and the headers
         self.complete = False
         self.lost = False  # the connection ended
         self.answered = False
