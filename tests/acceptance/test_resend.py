@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ from urllib.parse import quote
 import pytest
 
 import postroad as client
+from postroad.bodies import write_headers
 from tests.commands import Outcome, ServerProcess, postroad, serving
 
 ORDERS, LEDGER, OTHER = r"private$\orders", r"private$\ledger", r"private$\other"
+ERROR = r"private$\error"
 CONFIG = rf"""
 [manager]
 name = "alpha"
@@ -33,6 +37,9 @@ path = '{LEDGER}'
 transactional = true
 [[queue]]
 path = '{OTHER}'
+[[queue]]
+path = '{ERROR}'
+transactional = true
 """
 
 
@@ -149,6 +156,11 @@ def test_messages_for_another_manager_are_sent_there(server: ServerProcess) -> N
         ((r"private$\missing", "--all"), 1, "there is no queue"),
         ((";deadletter", "--lookup", "12345"), 1, "no message"),
         ((";deadletter", "--where", "label =="), 2, "--where"),
+        ((), 2, "Missing argument 'QUEUE'"),
+        ((";deadletter", "--all", "--exception", "E"), 2, "--exception: needs --failed"),
+        ((";deadletter", "--all", "--type", "T"), 2, "--type: needs --failed"),
+        (("--failed", "--all", "--where", "true"), 2, "choose the messages with one of"),
+        ((r"private$\missing", "--failed"), 1, "there is no queue"),
     ],
 )
 def test_mistakes_are_named(unchanged: ServerProcess, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -226,3 +238,86 @@ def test_messages_that_would_die_again_are_counted_and_can_live_longer(server: S
     run(server, "resend", ";deadletter", "--lookup", letters[1], "--ttbr", "3600", "--to", far)
     (waiting,) = messages(server, far)
     assert (waiting["label"], waiting["delivery"]) == ("", "recoverable")
+
+
+# Messages that NServiceBus gave up
+
+
+def failed(queue: str, exception: str, message_type: str, label: str = "") -> client.Message:
+    names = {
+        "FailedQ": queue,
+        "ExceptionInfo.ExceptionType": exception,
+        "ExceptionInfo.Message": f"{label} failed",
+        "EnclosedMessageTypes": message_type,
+        "TimeOfFailure": "2026-11-19 15:31:00:654321 Z",
+        "Retries": "3",
+        "MessageId": label,
+    }
+    extension = write_headers({f"NServiceBus.{name}": value for name, value in names.items()})
+    return client.Message("{}", label=label, extension=extension)
+
+
+def test_failed_messages_go_back_to_where_they_failed(server: ServerProcess) -> None:
+    with client.connect(server.api) as manager:
+        manager.queue(ERROR).send(
+            [
+                failed("orders@alpha", "System.TimeoutException", "Shop.Order, Shop", "1"),
+                failed("ORDERS@ALPHA", "System.TimeoutException", "Shop.Order, Shop", "2"),
+                failed("ledger", "Shop.NoStock", "Shop.Order, Shop", "3"),
+                failed("gone@alpha", "Shop.NoStock", "Shop.Bill, Shop", "4"),
+                client.Message("not failed", label="5"),
+                failed("orders@10.0.0.99", "Shop.NoStock", "Shop.Bill, Shop", "6"),
+            ],
+            transactional=True,
+        )
+    shown = run(server, "resend", "--failed", "--dry-run", "--json").objects
+    assert [(each["label"], each["exception"], each["message_type"], each["to"]) for each in shown[:2]] == [
+        ("1", "System.TimeoutException", "Shop.Order", r"DIRECT=OS:alpha\private$\orders"),
+        ("2", "System.TimeoutException", "Shop.Order", r"DIRECT=OS:ALPHA\private$\ORDERS"),
+    ]
+    assert (shown[0]["exception_text"], shown[0]["failed_at"]) == ("1 failed", "2026-11-19T15:31:00Z")
+    assert (shown[4]["to"], "has no header NServiceBus.FailedQ" in shown[4]["why"]) == (None, True)
+    people = run(server, "resend", "--failed", "--dry-run", "--type", "Shop.Order", "--to", OTHER)
+    assert people.errors == ""
+    assert [line.split()[:4] for line in people.lines[1:3]] == [
+        ["2", "System.TimeoutException", "Shop.Order", OTHER],
+        ["1", "Shop.NoStock", "Shop.Order", OTHER],
+    ]
+    assert people.lines[3:] == ["3 messages would be sent again"]
+    assert len(messages(server, ERROR)) == 6
+
+    chosen = run(server, "resend", ERROR, "--failed", "--exception", "timeoutexception", "--where", 'label == "1"')
+    assert (chosen.code, chosen.text) == (0, f"sent 1 message of {ERROR} again to where they failed\n")
+    (first,) = server.get(f"/queues/{quote(ORDERS, safe='')}/messages?decode=true")["messages"]
+    assert first["headers"] == {"NServiceBus.EnclosedMessageTypes": "Shop.Order, Shop", "NServiceBus.MessageId": "1"}
+
+    all_others = run(server, "resend", "--failed", "--json")
+    assert all_others.code == 1
+    (outcome,) = all_others.objects
+    assert (outcome["resent"], [each["why"][:20] for each in outcome["refused"]]) == (
+        3,
+        ["there is no queue DI", "the message has no h"],
+    )
+    assert [each["label"] for each in messages(server, ORDERS)] == ["1", "2"]
+    assert [(each["label"], each["delivery"]) for each in messages(server, LEDGER)] == [("3", "transactional")]
+    assert [each["label"] for each in messages(server, r"DIRECT=TCP:10.0.0.99\private$\orders")] == ["6"]
+    assert [each["label"] for each in messages(server, ERROR)] == ["4", "5"]
+
+
+def test_a_kill_between_loses_and_doubles_no_failed_message(tmp_path: Path) -> None:
+    count = 3000
+    with started(tmp_path) as server, client.connect(server.api) as manager, ThreadPoolExecutor(1) as pool:
+        queue = manager.queue(ERROR)
+        queue.send([failed("ledger@alpha", "E", "T", str(n)) for n in range(count)], transactional=True)
+        running = pool.submit(run, server, "resend", "--failed")
+        while not manager.queue(LEDGER).info().messages:
+            assert not running.done()
+        server.close()
+        assert running.result().code == 1
+    with started(tmp_path) as server, client.connect(server.api) as manager:
+        sent, left = ([each.label for each in manager.queue(name).messages()] for name in (LEDGER, ERROR))
+        assert sent
+        assert left
+        assert Counter(sent + left) == Counter(map(str, range(count)))
+        assert run(server, "resend", "--failed").code == 0
+        assert Counter(each.label for each in manager.queue(LEDGER).messages()) == Counter(map(str, range(count)))

@@ -133,7 +133,7 @@ def test_groups_of_messages_that_failed_alike() -> None:
     early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     messages = [
         FailedMessage("q", "E", "last", "T", late),
-        FailedMessage("q", "E", "first", "T", early),
+        FailedMessage("Q", "E", "first", "T", early),
         FailedMessage("q", "E", "no time", "T", None),
         FailedMessage("other", "E", "x", "T", None),
     ]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from postroad import Queue, QueueManager, ReceivedMessage
+    from postroad.describe.failed import FailedMessage
 
 
 STANDARD_STREAM = "-"
@@ -350,7 +351,15 @@ INFINITE = 0xFFFFFFFF
 
 def resend(
     context: Context,
-    queue: QueueName,
+    queue: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="QUEUE",
+            show_default=False,
+            help=r"A path such as private$\orders, a format name, or ;journal, ;deadletter, ;deadxact. With --failed, "
+            r"private$\error if absent.",
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="NAME", help="The new destination; without it, where each message was sent."),
@@ -364,6 +373,17 @@ def resend(
         int | None,
         typer.Option("--ttbr", metavar="S", min=0, max=INFINITE, help="Seconds within which they must be received."),
     ] = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Messages of NServiceBus' error queue: each goes to the queue where it failed."),
+    ] = False,
+    exception: Annotated[
+        str | None,
+        typer.Option("--exception", metavar="NAME", help="With --failed, only those that failed with this exception."),
+    ] = None,
+    message_type: Annotated[
+        str | None, typer.Option("--type", metavar="NAME", help="With --failed, only messages of this type.")
+    ] = None,
 ) -> None:
     """Send dead letters and journaled messages again, as new messages, to where they were sent before or elsewhere.
 
@@ -371,9 +391,21 @@ def resend(
     from now, or S seconds with --ttbr. The old message leaves in the same
     commit; with --keep it stays, and so do messages of a journal. A message that is refused stays, and the exit code
     is 1.
+
+    With --failed, messages that NServiceBus gave up go back to the queues where they failed, without the headers of the
+    failure. All do, unless some are chosen. --dry-run shows them by exception and type.
     """
-    if sum((bool(lookup), everything, where is not None)) != 1:
+    if queue is None and not failed:
+        fail("Missing argument 'QUEUE'.", ExitCode.USAGE)
+    from postroad.describe.failed import ERROR_QUEUE
+
+    queue = queue or ERROR_QUEUE
+    choices = sum((bool(lookup), everything, where is not None))
+    if choices > 1 or not (choices or failed):
         fail("choose the messages with one of --lookup ID, --all and --where EXPR", ExitCode.USAGE)
+    for option, given in (("--exception", exception), ("--type", message_type)):
+        if given is not None and not failed:
+            fail(f"{option}: needs --failed", ExitCode.USAGE)
     if to is not None:
         from postroad.names import parse_name
 
@@ -388,29 +420,29 @@ def resend(
             # otherwise messages that are sent to their own queue would come again
             found = islice(source.messages(), info.messages)
             chosen = (each for each in found if wanted is None or wanted(each))
+        if failed:
+            chosen = _that_failed(chosen, exception, message_type)
         if dry_run:
-            _show_resent(chosen, to, ttbr, context.as_json)
+            (_show_failed if failed else _show_resent)(chosen, to, ttbr, context.as_json)
         else:
             ids = [message.lookup_id for message in chosen]
-            sent, refused, short = _resend(context, queue, ids, to, keep, ttbr)
+            sent, refused, short = _resend(context, queue, ids, to, keep, ttbr, failed)
         locked = {} if lookup else report_locked(source, "would not be sent" if dry_run else "not sent")
     if dry_run:
         return
-    for lookup_id, why in refused[:SHOWN_REFUSALS]:
-        report(f"not sent: the message {lookup_id}: {why}")
-    if len(refused) > SHOWN_REFUSALS:
-        report(f"not sent: {count_text(len(refused) - SHOWN_REFUSALS, 'more message')}")
+    _report_refused(refused, "not sent")
     _warn(short, "expire")
     facts = {"resent": sent, "refused": [{"lookup_id": each, "why": why} for each, why in refused], **locked}
     facts |= {"expiring": len(short), "first_expires_s": min(short)} if short else {}
     where_to = "" if to is None else f" to {to}"
+    where_to = " to where they failed" if failed and to is None else where_to
     context.print(facts, f"sent {count_text(sent, 'message')} of {queue} again{where_to}")
     if refused:
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _resend(
-    context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool, ttbr: int | None
+    context: Context, queue: str, ids: Sequence[int], to: str | None, keep: bool, ttbr: int | None, failed: bool
 ) -> tuple[int, list[tuple[int, str]], list[int]]:
     """Sends messages again. Returns how many, the lookup ids of the others with the reasons, and lifetimes that are
     short."""
@@ -426,6 +458,7 @@ def _resend(
             order: dict[str, object] = {"lookup_ids": list(batch), "keep": keep}
             order |= {} if to is None else {"to": to}
             order |= {} if ttbr is None else {"time_to_be_received": ttbr}
+            order |= {"failed": True} if failed else {}
             try:
                 outcomes = api.json("POST", path, order, member="resent")
             except Exception:
@@ -437,6 +470,13 @@ def _resend(
             short += [each["lifetime_s"] for each in outcomes if is_short(each.get("lifetime_s"))]
             bar.advance(len(batch))
     return sent, refused, short
+
+
+def _report_refused(refused: Sequence[tuple[int, str]], word: str) -> None:
+    for lookup_id, why in refused[:SHOWN_REFUSALS]:
+        report(f"{word}: the message {lookup_id}: {why}")
+    if len(refused) > SHOWN_REFUSALS:
+        report(f"{word}: {count_text(len(refused) - SHOWN_REFUSALS, 'more message')}")
 
 
 def _warn(short: Sequence[int], word: str) -> None:
@@ -475,3 +515,88 @@ def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int 
 def _reason(message: ReceivedMessage) -> str | None:
     """The reason of a dead letter."""
     return message.class_name if message.message_class else None
+
+
+# Messages of NServiceBus' error queue.
+
+
+_SHOWN_TEXT = 60  # characters of the text of an exception
+
+
+def _that_failed(
+    messages: Iterator[ReceivedMessage], exception: str | None, message_type: str | None
+) -> Iterator[ReceivedMessage]:
+    """Those that failed with this exception, and are of this type. Without either, also those that do not say where
+    they failed: the manager refuses them by name."""
+    for message in messages:
+        failed, _ = _failure(message)
+        if failed.matches(exception, message_type) if failed else exception is None and message_type is None:
+            yield message
+
+
+def _failure(message: ReceivedMessage) -> tuple[FailedMessage | None, str | None]:
+    """How it failed, or why that cannot be said."""
+    from postroad.describe.failed import failed_message
+    from postroad.errors import InvalidArgument
+
+    try:
+        return failed_message(message), None
+    except InvalidArgument as fault:
+        return None, str(fault)
+
+
+def _show_failed(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None, as_json: bool) -> None:
+    """One group of messages a line or, as JSON, one message."""
+    from postroad.describe.failed import failed_groups
+    from postroad.describe.received import is_short, lifetime_s
+
+    short: list[int] = []
+    refused: list[tuple[int, str]] = []
+
+    def found() -> Iterator[FailedMessage]:
+        for message in messages:
+            failed, why = _failure(message)
+            lifetime = lifetime_s(message, ttbr, here=True)
+            if failed is None:
+                refused.append((message.lookup_id, str(why)))
+            elif lifetime is not None and is_short(lifetime):
+                short.append(lifetime)
+            if as_json:
+                print_json(
+                    {
+                        "lookup_id": message.lookup_id,
+                        "label": message.label,
+                        "exception": failed.exception if failed else None,
+                        "exception_text": failed.text if failed else None,
+                        "message_type": failed.message_type if failed else message.message_type,
+                        "failed_at": f"{failed.failed_at:%Y-%m-%dT%H:%M:%SZ}" if failed and failed.failed_at else None,
+                        "to": (to or failed.destination) if failed else None,
+                        "lifetime_s": lifetime,
+                        **({"why": why} if why else {}),
+                    }
+                )
+            if failed is not None:
+                yield failed
+
+    groups = failed_groups(found())
+    _report_refused(refused, "would stay")
+    _warn(short, "would expire")
+    if as_json:
+        return
+    print_table(
+        ("messages", "exception", "message type", "to", "first failed (UTC)", "last failed (UTC)", "text"),
+        (
+            (
+                group.messages,
+                group.exception,
+                group.message_type,
+                to or group.destination,
+                group.first_failed_at and f"{group.first_failed_at:%Y-%m-%d %H:%M:%S}",
+                group.last_failed_at and f"{group.last_failed_at:%Y-%m-%d %H:%M:%S}",
+                group.text and " ".join(group.text[: _SHOWN_TEXT + 1].split()),
+            )
+            for group in groups
+        ),
+        numbers=("messages",),
+    )
+    print_line(f"{count_text(sum(group.messages for group in groups), 'message')} would be sent again")

@@ -91,7 +91,7 @@ def failed_groups(messages: Iterable[FailedMessage]) -> list[FailedGroup]:
     """Messages by exception, type and destination, the largest group first."""
     groups: dict[tuple[str | None, ...], FailedGroup] = {}
     for each in messages:
-        key = (each.exception, each.message_type, each.destination)
+        key = (each.exception, each.message_type, each.destination.lower())
         first = last = each.failed_at
         count, text = 1, each.text
         if (known := groups.get(key)) is not None:
