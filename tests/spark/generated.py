@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ HOURS = 48
 END_S = START_S + HOURS * 3600
 NUMBERS = {"orders": 1, "invoices": 2, "audit": 3, "questions": 4, "replies": 5, "unread": 6}
 APIS = {LONDON: "http://127.0.0.1:8180", ROME: "http://127.0.0.2:8180"}
+TYPES = {"orders": "Shop.Order", "invoices": "Invoice", "audit": "Shop.Audited"}  # all others say no type
 REASONS = (MessageClass.NACK_Q_EXCEED_QUOTA, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
 BURST_HOURS = 8  # before the end: the hour in which audit gets many times its usual messages
 BURST_HOUR = HOURS - BURST_HOURS
@@ -75,16 +77,28 @@ class Sent:
     def why(self) -> str | None:
         return None if self.reason is None else class_name(self.reason)
 
+    @property
+    def message_type(self) -> str:
+        return TYPES.get(self.queue, "")
+
     def packet(self) -> bytes:
-        """The packet of a message, which asks for whatever makes its fate known."""
+        """The packet of a message, which asks for whatever makes its fate known. Orders say their type as Rebus does,
+        invoices are XML, and audit is JSON with a type."""
         more: dict[str, Any] = {}
+        body = f"body of {self.number}"
+        if self.queue == "orders":
+            more["extension"] = json.dumps({"rbs2-msg-type": "Shop.Order, Shop", "rbs2-msg-id": body}).encode()
+        elif self.queue == "invoices":
+            body = f"<Invoice><Text>{body}</Text></Invoice>"
+        elif self.queue == "audit":
+            body = json.dumps({"$type": "Shop.Audited, Shop", "text": body})
         if self.fate == "unexplained":
-            more = {"ack": "full", "admin_queue": rf"PRIVATE={LONDON}\9"}
+            more |= {"ack": "full", "admin_queue": rf"PRIVATE={LONDON}\9"}
         if self.queue == "questions":
             more["response_queue"] = rf"PRIVATE={ROME}\{NUMBERS['replies']}"
         if self.answer_to is not None:
             more["correlation_id"] = LONDON.bytes_le + self.answer_to.to_bytes(4, "little")
-        message = Message(f"body of {self.number}", label=self.label, priority=self.priority, **more)
+        message = Message(body, label=self.label, priority=self.priority, **more)
         return _composer(self.queue).compose(message, self.number, self.sent_s)
 
 

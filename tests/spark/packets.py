@@ -40,7 +40,7 @@ class Copy:
 def sent(number: int, *, to: str = ORDERS, transactional: bool = False, at_s: int = 0, **properties: Any) -> bytes:
     """The packet of a message from london, sent some seconds after noon."""
     name = parse_name(to)
-    message = Message(f"body {number}", label=f"message {number}", **properties)
+    message = Message(**{"body": f"body {number}", "label": f"message {number}"} | properties)
     composer = Composer(LONDON, name)  # type: ignore[arg-type]
     return composer.compose(message, number, NOON_S + at_s, transactional=transactional)
 

@@ -22,7 +22,7 @@ from postroad.spark.pipeline.report import render
 from postroad.spark.pipeline.service_levels import PERCENTILES, WIDTH, service_level
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.spark.pipeline.words import moment, seconds, size
-from tests.spark.generated import BURST_HOUR, END_S, NUMBERS, START_S, Sent, called, depth, history, made_lake
+from tests.spark.generated import BURST_HOUR, END_S, NUMBERS, START_S, TYPES, Sent, called, depth, history, made_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,6 +188,20 @@ def test_the_periods(reported: Reported) -> None:
     shown = {row[0]: row[1:] for row in rows(reported, section, 1)}
     assert shown == {called(queue): figures([e for e in reported.sent if e.queue == queue]) for queue in NUMBERS}
     assert rows(reported, section, 2) == [["london -> rome", *figures(reported.sent)]]
+    shown = {row[0]: row[1:] for row in rows(reported, section, 3)}
+    assert shown == {name: figures([e for e in reported.sent if e.queue == queue]) for queue, name in TYPES.items()}
+
+
+def test_message_types(reported: Reported) -> None:
+    expected = {}
+    for name in (*TYPES.values(), ""):
+        some = [each for each in reported.sent if each.message_type == name]
+        there = received(some)
+        died = sum(each.fate == "dead" for each in some)
+        times = [seconds(counted(there, share)) for share in PERCENTILES] if name else ["-"] * 3
+        whole = size(sum(len(each.packet()) for each in some))
+        expected[name or "no type"] = [number(len(some)), whole, number(len(there)), number(died), *times]
+    assert {row[0]: row[1:] for row in rows(reported, "Which message types")} == expected
 
 
 def test_what_was_delivered(reported: Reported) -> None:
@@ -213,20 +227,21 @@ def values(reported: Reported, wanted: Callable[[dict[str, Any]], bool], place: 
 def test_how_fast(reported: Reported) -> None:
     reached = [each for each in reported.sent if each.state == "reached"]
     tables = reported.page.found["How fast"]
-    assert len(tables) == 6
+    assert len(tables) == 8
     for place, chosen in enumerate((reached, received(reported.sent))):
         groups: tuple[Callable[[Sent], str], ...] = (
             lambda each: each.called,
             lambda each: "london -> rome",
+            lambda each: each.message_type,
             lambda each: str(each.priority),
         )
         for number_of, name in enumerate(groups):
             expected = {}
-            for key in {name(each) for each in chosen}:
+            for key in {name(each) for each in chosen} - {""}:
                 some = [each for each in chosen if name(each) == key]
                 spans = [*(counted(some, share) for share in PERCENTILES), float(max(e.after_s for e in some))]
                 expected[key] = [number(len(some)), *map(seconds, spans)]
-            assert {row[0]: row[1:] for row in tables[3 * place + number_of][1:]} == expected
+            assert {row[0]: row[1:] for row in tables[4 * place + number_of][1:]} == expected
         drawn = values(reported, lambda value: "bin" in value, place)
         assert sum(each["messages"] for each in drawn) == len(chosen)
         within = sum(each["messages"] for each in drawn if each["bin"] == f"0 s – {seconds(BINS_S[0])}")
@@ -313,8 +328,14 @@ def test_labels_and_senders(reported: Reported) -> None:
 
 
 def test_every_table_of_the_page_was_compared(reported: Reported) -> None:
-    compared = {"What waits in queues": 1, "Service levels": 1, "Against the period before": 3, "What was delivered": 1}
-    compared |= {"How fast": 6, "Which routes": 1, "What was lost, and why": 2, "Unusual hours": 1}
+    compared = {"What waits in queues": 1, "Service levels": 1, "Against the period before": 4, "What was delivered": 1}
+    compared |= {
+        "Which message types": 1,
+        "How fast": 8,
+        "Which routes": 1,
+        "What was lost, and why": 2,
+        "Unusual hours": 1,
+    }
     compared |= {"The oldest messages without a report": 1, "Who asks whom, and who answers": 1, "The most frequent": 2}
     assert {section: len(tables) for section, tables in reported.page.found.items()} == compared
     assert not re.search(r"\d", reported.page.texts.get("Packets that did not decode", ""))

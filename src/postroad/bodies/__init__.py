@@ -3,8 +3,19 @@
 Pure, and bounded in time, depth, memory and output. Nothing that a body names is loaded or run.
 """
 
-from postroad.bodies.decoding import BodyKind, Decoded, decode, message_type
+from postroad.bodies.decoding import BodyKind, Decoded, Outline, decode, message_type, outline
 from postroad.bodies.headers import Failure, Headers, failure_of, read_headers, write_headers
 
-__all__ = ["BodyKind", "Decoded", "Failure", "Headers", "decode", "failure_of", "message_type", "read_headers"]
-__all__ += ["write_headers"]
+__all__ = [
+    "BodyKind",
+    "Decoded",
+    "Failure",
+    "Headers",
+    "Outline",
+    "decode",
+    "failure_of",
+    "message_type",
+    "outline",
+    "read_headers",
+    "write_headers",
+]

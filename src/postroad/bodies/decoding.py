@@ -119,11 +119,29 @@ def decode(body: bytes, body_type: int = 0, extension: bytes = b"", *, app_tag: 
     return replace(found, headers=names, system=system, message_type=type_of(headers.names) or found.message_type)
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a message says of itself before anybody reads its body."""
+
+    headers: Mapping[str, str]
+    message_type: str | None
+
+
+def outline(body: bytes, body_type: int = 0, extension: bytes = b"", *, app_tag: int = 0) -> Outline:
+    """The headers and the type that `decode` gives, for many messages: several times as fast. Only the start of the
+    body is read, so a body that is damaged further on has a type, too."""
+    names = read_headers(extension, app_tag).names
+    if not names and _URN.encode() in body:  # MassTransit has its headers in the body
+        names = decode(body, body_type, limit=0).headers
+    return Outline(names, type_of(names) or _type_in(body, body_type))
+
+
 def message_type(body: bytes, body_type: int = 0, extension: bytes = b"") -> str | None:
-    """What `decode` gives as the type of the message, for lists. Only the start of the body is read, so a body that is
-    damaged further on has a type, too."""
-    if found := type_of(read_headers(extension).names):
-        return found
+    """The type that `outline` gives."""
+    return type_of(read_headers(extension).names) or _type_in(body, body_type)
+
+
+def _type_in(body: bytes, body_type: int) -> str | None:
     if body_type in (BINARY_OBJECT, BodyType.VT_EMPTY) and nrbf.is_nrbf(body):
         return _short(nrbf.root_class(body))
     text = start_of(body, body_type)

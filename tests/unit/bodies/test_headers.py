@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.bodies import Failure, Headers, decode, failure_of, message_type, read_headers, write_headers
+from postroad.bodies import (
+    Failure,
+    Headers,
+    Outline,
+    decode,
+    failure_of,
+    message_type,
+    outline,
+    read_headers,
+    write_headers,
+)
 from postroad.bodies.bounds import MOST_HEADERS
 from postroad.bodies.headers import MOST_BYTES, type_name
 from postroad.errors import InvalidArgument
@@ -76,6 +86,7 @@ def test_an_envelope_of_masstransit() -> None:
     assert found.headers == headers | {"count": "5"}
     assert found.failure == Failure("System.Exception", "no", None)
     assert message_type(body.encode()) == "Shop.Messages.Order"
+    assert outline(body.encode()) == Outline(found.headers, "Shop.Messages.Order")
     assert decode(b'{"message": 1, "messageType": "urn:other"}').system is None
 
 

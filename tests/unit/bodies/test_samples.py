@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from postroad.bodies import decode, message_type
+from postroad.bodies import decode, message_type, outline
 
 FILE = Path(__file__).parents[2] / "data" / "bodies" / "samples.jsonl"
 NETMSMQ = Path(__file__).parents[4] / "shared/samples/wcf"  # beside the project, where somebody has put them
@@ -46,6 +46,7 @@ def test_a_body_says_what_dotnet_reads_back(sample: dict[str, Any]) -> None:
     if sample["xml"] is not None:
         assert canonical(found.text or "") == canonical(sample["xml"])
     assert not found.text_cut
+    assert outline(body, sample["body_type"], extension, app_tag=sample["app_tag"]).headers == found.headers
     if found.kind != "text":  # of which a start may look like something
         assert message_type(body, sample["body_type"], extension) == found.message_type
 

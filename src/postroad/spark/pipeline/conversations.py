@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from postroad.spark.pipeline.frames import persisted
 
 LONGEST = 100  # chains in the table
-MOST = 50  # labels in the table, and senders
+MOST = 50  # labels in the table, senders, and message types
 _ROUNDS = 4  # each doubles the length of the chains that are followed, up to 16 answers
 
 
@@ -126,13 +126,17 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
 
 
 def counts(delivered: DataFrame) -> DataFrame:
-    """Messages by day and label, and by day and sender.
+    """Messages by day and label, by day and sender, and by day and message type.
 
     Digits in a label become `#`, so that labels with numbers count as one. A sender is a SID, or a manager if the SID
-    is unknown.
+    is unknown. Messages that do not say their type have the type "".
     """
     label = f.regexp_replace(f.coalesce("label", f.lit("")), r"\d+", "#")
-    kinds = {"label": f.substring(label, 1, 120), "sender": f.coalesce("sender_id", "source", f.lit("unknown"))}
+    kinds = {
+        "label": f.substring(label, 1, 120),
+        "sender": f.coalesce("sender_id", "source", f.lit("unknown")),
+        "type": f.coalesce("message_type", f.lit("")),
+    }
     each = [f.struct(f.lit(kind).alias("kind"), value.alias("value")) for kind, value in kinds.items()]
     rows = delivered.select("day", f.explode(f.array(*each)).alias("of"), "state", "size")
     return rows.groupBy("day", "of.kind", "of.value").agg(
@@ -144,7 +148,7 @@ def counts(delivered: DataFrame) -> DataFrame:
 
 
 def top(counted: DataFrame) -> DataFrame:
-    """The labels and senders with the most messages on all days together."""
+    """The labels, senders and message types with the most messages on all days together."""
     sums = [f.sum(name).alias(name) for name in ("messages", "received", "died", "bytes")]
     place = f.row_number().over(Window.partitionBy("kind").orderBy(f.desc("messages"), "value"))
     found = counted.groupBy("kind", "value").agg(*sums).withColumn("place", place)

@@ -120,6 +120,20 @@ class Facts:
         """When the first and the last message were sent."""
         return earliest(self.states, "first_sent_at"), latest(self.states, "last_sent_at")
 
+    @property
+    def types(self) -> list[Row]:
+        """The message types with the most messages, and, with the value None, all other messages that say a type.
+
+        The value is "" for messages that do not say their type.
+        """
+        found = sorted((row for row in self.top if row["kind"] == "type"), key=lambda row: -row["messages"])
+        if not found:
+            return []
+        whole = {"messages": self.messages, "bytes": self.total("bytes")}
+        whole |= {"received": self.by_state.get("received", 0), "died": self.by_state.get("dead", 0)}
+        left = {name: count - sum(row[name] for row in found) for name, count in whole.items()}
+        return [*found, {"value": None} | left] if left["messages"] > 0 else found
+
     def compared(self, by: str) -> list[tuple[Row, Row | None]]:
         """The last period and the one before it for each group, the most messages first."""
         rows = [row for row in self.trend if row["by"] == by]
@@ -138,6 +152,7 @@ class Facts:
             "waiting": self.waiting,
             "states": self.by_state,
             "kinds": self.kinds,
+            "types": {row["value"]: row["messages"] for row in self.types if row["value"]},
             "reasons": self.reasons,
             "replayed": self.replayed.total(),
             "unexplained": self.total("unexplained"),

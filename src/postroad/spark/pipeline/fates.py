@@ -18,6 +18,10 @@ STATES = ("received", "dead", "reached", "outgoing", "sent", "mentioned")
 
 SEQUENCE = ("manager_id", "queue", "source_manager", "sequence_id")  # identifies the sequence of a copy, in its queue
 
+# Senders choose message types, so gold has bounds: characters of one, and how many a report compares.
+LONGEST_TYPE = 200
+MOST_TYPES = 50
+
 _REACH, _RECEIVE = MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
 
@@ -66,6 +70,7 @@ def delivery(
     return known.select(
         "id",
         "label",
+        f.substring("message_type", 1, LONGEST_TYPE).alias("message_type"),
         "delivery",
         "priority",
         "size",
@@ -116,7 +121,7 @@ def _from_copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
     # Of several candidates take the earliest. Otherwise two runs could choose differently.
     death = f.min(f.when(f.col("role") == DEAD, f.struct("arrived_at", "reason", "manager")))
     there = f.min(f.when(f.col("role").isin(RECEIVED, QUEUED), f.struct("arrived_at", "manager", "queue")))
-    same = ("label", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
+    same = ("label", "message_type", "delivery", "priority", "size", "sent_at", "source_manager", "destination_queue")
     more = ("correlation_id", "response_queue", "sender_id")
     asked = ("asked_reach", "asked_receive")
     still = f.when(f.col("role") == QUEUED, f.col("arrival") >= f.col("floor"))

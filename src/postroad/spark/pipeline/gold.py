@@ -64,7 +64,7 @@ from postroad.spark.pipeline.tables import DAY, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 
-VERSION = 5  # of the gold tables; a new number makes all tables again
+VERSION = 6  # of the gold tables; a new number makes all tables again
 _REMEMBERED = 32  # changes of gold/delivery; a summary that missed more than these is made as a whole
 _FEW = 100_000  # messages that one task can write, and whose ids every task can hold
 _ALL = (1 << 63) - 1  # above every arrival number
@@ -205,7 +205,7 @@ def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
                 silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
             )
         if count < _FEW:
-            messages = messages.drop("body", "body_text")
+            messages = messages.drop("body", "body_text", "headers")
             messages = stack.enter_context(persisted(messages))  # it is read three times
         wanted = small(in_sequence(messages).select(*SEQUENCE).distinct())
         sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
@@ -283,6 +283,8 @@ def _delivery_rows(
     called = queue_names(spark, facts["queues"])
     again = message_ids(spark, ids_sent_again(given.lake.replays))
     there = summaries.floor_rows(spark, given.floors)
+    if "message_type" not in messages.columns:  # silver of an older version, without a batch since
+        messages = messages.withColumn("message_type", f.lit(None).cast("string"))
     return delivery(messages, acknowledgments, reports, known, called, again, there, sequences)
 
 

@@ -39,6 +39,7 @@ _BINS = (
 )
 _UNTIL = {"reach": "reached their queue", "receive": "were received"}
 _NOWHERE = "no destination"
+_BY = {"queue": "queue", "route": "route", "type": "message type", "priority": "priority"}
 
 
 def render(facts: Facts, now: datetime) -> str:
@@ -49,7 +50,7 @@ def render(facts: Facts, now: datetime) -> str:
     _todo(page, facts, found)
     _choice(page, facts)
     _tiles(page, facts)
-    for section in (_backlog, _levels, _trend, _delivered, _fast, _routes, _traffic, _lost, _unexplained):
+    for section in (_backlog, _levels, _trend, _delivered, _types, _fast, _routes, _traffic, _lost, _unexplained):
         section(page, facts)
     for section in (_conversations, _unusual, _top, _undecodable):
         section(page, facts)
@@ -208,11 +209,12 @@ def _trend(page: Page, facts: Facts) -> None:
     names = ("", "sent", "before", "received", "before", "died", "before", "90 % received within", "before")
     numbers = set(range(1, 9))
     made = table(names, [_compared("all messages", *overall[0])], numbers=numbers)
-    for by in ("queue", "route"):
-        pairs = facts.compared(by)
+    for by, name in _BY.items():
+        if not (pairs := facts.compared(by)):
+            continue
         rows = [_compared(each["value"], each, before) for each, before in pairs[:MOST_ROWS]]
-        made += heading(f"By {by}") + table(names, rows, numbers=numbers, queue=0 if by == "queue" else None)
-        made += _left_out(pairs, by)
+        made += heading(f"By {name}") + table(names, rows, numbers=numbers, queue=0 if by == "queue" else None)
+        made += _left_out(pairs, name)
     text = f"The last {span}, up to {moment(now['until'])} UTC, against the {span} before."
     page.section("Against the period before", text, made)
 
@@ -251,6 +253,41 @@ def _delivered(page: Page, facts: Facts) -> None:
     page.section("What was delivered", text, drawn + _left_out(totals, "queue") + details("Figures", figures))
 
 
+def _types(page: Page, facts: Facts) -> None:
+    title = "Which message types"
+    found = facts.types
+    if not any(row["value"] for row in found):
+        page.section(title, "No message says its type.")
+        return
+    shown = found[:MOST_ROWS]
+    if rest := found[MOST_ROWS:]:
+        sums = {name: sum(row[name] for row in rest) for name in ("messages", "received", "died", "bytes")}
+        shown = [*shown, {"value": None} | sums]
+    speeds = {row["value"]: row for row in facts.speed("type")}
+    rows = []
+    for row in shown:
+        value = row["value"]
+        speed = speeds.get(value, {})
+        name = "all others" if value is None else value or "no type"
+        times = (seconds(speed.get(f"{each}_s")) for each in ("p50", "p90", "p99"))
+        rows.append((name, row["messages"], size(row["bytes"]), row["received"], row["died"], *times))
+    names = (
+        "message type",
+        "messages",
+        "size",
+        "received",
+        "died",
+        "half received within",
+        "90 % within",
+        "99 % within",
+    )
+    text = (
+        "What headers and bodies say: the class of an object, the root of XML, or the type that NServiceBus, Rebus, "
+        "MassTransit or WCF has written."
+    )
+    page.section(title, text, table(names, rows, numbers=set(range(1, 8))))
+
+
 def _fast(page: Page, facts: Facts) -> None:
     text = "Packets have whole seconds, and two clocks take part: these figures are exact to a second."
     cards = []
@@ -267,18 +304,18 @@ def _fast(page: Page, facts: Facts) -> None:
         colour = charts.STATE_COLOURS["reached" if until == "reach" else "received"]
         drawn = page.chart(charts.spread(_joined(values), _BINS, "messages", colour), f"seconds until messages {words}")
         made = heading(f"Time until messages {words}: {counted(overall['messages'], 'message')}") + drawn
-        for by in ("queue", "route", "priority"):
+        for by, name in _BY.items():
             if not (rows := facts.speed(by, until)):
                 continue
-            chart = page.chart(charts.percentiles(rows[:MOST_ROWS], by), f"percentiles by {by}")
+            chart = page.chart(charts.percentiles(rows[:MOST_ROWS], by), f"percentiles by {name}")
             figures = [
                 (row["value"], row["messages"], *(seconds(row[f"{each}_s"]) for each in ("p50", "p90", "p99", "max")))
                 for row in rows[:MOST_ROWS]
             ]
-            names = (by, "messages", "half within", "90 % within", "99 % within", "longest")
+            names = (name, "messages", "half within", "90 % within", "99 % within", "longest")
             listed_rows = table(names, figures, numbers=set(range(1, 6)), queue=0 if by == "queue" else None)
-            content = chart + _left_out(rows, by) + details("Figures", listed_rows)
-            made += heading("By queue") + content if by == "queue" else details(f"By {by}", content)
+            content = chart + _left_out(rows, name) + details("Figures", listed_rows)
+            made += heading("By queue") + content if by == "queue" else details(f"By {name}", content)
         cards.append(made)
     page.section("How fast", text if cards else "No message is known to have arrived.", *cards)
 

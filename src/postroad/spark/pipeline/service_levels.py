@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from postroad.errors import InvalidArgument
+from postroad.spark.pipeline.fates import MOST_TYPES
 from postroad.spark.pipeline.lake import DELIVERY, Lake
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -175,15 +176,15 @@ _NO_TIME = -10_000  # the bin for 0 s, below all other bins
 
 
 def spans(delivered: DataFrame) -> DataFrame:
-    """Messages by day, ends, queue, priority and bin: the seconds until they reached their queue, and until
-    received."""
+    """Messages by day, ends, queue, message type, priority and bin: the seconds until they reached their queue, and
+    until received."""
     until = f.explode(
         f.array(
             f.struct(f.lit("reach").alias("until"), f.col("reach_s").alias("seconds")),
             f.struct(f.lit("receive").alias("until"), f.col("receive_s").alias("seconds")),
         )
     )
-    ends = ("day", "source", "destination", "queue", "priority")
+    ends = ("day", "source", "destination", "queue", "message_type", "priority")
     rows = delivered.where("reach_s is not null or receive_s is not null").select(*ends, until.alias("span"))
     rows = rows.select(*ends, "span.*").where("seconds is not null")
     return rows.groupBy(*ends, "until", _bin(f.col("seconds")).alias("bin")).agg(
@@ -193,7 +194,7 @@ def spans(delivered: DataFrame) -> DataFrame:
 
 def latency(counted: DataFrame) -> DataFrame:
     """Percentiles of the seconds until messages reached their queue and were received: of all messages, and by queue,
-    route and priority.
+    route, priority and message type. Of the types, only the MOST_TYPES with the most messages.
     """
     route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
     groups = {
@@ -201,6 +202,7 @@ def latency(counted: DataFrame) -> DataFrame:
         "queue": f.col("queue"),
         "route": route,
         "priority": f.col("priority").cast("string"),
+        "type": f.col("message_type"),
     }
     group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
     rows = (
@@ -215,6 +217,8 @@ def latency(counted: DataFrame) -> DataFrame:
     named = [
         f.round(f.col("percentiles")[place], 3).alias(f"p{each * 100:.0f}_s") for place, each in enumerate(PERCENTILES)
     ]
+    place = f.row_number().over(Window.partitionBy("by", "until").orderBy(f.desc("messages"), "value"))
+    found = found.withColumn("place", place).where((f.col("by") != "type") | (f.col("place") <= MOST_TYPES))
     return found.select("by", "value", "until", "messages", *named, "max_s")
 
 

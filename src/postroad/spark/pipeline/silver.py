@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from postroad.columns import ERROR, PROPERTIES, arrow_type
 from postroad.columns import decode as decode_columns
 from postroad.errors import RemoteProtocolError
+from postroad.spark.decoded import DECODED, OUTLINE, outline_columns
 from postroad.wire.constants import AckFlags, MessageClass
 from postroad.wire.records import TraceReport
 from postroad.wire.view import MessageView
@@ -118,6 +119,7 @@ _MESSAGE_COLUMNS = (
     *("id", "class", "label", "priority", "delivery", "correlation_id", "sent_at", "source_manager"),
     *("destination_queue", "admin_queue", "response_queue", "app_tag", "hops", "sender_id", "authenticated"),
     *("encrypted", "transaction_id", "first_in_transaction", "last_in_transaction", "body_type", "body", "body_text"),
+    *OUTLINE,
 )
 _SEQUENCE = ("sequence_id", "sequence_number", "previous_sequence_number")
 
@@ -130,14 +132,16 @@ def _is_acknowledgment() -> Column:
 
 
 def _decoded_schema(bronze: StructType) -> StructType:
-    properties = from_arrow_schema(pyarrow.schema([(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)]))
+    known = [(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)] + [(name, DECODED[name]) for name in OUTLINE]
+    properties = from_arrow_schema(pyarrow.schema(known))
     extras = [StructField(name, DataType.fromDDL(kind)) for name, kind in _EXTRAS.items()]
     return StructType([*bronze, *properties, *extras])
 
 
 def _decode_batch(batch: Any, schema: StructType) -> Iterator[Any]:
     packets = batch.column("packet")
-    found = decode_columns(packets) | _extras(packets.to_pylist())
+    found = decode_columns(packets)
+    found |= outline_columns(found) | _extras(packets.to_pylist())
     arrays = [found[name] if name in found else batch.column(name) for name in schema.names]
     yield pyarrow.RecordBatch.from_arrays(arrays, names=schema.names)
 

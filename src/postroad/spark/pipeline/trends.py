@@ -1,4 +1,5 @@
-"""Gold: the last period compared with the one before it, for all messages and by queue and route. And unusual hours."""
+"""Gold: the last period compared with the one before it, for all messages and by queue, route and message type. And
+unusual hours."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+
+from postroad.spark.pipeline.fates import MOST_TYPES
 
 NOW, BEFORE = "now", "before"
 _MINUTE = 60_000_000
@@ -28,9 +31,9 @@ def period_of(first: int, last: int) -> int | None:
 def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
     """For each period and group: how many messages were sent, received and died in it, and how long messages took.
 
-    `by` is all, queue or route. A group without messages in the two periods has no row. The table is empty if the data
-    is shorter than two periods. `until` is just after the period. `states` is the summary of all messages, which has
-    the first and the last time of each event.
+    `by` is all, queue, route or type. Only the MOST_TYPES types with the most messages are there. A group without
+    messages in the two periods has no row. The table is empty if the data is shorter than two periods. `until` is just
+    after the period. `states` is the summary of all messages, which has the first and the last time of each event.
     """
     ends = [(f.min(f.unix_micros(f"first_{name}")), f.max(f.unix_micros(f"last_{name}"))) for name in _EVENTS]
     seen = states.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
@@ -46,7 +49,7 @@ def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
 
 def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataFrame:
     route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
-    groups = {"all": f.lit("all"), "queue": f.col("queue"), "route": route}
+    groups = {"all": f.lit("all"), "queue": f.col("queue"), "route": route, "type": f.col("message_type")}
     group = [f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items()]
     spans = [
         f.struct(
@@ -56,21 +59,21 @@ def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataF
         )
         for name, since, until in periods
     ]
-    kept = ("source", "destination", "queue", *_EVENTS, "reach_s", "receive_s")
+    kept = ("source", "destination", "queue", "message_type", *_EVENTS, "reach_s", "receive_s")
     rows = delivered.select(f.explode(f.array(*spans)).alias("span"), *kept).select("span.*", *kept)
     took = {"reach": f.when(_inside("reached_at"), f.col("reach_s"))}
     took["receive"] = f.when(_inside("received_at"), f.col("receive_s"))
     counted = {"sent": "sent_at", "received": "received_at", "died": "dead_at"}
     # Many messages take equally long. Count these first, and then group the few counts.
     same = rows.groupBy(
-        *("period", "since", "until", "source", "destination", "queue"),
+        *("period", "since", "until", "source", "destination", "queue", "message_type"),
         *(each.alias(name) for name, each in took.items()),
     ).agg(
         f.count("*").alias("messages"),
         *(f.sum(_inside(time).cast("bigint")).alias(name) for name, time in counted.items()),
     )
     same = same.select(f.explode(f.array(*group)).alias("group"), "*").select("group.*", "*").where("value is not null")
-    return same.groupBy("period", "since", "until", "by", "value").agg(
+    found = same.groupBy("period", "since", "until", "by", "value").agg(
         *(f.sum(name).alias(name) for name in counted),
         *(
             f.round(f.percentile(name, f.lit(share), f.col("messages")), 3).alias(f"{name}_p{share * 100:.0f}_s")
@@ -78,6 +81,10 @@ def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataF
             for share in (0.5, 0.9)
         ),
     )
+    both = f.sum("sent").over(Window.partitionBy("by", "value"))
+    place = f.dense_rank().over(Window.partitionBy("by").orderBy(f.desc("both"), "value"))
+    found = found.withColumn("both", both).withColumn("place", place)
+    return found.where((f.col("by") != "type") | (f.col("place") <= MOST_TYPES)).drop("both", "place")
 
 
 def _inside(time: str) -> Column:
