@@ -395,3 +395,24 @@ def test_of_many_unusual_hours_of_a_queue_one_is_a_finding() -> None:
     assert found.what == "Unusual in the hour from 17 May 13:00: 200 messages, usually 9."
     assert not found.urgent
     assert Reader(render(facts, NOON)).text.count("usually 9") == 4
+
+
+def message_type(value: str, messages: int) -> dict[str, Any]:
+    row = {"kind": "type", "value": value, "messages": messages, "bytes": 100 * messages}
+    return row | {"received": messages, "died": 0}
+
+
+def test_message_types_are_shown_with_those_that_say_none_and_all_others() -> None:
+    types = [message_type(f"Shop.Type{number}", 100 - number) for number in range(MOST_ROWS + 2)]
+    last = sum(row["messages"] for row in types[MOST_ROWS:])
+    known = sum(row["messages"] for row in types) + 7
+    states = [state("received", known + 3), state("dead", 1)]
+    found = replace(NOTHING, states=states, top=[*types, message_type("", 7)], latency=[speed("type", "Shop.Type0")])
+    assert found.json()["types"]["Shop.Type0"] == 100
+    page = render(found, NOON)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page.partition("Which message types")[2].partition("</table>")[0])
+    rows = [cells[place : place + 8] for place in range(0, len(cells), 8)]
+    assert rows[0] == ["Shop.Type0", "100", "9.8 KiB", "100", "0", "0.4 s", "2 s", "1.17 min"]
+    assert [row[:2] for row in rows[MOST_ROWS:]] == [["no type", "7"], ["all others", str(last + 4)]]
+    assert rows[-1][3:] == [str(last + 3), "1", "-", "-", "-"]
+    assert "No message says its type." in render(replace(found, top=[message_type("", 7)]), NOON)

@@ -259,8 +259,9 @@ def _types(page: Page, facts: Facts) -> None:
     if not any(row["value"] for row in found):
         page.section(title, "No message says its type.")
         return
-    shown = found[:MOST_ROWS]
-    if rest := found[MOST_ROWS:]:
+    named = [row for row in found if row["value"]]
+    shown = named[:MOST_ROWS] + [row for row in found if row["value"] == ""]
+    if rest := [row for row in found if row not in shown]:
         sums = {name: sum(row[name] for row in rest) for name in ("messages", "received", "died", "bytes")}
         shown = [*shown, {"value": None} | sums]
     speeds = {row["value"]: row for row in facts.speed("type")}
