@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -188,23 +188,29 @@ def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
 
 
 def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
-    """Messages as JSON for the API, without values that are the default. Adjacent similar messages share the work."""
-    from postroad.message import properties_of
-
-    made = []
-    shared: tuple[object, ...] | None = None
-    values: dict[str, object] = {}
-    for message in messages:
-        properties = properties_of(message)
-        if properties != shared:
-            shared, values = properties, _properties_json(properties)
-        made.append(values | _own_json(message))
-    return made
+    """Messages as JSON for the API, without values that are the default."""
+    return list(map(message_json, messages))
 
 
 def message_json(message: Message) -> dict[str, object]:
-    (values,) = messages_json([message])
-    return values
+    """A message as JSON. It shares the work with the message before, if that has the same properties."""
+    global _shared
+    properties = _properties_of()(message)
+    known, values = _shared
+    if properties != known:
+        values = _properties_json(properties)
+        _shared = properties, values
+    return values | _own_json(message)
+
+
+_shared: tuple[tuple[object, ...], dict[str, object]] = (), {}
+
+
+@cache
+def _properties_of() -> Callable[[Message], tuple[object, ...]]:
+    from postroad.message import properties_of  # imported here, because it imports everything about packets
+
+    return properties_of
 
 
 def _own_json(message: Message) -> dict[str, object]:
@@ -259,6 +265,7 @@ def _seconds(name: str, value: Any) -> int:
     return whole_seconds(value, name)
 
 
+_AS_TEXT = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for each message
 _KEYS = {"extension": "extension_base64", "message_class": "class"}
 _AS_JSON: Mapping[str, Callable[[object], object]] = {
     "time_to_reach_queue": partial(_seconds, "time_to_reach_queue"),
@@ -320,7 +327,7 @@ class Lane(Generic[Sent]):
 
 
 def encode_message(message: dict[str, object]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode()
+    return _AS_TEXT(message).encode()
 
 
 def encode_messages(messages: Sequence[bytes]) -> bytes:
