@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from postroad.message import Composer, Message
+from postroad.names import parse_format_name
+from postroad.rpc.pdu import Fault
+from postroad.wire.octets import NULL_GUID
 from tests.captures import SYN, pcap, pcapng, ping_frame, segment
 from tests.frames import FINAL_ACK, FRAME_1, FRAME_3, FRAME_5
 from tests.packets import by_hand, patched, properties
+from tests.soap_samples import SIMPLE
 from tests.vectors import FRAME_7, FRAME_8, V1, V2
 
 # The keys of a message that a packet itself can fill, as the outside contract lists them.
@@ -261,3 +266,51 @@ def test_the_examples(name: str) -> None:
     run = decode("--json", str(Path(__file__).parents[2] / "examples" / name))
     assert (run.returncode, run.stderr) == (0, b"")
     assert len(run.stdout.splitlines()) == 1
+
+
+# What is no packet of a session
+
+
+def test_a_message_says_what_its_body_and_extension_say(file: Path) -> None:
+    extension = b'{"rbs2-msg-type": "Shop.Order, Shop"}'
+    packet = Composer(NULL_GUID, parse_format_name(r"DIRECT=OS:alpha\private$\q")).compose(
+        Message(b'{"id": 1}', extension=extension), 1, 1_700_000_000
+    )
+    (found,) = decoded(file, packet)
+    assert found["decoded"] == {
+        "body_kind": "json",
+        "body_text": '{\n  "id": 1\n}',
+        "headers": {"rbs2-msg-type": "Shop.Order, Shop"},
+        "system": "rebus",
+        "message_type": "Shop.Order",
+    }
+    lines = decode(str(file)).stdout.decode().splitlines()
+    content = lines.index("   Content")
+    assert [line.split() for line in lines[content + 1 : content + 4]] == [
+        ["system", "rebus"],
+        ["message_type", "Shop.Order"],
+        ["rbs2-msg-type", "Shop.Order,", "Shop"],
+    ]
+    assert "   Body  9 bytes, json" in lines
+
+
+def test_a_file_that_is_a_body(file: Path) -> None:
+    (found,) = decoded(file, b'{"a": [1]}')
+    assert (found["packet"], found["size"], found["body_kind"], found["number"]) == ("Body", 10, "json", 1)
+    assert decode(str(file)).stdout.decode().split()[-6:] == ["{", '"a":', "[", "1", "]", "}"]
+    evil = b'{"a": "\x1b[2J"}'
+    file.write_bytes(evil)
+    assert b"\x1b" not in decode(str(file)).stdout
+
+
+def test_soap_and_rpc(file: Path) -> None:
+    (found,) = decoded(file, SIMPLE.encode())
+    assert (found["packet"], found["label"]) == ("SoapMessage", "mqsender label")
+    text = decode(str(file)).stdout.decode()
+    assert "SoapMessage" in text
+    assert "mqsender label" in text
+    fault = Fault(call_id=2, context_id=3, status=5).encode()
+    (found,) = decoded(file, fault)
+    assert (found["packet"], found["status"]) == ("RpcFault", "0x00000005")
+    found, cut_off = decoded(file, fault + fault[:-1], code=1)
+    assert (found["packet"], cut_off["error"]) == ("RpcFault", "the RPC fragment is cut off here")

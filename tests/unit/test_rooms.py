@@ -68,7 +68,8 @@ ONLY: dict[str, frozenset[str]] = {
     | {FRONT_DOOR, "client", "describe", "validation", "spark", "simulation", "reports"}
     | {"server", "config", "net", "runtime", "console"}
     | {"store.backup"}  # `backup` reads back what it has written
-    | {"directory", "routing"},  # `route --enterprise` asks a file where no manager runs
+    | {"directory", "routing"}  # `route --enterprise` asks a file where no manager runs
+    | {"rpc", "remote_read", "soap"},  # `decode` shows what was captured of them
     "__main__": frozenset({"cli"}),
 }
 

@@ -98,7 +98,9 @@ COMMANDS = {
         "app",
         "Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again.",
     ),
-    "decode": Source("decode", "decode", "Show the packets in a file, field by field."),
+    "decode": Source(
+        "decode", "decode", "Show the packets in a file, field by field, and what the bodies of messages say."
+    ),
 }
 
 

@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol, TextIO
 
 import typer
 
 from postroad.cli.context import AsJson, OptionalValues
+from postroad.cli.other_packets import Described, OtherPackets, decoded_fields
 from postroad.cli.output import (
     FAINT,
     FAULT,
@@ -36,10 +38,11 @@ from postroad.describe import (
     rfc3339_ns,
     sections_json,
 )
-from postroad.describe.capture import DamagedPacket, DecodedPacket, Item, Origin, Skipped
+from postroad.describe.capture import DamagedPacket, DecodedPacket, Kind, Origin, OtherPacket, Skipped
+from postroad.errors import RemoteProtocolError
 from postroad.names import MessageId
 from postroad.net import ports
-from postroad.wire import FinalAck, MessageView, OrderAck, Ping, body_text
+from postroad.wire import FinalAck, MessageView, OrderAck, Ping
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,7 +57,22 @@ if TYPE_CHECKING:
 MAX_BODY_LINES = 12  # enough to recognise a message; --json shows all of it
 BODY_WIDTH = 96
 _INDENT = "   "
+_OF_BODY = frozenset({"body", "body_base64", "body_text", "stub_base64", "envelope", "extension_base64"})
+_OF_ANY_MESSAGE = (0, "normal")  # also False
 _NAME_WIDTH = 32  # the longest field name and two spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """An OtherPacket with what is in it."""
+
+    origin: Origin
+    data: bytes
+    described: Described
+    is_file: bool  # whether the whole file is this
+
+
+Shown = DecodedPacket | DamagedPacket | Skipped | Other
 
 
 class TextPrinter:
@@ -65,12 +83,12 @@ class TextPrinter:
         self._verifier = verifier
         self._number = 0
 
-    def print(self, item: Item) -> None:
+    def print(self, item: Shown) -> None:
         if not isinstance(item, Skipped):
             self._number += 1
-        self._write(self._block(item))
+        self._write(_other(item, self._number) if isinstance(item, Other) else self._block(item))
 
-    def _block(self, item: Item) -> Iterator[Line]:
+    def _block(self, item: DecodedPacket | DamagedPacket | Skipped) -> Iterator[Line]:
         yield from _block(item, self._number)
         if self._verifier is not None and isinstance(item, DecodedPacket) and isinstance(item.packet, MessageView):
             verdict = self._verifier.check(item.packet)
@@ -79,7 +97,7 @@ class TextPrinter:
                 yield _field(name, str(text))
 
 
-def _block(item: Item, number: int) -> Iterator[Line]:
+def _block(item: DecodedPacket | DamagedPacket | Skipped, number: int) -> Iterator[Line]:
     if isinstance(item, DecodedPacket):
         yield [(f"{number}  ", FAINT), (packet_kind(item.packet), TITLE), *_facts(item.origin, len(item.data))]
         yield from _packet(item)
@@ -128,7 +146,8 @@ def _section(section: Section) -> Iterator[Line]:
 
 
 def _field(name: str, text: str) -> Line:
-    return [(f"{_INDENT}  {name:<{_NAME_WIDTH}}", FAINT), (printable(text), PLAIN)]
+    column = f"{printable(name):<{_NAME_WIDTH}}"
+    return [(f"{_INDENT}  {column if column.endswith(' ') else f'{column}  '}", FAINT), (printable(text), PLAIN)]
 
 
 def _ordering(ack: OrderAck | FinalAck) -> Iterator[tuple[str, str]]:
@@ -139,13 +158,62 @@ def _ordering(ack: OrderAck | FinalAck) -> Iterator[tuple[str, str]]:
         yield "acknowledged_message", str(MessageId(ack.source_guid, ack.acknowledged_message_id))
 
 
+def _other(item: Other, number: int) -> Iterator[Line]:
+    found = item.described
+    yield [(f"{number}  ", FAINT), (found.kind, TITLE), *_facts(item.origin, len(item.data))]
+    is_message = found.kind.startswith("Soap")
+    for name, value in found.facts.items():
+        if value != "" and not (is_message and value in _OF_ANY_MESSAGE):
+            yield from _values(name, value)
+    if not found.body:
+        return
+    yield [(f"{_INDENT}Body", HEADING), (f"  {len(found.body)} bytes", FAINT)]
+    if found.text is not None and item.is_file:
+        for line in found.text.splitlines():
+            yield [(f"{_INDENT}  {printable(line)}", PLAIN)]
+    else:
+        yield from _cut_body(found.body, found.text)
+
+
+def _values(name: str, value: object) -> Iterator[Line]:
+    """A fact on a line; of an object or a list, each part. Left out is what says nothing, or what comes as the body."""
+    if name in _OF_BODY or value in (None, [], {}):
+        return
+    if isinstance(value, dict):
+        for inner, each in value.items():
+            yield from _values(inner, each)
+    elif isinstance(value, list):
+        for each in value:
+            if isinstance(each, dict):
+                yield from _values(name, ", ".join(f"{inner} {_word(one)}" for inner, one in each.items()))
+            else:
+                yield from _values(name, each)
+    else:
+        yield _field(name, _word(value))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _body(view: MessageView) -> Iterator[Line]:
+    found = decoded_fields(view)
+    if found is not None and (found["headers"] or "message_type" in found):
+        yield [(f"{_INDENT}Content", HEADING)]
+        for name in ("system", "message_type"):
+            yield from _values(name, found.get(name))
+        yield from _values("headers", found["headers"])
     body = view.body
     if not body:
         return
-    text = None if view.encrypted else body_text(body, view.body_type)
-    kind = ", encrypted" if view.encrypted else "" if text is None else ", text"
-    yield [(f"{_INDENT}Body", HEADING), (f"  {len(body)} bytes{kind}", FAINT)]
+    kind = "encrypted" if found is None else found["body_kind"]
+    yield [(f"{_INDENT}Body", HEADING), (f"  {len(body)} bytes, {kind}", FAINT)]
+    yield from _cut_body(body, found["body_text"] if found else None)
+
+
+def _cut_body(body: bytes, text: str | None) -> Iterator[Line]:
     lines, rest = _hex_lines(body) if text is None else _text_lines(text)
     for line in lines:
         yield [(f"{_INDENT}  {line}", PLAIN)]
@@ -185,15 +253,26 @@ class JsonPrinter:
         self._verifier = verifier
         self._number = 0
 
-    def print(self, item: Item) -> None:
+    def print(self, item: Shown) -> None:
         self._output.write(json.dumps(self.described(item)) + "\n")
 
-    def described(self, item: Item) -> dict[str, object]:
+    def described(self, item: Shown) -> dict[str, object]:
         place = origin_json(item.origin)
+        if isinstance(item, Other):
+            self._number += 1
+            return {
+                "number": self._number,
+                "size": len(item.data),
+                **place,
+                "packet": item.described.kind,
+                **item.described.facts,
+            }
         if isinstance(item, DecodedPacket):
             self._number += 1
             described = {"number": self._number, "size": len(item.data), **place}
             described |= packet_json(item.data, item.packet)
+            if isinstance(item.packet, MessageView):
+                described["decoded"] = decoded_fields(item.packet)
             if self._verifier is not None and isinstance(item.packet, MessageView):
                 verdict = self._verifier.check(item.packet)
                 described["verified"] = None if isinstance(verdict, str) else verdict
@@ -226,10 +305,11 @@ def origin_json(origin: Origin) -> dict[str, object]:
 
 
 STANDARD_INPUT = "-"
+_OTHER_PORTS = {ports.HTTP, ports.RPC_HANDSHAKE, ports.RPC_READ}
 
 
 class _Printer(Protocol):
-    def print(self, item: Item) -> None: ...
+    def print(self, item: Shown) -> None: ...
 
 
 def _is_file(word: str) -> bool:
@@ -245,7 +325,11 @@ def decode(
     port: Annotated[
         list[int] | None,
         typer.Option(
-            metavar="N", min=1, max=65535, help=f"In a capture, TCP sessions on this port too, not only {ports.BINARY}."
+            metavar="N",
+            min=1,
+            max=65535,
+            help="In a capture, TCP streams on this port too, not only "
+            f"{ports.BINARY}, {ports.HTTP}, {ports.RPC_HANDSHAKE} and {ports.RPC_READ}.",
         ),
     ] = None,
     ping_port: Annotated[
@@ -263,11 +347,11 @@ def decode(
         ),
     ] = None,
 ) -> None:
-    """Show the packets in a file, field by field.
+    """Show the packets in a file, field by field, and what the bodies of messages say.
 
-    FILE is a capture (pcap or pcapng), hex text (plain, or a dump by xxd, hexdump -C or Wireshark), or the raw bytes of
-    packets one after the other; its content tells which. Damaged packets are shown up to the damage, and the rest of
-    the file is still decoded.
+    FILE is a capture (pcap or pcapng), hex text (plain, or a dump by xxd, hexdump -C or Wireshark), the raw bytes of
+    packets, HTTP messages or RPC fragments one after the other, or the body of a message; its content tells which.
+    Damaged packets are shown up to the damage, and the rest of the file is still decoded.
 
     With --verify, each message says under which profile its signature is right: how names and numbers become bytes is
     open in the specification. Every profile and hash is tried. Nothing says that the certificate is its sender's.
@@ -282,10 +366,12 @@ def decode(
     verifier = None if verify is None else _verifier(verify)
     from postroad.describe.capture import STANDARD_PORTS, CaptureFile, Ports
 
-    ports = Ports(STANDARD_PORTS.sessions | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ()))
+    chosen = Ports(
+        STANDARD_PORTS.sessions | _OTHER_PORTS | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ())
+    )
     with _open(file) as stream:
         try:
-            _decode(file, CaptureFile(stream, ports), _printer(as_json, verifier))
+            _decode(file, CaptureFile(stream, chosen), _printer(as_json, verifier))
         except BrokenPipeError:
             raise  # whoever read our output has stopped
         except OSError as fault:
@@ -327,11 +413,12 @@ def _printer(as_json: bool, verifier: Verifier | None) -> _Printer:
 
 
 def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
-    from postroad.describe.capture import DecodedPacket, Skipped
-
+    others = OtherPackets()
     whole = faults = 0
+    item: Shown
     alone: Skipped | None = None  # keep the first error back: if there is nothing else, one sentence says it
-    for item in capture.items():
+    for found in capture.items():
+        item = _described(others, found) if isinstance(found, OtherPacket) else found
         if isinstance(item, Skipped) and not whole and not faults:
             alone, faults = item, 1
             continue
@@ -339,7 +426,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
             printer.print(alone)
             alone = None
         printer.print(item)
-        if isinstance(item, DecodedPacket):
+        if isinstance(item, DecodedPacket | Other):
             whole += 1
         else:
             faults += 1
@@ -347,6 +434,13 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
         fail(f"{file}: {_no_packet(capture, alone)}", ExitCode.FAILED)
     if faults:
         fail(f"{file}: {count_text(faults, 'fault')}, {count_text(whole, 'packet')} decoded", ExitCode.FAILED)
+
+
+def _described(others: OtherPackets, item: OtherPacket) -> Other | Skipped:
+    try:
+        return Other(item.origin, item.data, others.describe(item), item.kind is Kind.BODY)
+    except RemoteProtocolError as fault:
+        return Skipped(item.origin, len(item.data), fault.fault)
 
 
 def _no_packet(capture: CaptureFile, fault: Skipped | None) -> str:

@@ -26,6 +26,7 @@ from postroad.describe.capture import (
     DamagedPacket,
     DecodedPacket,
     Item,
+    OtherPacket,
     Ports,
 )
 from postroad.describe.packets import packet_kind
@@ -147,6 +148,8 @@ def _batches(file: str, items: Iterator[Item], columns: Sequence[str]) -> Iterat
                 row["details"] = json.dumps(packet_json(data, item.packet))
         elif isinstance(item, DamagedPacket):
             row["error"] = str(item.fault)
+        elif isinstance(item, OtherPacket):
+            row |= {"size": len(item.data), "error": f"this is not an MSMQ packet, but another kind: {item.kind.value}"}
         else:
             row |= {"size": item.size, "error": item.reason}
         rows.found.append(row)

@@ -8,10 +8,12 @@ from postroad.describe.capture.items import (
     DamagedPacket,
     DecodedPacket,
     Item,
+    Kind,
     Origin,
+    OtherPacket,
     Skipped,
 )
 from postroad.describe.capture.pcap import Ports
 
 __all__ = ["STANDARD_PORTS", "CaptureFile", "FileKind", "Ports"]
-__all__ += ["DamagedPacket", "DecodedPacket", "Item", "Origin", "Skipped"]
+__all__ += ["DamagedPacket", "DecodedPacket", "Item", "Kind", "Origin", "OtherPacket", "Skipped"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import heapq
 import io
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import BinaryIO
 
-from postroad.describe.capture.cutter import Cutter
+from postroad.bodies.nrbf import is_nrbf
+from postroad.bodies.wcf import is_envelope, is_framed
 from postroad.describe.capture.hex_text import Piece, read_hex
-from postroad.describe.capture.items import DecodedPacket, Item, Origin, Skipped
+from postroad.describe.capture.items import DecodedPacket, Item, Kind, Origin, OtherPacket, Skipped
+from postroad.describe.capture.other_streams import StreamCutter, kind_of
 from postroad.describe.capture.pcap import (
     PCAP_MAGICS,
     PCAPNG_MAGIC,
@@ -60,7 +62,7 @@ class _Direction:
     """
 
     first: int
-    cutter: Cutter
+    cutter: StreamCutter
     expected: int = 0
     waiting: list[tuple[int, int, bytes, Origin]] = field(default_factory=list)  # a heap by position, then arrival
     waiting_bytes: int = 0
@@ -152,7 +154,7 @@ class Streams:
         return items
 
     def _open(self, key: Endpoints, first: int, opening: str | None) -> _Direction:
-        direction = self._directions[key] = _Direction(first, Cutter(opening=opening))
+        direction = self._directions[key] = _Direction(first, StreamCutter(opening=opening))
         return direction
 
     def _take(self, key: Endpoints, direction: _Direction, sequence: int, payload: bytes, origin: Origin) -> list[Item]:
@@ -175,6 +177,7 @@ class Streams:
 
 
 STANDARD_PORTS = Ports()
+MAX_BODY_SIZE = 16 << 20  # that bodies are read of
 HEAD_SIZE = 4096  # bytes that show the form of a file
 _CHUNK_SIZE = 65_536
 _TEXT = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
@@ -189,15 +192,29 @@ class FileKind(Enum):
     PCAPNG = "a pcapng capture"
     HEX = "hex text"
     RAW = "raw packets"
+    BODY = "the body of a message"
 
 
 def recognise(head: bytes) -> FileKind:
-    """Recognises the form of a file by its first bytes. Text is hex text, and anything unknown is raw packets."""
+    """Recognises the form of a file by its first bytes. XML, JSON, WCF's frames and what BinaryFormatter writes are
+    bodies, other text is hex text, and anything unknown is raw packets."""
     if head[:4] in PCAP_MAGICS:
         return FileKind.PCAP
     if head[:4] == PCAPNG_MAGIC:
         return FileKind.PCAPNG
+    if kind_of(head) is not None:
+        return FileKind.RAW
+    if is_nrbf(head) or is_framed(head) or is_envelope(head) or _is_document(head):
+        return FileKind.BODY
     return FileKind.HEX if _is_text(head) else FileKind.RAW
+
+
+def _is_document(head: bytes) -> bool:
+    """Whether it begins as XML or JSON do, in UTF-8 or UTF-16."""
+    start = head.removeprefix(BOM_UTF8)
+    for mark in _BOMS_UTF16:
+        start = start.removeprefix(mark)
+    return start.replace(b"\0", b"").lstrip()[:1] in (b"<", b"{", b"[")
 
 
 def _is_text(head: bytes) -> bool:
@@ -238,17 +255,26 @@ class CaptureFile:
                 return self._hex()
             case FileKind.RAW:
                 return self._raw()
+            case FileKind.BODY:
+                return self._body()
 
     def _raw(self) -> Iterator[Item]:
-        cutter = Cutter(pings=True, opening=self._opening)
+        cutter = StreamCutter(pings=True, opening=self._opening)
         while chunk := self._stream.read(_CHUNK_SIZE):
             yield from cutter.feed(chunk, Origin())
         yield from cutter.finish()
 
+    def _body(self) -> Iterator[Item]:
+        body = self._stream.read(MAX_BODY_SIZE + 1)
+        if len(body) > MAX_BODY_SIZE:
+            yield Skipped(Origin(), 0, f"the body of a message must have at most {MAX_BODY_SIZE} bytes")
+        else:
+            yield OtherPacket(Origin(), body, Kind.BODY)
+
     def _hex(self) -> Iterator[Item]:
         encoding = "utf-16" if self._stream.peek(2).startswith(_BOMS_UTF16) else "utf-8-sig"
         text = io.TextIOWrapper(self._stream, encoding, errors="replace")
-        cutter = Cutter(pings=True)
+        cutter = StreamCutter(pings=True)
         for piece in read_hex(text):
             if isinstance(piece, Piece):
                 yield from cutter.feed(piece.data, Origin(line=piece.line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from postroad.errors import RemoteProtocolError
 from postroad.wire import Packet, Ping
@@ -51,4 +52,21 @@ class Skipped:
     reason: str
 
 
-Item = DecodedPacket | DamagedPacket | Skipped
+class Kind(Enum):
+    """What is not a packet of a session. The values are for people."""
+
+    HTTP = "HTTP message"
+    RPC = "RPC fragment"
+    BODY = "body of a message"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPacket:
+    """A whole HTTP message or RPC fragment, or a file that is the body of a message."""
+
+    origin: Origin
+    data: bytes
+    kind: Kind
+
+
+Item = DecodedPacket | DamagedPacket | OtherPacket | Skipped

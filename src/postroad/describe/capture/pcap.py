@@ -291,7 +291,7 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The traffic to read: TCP sessions and UDP pings, by the port at either end."""
+    """The traffic to read: TCP streams and UDP pings, by the port at either end. What a stream is, it says itself."""
 
     sessions: frozenset[int] = frozenset({ports.BINARY})  # [MS-MQQB] 1.9
     pings: frozenset[int] = frozenset({ports.PING})
