@@ -99,6 +99,19 @@ def test_receive_takes_them(orders: ServerProcess) -> None:
     assert left(orders) == []
 
 
+def test_what_bodies_and_extensions_say(orders: ServerProcess) -> None:
+    headers = b'{"rbs2-msg-type": "Shop.Order, Shop"}'
+    with connect(orders.api) as manager:
+        manager.queue(QUEUE).send([Message(b'{"id":1}', extension=headers), Message(b"\0\1")])
+    first, second = remote(orders, "peek", "--count", "2", "--decode", "--json").objects
+    assert (first["body_kind"], first["message_type"], first["system"]) == ("json", "Shop.Order", "rebus")
+    assert (second["body_kind"], second["body_text"]) == ("bytes", None)
+    assert remote(orders, "receive", "--decode", "--raw").code == 2
+    shown = remote(orders, "receive", "--decode").lines
+    assert shown[1:5] == ["body: json", "system: rebus", "message_type: Shop.Order", "rbs2-msg-type: Shop.Order, Shop"]
+    assert "body_kind" not in remote(orders, "receive", "--json").objects[0]
+
+
 def test_nothing_in_time_is_3_and_anything_else_1(orders: ServerProcess) -> None:
     assert remote(orders, "receive", "--timeout", "0.1").code == 3
     assert remote(orders, "peek", "--timeout", "0").code == 3

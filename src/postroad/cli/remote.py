@@ -13,7 +13,7 @@ import typer
 
 from postroad.cli.context import AsJson
 from postroad.cli.output import ExitCode, fail, print_json, print_line
-from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Lookup, Raw, Timeout, reading, take
+from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Decode, Lookup, Raw, Timeout, reading, take
 from postroad.net import ports
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def peek(
     lookup: Lookup = None,
     place: Where = None,
     raw: Raw = False,
+    decode: Decode = False,
     as_json: AsJson = False,
     user: User = None,
     password: Password = None,
@@ -86,7 +87,7 @@ def peek(
     from postroad.errors import NoMessage
 
     connect = partial(_connect, host, user, password, config, mapper)
-    with reading(connect, queue, timeout, as_json, raw) as (source, printer):
+    with reading(connect, queue, timeout, as_json, raw, decode) as (source, printer):
         if lookup is not None or place is not None:
             printer.print_all(islice(_messages_from(source, lookup, place), count))
         else:
@@ -103,6 +104,7 @@ def receive(
     lookup: Lookup = None,
     place: Where = None,
     raw: Raw = False,
+    decode: Decode = False,
     as_json: AsJson = False,
     user: User = None,
     password: Password = None,
@@ -117,7 +119,7 @@ def receive(
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
     connect = partial(_connect, host, user, password, config, mapper)
-    with reading(connect, queue, timeout, as_json, raw) as (source, printer):
+    with reading(connect, queue, timeout, as_json, raw, decode) as (source, printer):
         chosen = lookup is not None or place is not None
         take(source, printer, count, timeout, (lookup or 0, _place(lookup, place).value) if chosen else None)
 
