@@ -23,6 +23,7 @@ from postroad.carriers.arrivals import (
     Destinations,
     MessageIdHistory,
     arrive_all,
+    demand_room,
     foreign_id,
     has_room,
     overflow,
@@ -376,17 +377,20 @@ class Receiver:
         message of a known manager leaves a dead letter here, as 3.1.5.8.8 demands for a full queue, for any reason. If
         it is not transactional, its sender has already given it up.
 
-        If the message is `in_order`, nobody will ask for its FinalAck again, so this raises ManagerFull if there is no
-        room for it.
+        Raises ManagerFull if there is no room for the dead letter, or for the FinalAck of a message that is `in_order`,
+        because nobody will ask for it again.
         """
         delivery = self.core.delivery
         reason = refused.acknowledgment
+        leaves_letter = view.negative_journaling and not view.transactional and delivery.knows(address)
+        if leaves_letter:
+            demand_room(delivery, len(data))
         if view.transactional:
             self._tell_refusal(view, reason, self._direct_address(view, address), address, now, in_order=in_order)
         self.refusals += 1
         delivery.tally.refused[refused.reason] += 1
         delivery.try_after(data, self._watcher.refused, view, refused)
-        if view.negative_journaling and not view.transactional and delivery.knows(address):
+        if leaves_letter:
             nobody = replace(NOBODY, origin=address)
             delivery.try_after(data, delivery.dead_letter, as_stored(data), view, reason, now, None, nobody)
         cause = self._credentials(view, opened) if isinstance(opened, Opened) else NOBODY

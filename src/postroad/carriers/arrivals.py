@@ -91,13 +91,17 @@ def refusal(
 
 def overflow(delivery: Delivery, queue: Queue, size: int) -> Refused | None:
     """Why the queue has no room for a message. Raises ManagerFull if the manager itself has none."""
+    demand_room(delivery, size)
+    return None if queue.has_room(size) else QUEUE_FULL
+
+
+def demand_room(delivery: Delivery, size: int) -> None:
+    """Raises ManagerFull if the manager has no room for a message, or for its dead letter: a full manager does not
+    refuse what would then leave none."""
     try:
-        delivery.check_quota(queue, size)
+        delivery.check_manager_quota(size)
     except QuotaExceeded as fault:
-        if queue.quota_bytes is None or queue.used_bytes + size <= queue.quota_bytes:
-            raise ManagerFull(str(fault)) from fault
-        return QUEUE_FULL
-    return None
+        raise ManagerFull(str(fault)) from fault
 
 
 def has_room(delivery: Delivery, queue: Queue, size: int) -> bool:

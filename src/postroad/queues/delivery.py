@@ -117,7 +117,15 @@ class Delivery:
     # In
 
     def check_quota(self, queue: Queue, size: int, *, follows: bool = False) -> None:
-        """Checks the manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9).
+        """Checks the manager's quota before the queue's ([MS-MQDMPR] 3.1.7.1.9)."""
+        self.check_manager_quota(size, follows=follows)
+        if not queue.has_room(size):
+            assert queue.quota_bytes is not None
+            setting = f"quota_kb of {queue.name}"
+            raise QuotaExceeded(f"the queue {queue.name}", queue.quota_bytes, queue.used_bytes, size, setting)
+
+    def check_manager_quota(self, size: int, *, follows: bool = False) -> None:
+        """Raises QuotaExceeded if no queue of this manager could take a message.
 
         What `follows` from a message that leaves a queue uses that message's place in the manager, which becomes free
         once the message is durably gone.
@@ -130,10 +138,6 @@ class Delivery:
             used, most = self.queues.usage.used_bytes, self.quota_kb * QUOTA_UNIT
             if used + size > (most + most // GRACE if follows else most):
                 raise QuotaExceeded("the queue manager", most, used, size, "quota_kb in [manager]")
-        quota = queue.quota_bytes
-        if quota is not None and queue.used_bytes + size > quota:
-            setting = f"quota_kb of {queue.name}"
-            raise QuotaExceeded(f"the queue {queue.name}", quota, queue.used_bytes, size, setting)
 
     def add(
         self,
@@ -495,8 +499,8 @@ class Delivery:
         journals and dead letters. It acts on behalf of the one who has caused it. Raises AccessDenied or QuotaExceeded
         if that one could not have written it.
 
-        For `follows`, see check_quota. `share_bytes` limits what may wait to leave because of one stranger. What an
-        application here has `asked` for is accepted whatever its queue demands of others.
+        For `follows`, see check_manager_quota. `share_bytes` limits what may wait to leave because of one stranger.
+        What an application here has `asked` for is accepted whatever its queue demands of others.
         """
         size = len(packet)
         if _is_system(queue):
@@ -570,8 +574,7 @@ class Delivery:
             return None
         if not self.access.may_cause(queue, cause):
             return None
-        quota = queue.quota_bytes
-        return queue if quota is None or queue.used_bytes + len(view.data) <= quota else None
+        return queue if queue.has_room(len(view.data)) else None
 
     def _is_own(self, view: MessageView) -> bool:
         """Whether this manager made the message. By HTTP anybody can bring a message in our name."""

@@ -145,6 +145,10 @@ class Queue:
         """What counts against the quota, promises included."""
         return self.stored_bytes + self.express_bytes + self.reserved_bytes
 
+    def has_room(self, size: int) -> bool:
+        quota = self.quota_bytes
+        return quota is None or self.used_bytes + size <= quota
+
     @property
     def nearly_full(self) -> bool:
         quota = self.quota_bytes

@@ -11,6 +11,7 @@ from postroad.carriers.arrivals import (
     REMOVALS,
     Destinations,
     MessageIdHistory,
+    demand_room,
     foreign_id,
     overflow,
     refusal,
@@ -326,10 +327,15 @@ class Receiver:
         stream, its sender has given it away: the dead letter stays here, if the sender is known. A message that was
         forged on its way leaves none.
 
-        Nobody asks again for the receipt of a message in a stream. Raises ManagerFull if there is no room for it.
+        Nobody asks again for the receipt of a message in a stream. Raises ManagerFull if there is no room for it, or
+        for the dead letter.
         """
         delivery = self.core.delivery
         reason = refused.acknowledgment
+        known = delivery.knows(brought_by(view.data) or None)
+        leaves_letter = view.negative_journaling and not view.transactional and known and refused is not WRONG_DIGEST
+        if leaves_letter:
+            demand_room(delivery, len(view.data))
         reported = MessageClass.NACK_RECEIVE_TIMEOUT if reason == MessageClass.NACK_REACH_QUEUE_TIMEOUT else reason
         if view.transactional:
             try:
@@ -341,8 +347,7 @@ class Receiver:
         delivery.tally.refused[refused.reason] += 1
         delivery.try_after(view.data, self._watcher.refused, view, refused)
         delivery.try_after(view.data, delivery.acknowledge, view, reported, now)
-        known = delivery.knows(brought_by(view.data) or None)
-        if view.negative_journaling and not view.transactional and known and refused is not WRONG_DIGEST:
+        if leaves_letter:
             delivery.try_after(view.data, delivery.dead_letter, view.data, view, reason, now)
 
     # On the way

@@ -246,6 +246,20 @@ def test_of_a_strangers_refused_message_nothing_is_left_but_a_count(
         assert beta.core.queues.usage.used_bytes == before
 
 
+@pytest.mark.parametrize("path", [TARGET, LEDGER, r"private$\missing"])
+def test_a_full_manager_refuses_no_message_whose_dead_letter_has_no_room(
+    network: Network, alpha: Station, beta: Station, path: str
+) -> None:
+    beta.use(relay=(ANY_HOST,))
+    by_quota(beta, TARGET)
+    beta.core.throttle(on=True)
+    alpha.send(beta.direct(path), Message(label="one", dead_letter=True, recoverable=True))
+    assert beta.core.delivery.tally.refused.total() == 0
+    beta.core.throttle(on=False)
+    network.wait(alpha.settings.retry_connect_s)
+    assert beta.labels(DEADLETTER) == ["one"]
+
+
 def test_dead_letters_of_others_leave_room_for_our_own(network: Network, beta: Station, stranger: Stranger) -> None:
     beta.use(relay=(ANY_HOST,))
     dead = beta.queue(DEADLETTER)

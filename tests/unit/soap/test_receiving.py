@@ -10,7 +10,7 @@ import pytest
 
 from postroad.message import Message
 from postroad.security.refusals import Reason
-from postroad.security.relay import RelayRule
+from postroad.security.relay import ANY_HOST, RelayRule
 from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import (
     Attachments,
@@ -422,6 +422,21 @@ def test_a_full_manager_is_answered_500_until_there_is_room(network: Network, al
     beta.use(quota_kb=None)
     network.wait(30)
     assert (beta.labels(ORDERS), beta.labels(LEDGER)) == (["one"], ["two"])
+
+
+@pytest.mark.parametrize("path", [r"private$\small", r"private$\sealed"])
+def test_a_full_manager_refuses_no_message_whose_dead_letter_has_no_room(
+    network: Network, alpha: Station, beta: Station, path: str
+) -> None:
+    beta.use(relay=(ANY_HOST,))
+    beta.create(r"private$\small", quota_kb=0)
+    beta.create(r"private$\sealed", privacy=QueuePrivacy.BODY)
+    beta.core.throttle(on=True)
+    alpha.send(beta.direct(path), Message(label="one", dead_letter=True, recoverable=True))
+    assert {each.status for each in network.exchanges} == {500}
+    beta.core.throttle(on=False)
+    network.wait(30)
+    assert beta.labels(DEADLETTER) == ["one"]
 
 
 @pytest.mark.spec("SRM-2.2.4-01")
