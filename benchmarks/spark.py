@@ -2,7 +2,7 @@
 
 A manager in a separate process has the messages in its store. Spark reads them from a queue, from Parquet, and from a
 Python source that yields tuples, into a sink that drops them and into Parquet. Then it measures the sizes of
-partitions, messages by remote read, and next hops.
+partitions, what decoding bodies costs, messages by remote read, and next hops.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks import spark_remote, spark_routing
 from benchmarks.harness import print_table
+from benchmarks.spark_lake import usage
 from postroad.columns.schema import BYTES, INT, LONG, TEXT, TIME, TRUTH
 from postroad.config import default_configuration
 from postroad.manager import build_manager
@@ -37,6 +40,7 @@ from postroad.message import Message
 from postroad.spark import session
 from postroad.spark.schema import MESSAGE, spark_schema
 from postroad.store import open_store
+from tests.unit.bodies.test_samples import samples
 
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
@@ -45,6 +49,8 @@ PARTITIONS = 4
 QUEUE = r"private$\bench"
 NEWER = r"private$\newer"  # its arrival numbers are above those of the other queue
 NEWER_SHARE = 20  # the other queue has so many messages for one here
+BODIES = r"private$\bodies"  # what .NET wrote, see tests/data/bodies
+BODIES_SHARE = 10
 CONFIGURATION = '[manager]\nname = "bench"\ndata = "data"\n[listen]\nhost = "127.0.0.1"\napi = 0\n' + "".join(
     f"{name} = false\n" for name in ("binary", "ping", "http", "rpc")
 )
@@ -55,6 +61,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--decode", action="store_true", help="only what decoding bodies costs")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
@@ -67,10 +74,13 @@ def main() -> None:
         filled_s = asyncio.run(fill(directory / "data", arguments.messages))
         spark = session("benchmark", arguments.master, settings=settings)
         with manager(directory) as api:
-            measure_balance(spark, api)
-            measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
-        spark_remote.measure(spark)
-        spark_routing.measure(spark)
+            measure_decoding(spark, api, arguments.messages // BODIES_SHARE, arguments.rounds)
+            if not arguments.decode:
+                measure_balance(spark, api)
+                measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
+        if not arguments.decode:
+            spark_remote.measure(spark)
+            spark_routing.measure(spark)
         spark.stop()
 
 
@@ -81,7 +91,7 @@ async def fill(data: Path, messages: int) -> float:
     """Puts the messages into a store. Returns how long it took."""
     running = build_manager(default_configuration("bench"), open_store(data))
     await running.start()
-    for queue in (QUEUE, NEWER):
+    for queue in (QUEUE, NEWER, BODIES):
         await running.create_queue(queue)
     began = time.perf_counter()
     chance = Random(1)  # equal bodies would take nearly no space in Parquet
@@ -98,6 +108,20 @@ async def fill(data: Path, messages: int) -> float:
     for first in range(0, messages // NEWER_SHARE, SEND_BATCH):
         few = min(SEND_BATCH, messages // NEWER_SHARE - first)
         await running.send(NEWER, [Message(b"x", label=f"note {first + n}", recoverable=True) for n in range(few)])
+    said = [
+        Message(
+            b64decode(each["body_base64"]),
+            label=each["name"],
+            body_type=each["body_type"],
+            extension=b64decode(each["extension_base64"] or ""),
+            app_tag=each["app_tag"],
+            recoverable=True,
+        )
+        for each in samples()
+    ]
+    for first in range(0, messages // BODIES_SHARE, SEND_BATCH):
+        few = min(SEND_BATCH, messages // BODIES_SHARE - first)
+        await running.send(BODIES, [said[(first + number) % len(said)] for number in range(few)])
     await running.stop()
     return took
 
@@ -196,6 +220,33 @@ def measure(spark: SparkSession, api: str, directory: Path, messages: int, round
         rows,
         f"best of {rounds} rounds on {os.cpu_count()} cores, the manager's process among them; "
         f"they were sent at {messages / filled_s:,.0f} a second",
+    )
+
+
+def measure_decoding(spark: SparkSession, api: str, messages: int, rounds: int) -> None:
+    """Measures the option `decode` on bodies that .NET wrote."""
+    few = "id,label,message_type,headers"
+    given: dict[str, dict[str, str]] = {
+        "all columns": {},
+        "all columns, `decode`": {"decode": "true"},
+        f"`{few}`, `decode`": {"decode": "true", "columns": few},
+    }
+    rows = []
+    for what, options in given.items():
+        source = spark.read.format("postroad").options(api=api, queue=BODIES, partitions=str(PARTITIONS))
+        frame = source.options(**options).load()
+        discard(frame)  # the first job starts all workers
+        timed = []
+        for _ in range(rounds):
+            used_s = usage(os.getpid())[1]
+            timed.append((seconds(partial(discard, frame)), usage(os.getpid())[1] - used_s))
+        taken_s, cpu_s = min(timed)
+        rows.append((what, f"{messages / taken_s:,.0f}", f"{cpu_s / messages * 1e6:,.0f}"))
+    print_table(
+        f"{messages:,} bodies of .NET, to nowhere",
+        ("columns", "rows/s", "us of processor time each"),
+        rows,
+        f"best of {rounds} rounds; the manager's process counts",
     )
 
 

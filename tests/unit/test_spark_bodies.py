@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from base64 import b64decode
 from typing import Any
@@ -26,7 +27,11 @@ from postroad.spark.bodies import (
     schema_of,
     shaped,
 )
+from postroad.spark.decoded import DECODED, PART_BYTES, decoded_columns, outline_columns
+from postroad.spark.reading import rows
 from postroad.wire.constants import BodyType
+from tests.spark.packets import sent
+from tests.torture.bodies import Input, by_chance, samples
 
 ORDER = """<?xml version="1.0" encoding="utf-16"?>
 <Order xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema" urgent="true">
@@ -236,3 +241,48 @@ def test_values_in_a_schema() -> None:
     assert shaped(5, schema) is None
     assert shaped({"a": float("inf")}, schema_of([{"a": 0.5}])) == {"a": None}
     assert shaped({"a": True}, schema_of([{"a": 1}])) == {"a": None}
+
+
+def columns_of(inputs: list[Input]) -> dict[str, Any]:
+    columns = {
+        "body": pyarrow.array([each.body for each in inputs], pyarrow.binary()),
+        "body_type": pyarrow.array([each.body_type for each in inputs], pyarrow.int64()),
+        "extension": pyarrow.array([each.extension for each in inputs], pyarrow.binary()),
+    }
+    return columns | {"app_tag": pyarrow.array([0] * len(inputs), pyarrow.int64())}
+
+
+def test_no_body_keeps_others_from_becoming_columns() -> None:
+    known, chance = samples(), random.Random(3)
+    half_a_pair = Input("UTF-7", b"{}", 0, b"+AHsAIgBhACIAOgAi2AAAIgB9-")
+    inputs = [half_a_pair, *(by_chance(known, chance) for _ in range(300))]
+    found = columns_of(inputs)
+    (part,) = decoded_columns(found, ("body_text", *DECODED))
+    for columns in (part, outline_columns(found)):
+        for column in columns.values():
+            column.validate(full=True)
+            assert len(column) == len(inputs)
+
+
+def test_bodies_that_say_much_come_in_several_batches() -> None:
+    large = Input("nested", b"[" * 63 + b"1," * 8000 + b"1" + b"]" * 63, 0)
+    inputs = [large if number % 2 else Input("small", b"%d" % number, 0) for number in range(60)]
+    parts = list(decoded_columns(columns_of(inputs), ("body_text",)))
+    assert len(parts) > 1
+    assert all(part["body_text"].nbytes < 2 * PART_BYTES for part in parts)
+    texts = [text for part in parts for text in part["body_text"].to_pylist()]
+    assert [text for text in texts if len(text) < 3] == [str(number) for number in range(0, 60, 2)]
+    packets = [sent(number, body=each.body) for number, each in enumerate(inputs)]
+    answer = pyarrow.RecordBatch.from_pydict(
+        {
+            "lookup_id": pyarrow.array(range(60), pyarrow.int64()),
+            "reason": pyarrow.array([0] * 60, pyarrow.int32()),
+            "packet": pyarrow.array(packets, pyarrow.binary()),
+        }
+    )
+    batches = list(rows(answer, ("lookup_id", "label", "body_text"), "q", decoding=True))
+    assert len(batches) == len(parts)
+    joined = pyarrow.Table.from_batches(batches).to_pydict()
+    assert joined["lookup_id"] == list(range(60))
+    assert joined["label"] == [f"message {number}" for number in range(60)]
+    assert joined["body_text"] == texts

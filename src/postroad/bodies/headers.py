@@ -65,7 +65,7 @@ def read_headers(extension: bytes, app_tag: int = 0) -> Headers:
         if is_amqp(extension):
             return Headers(amqp_headers(extension))
         return _of_json(extension.rstrip(b"\0"))
-    except (RemoteProtocolError, UnicodeDecodeError):
+    except (RemoteProtocolError, UnicodeError):
         return _NONE
 
 
@@ -124,6 +124,7 @@ def _xml(text: str) -> str:
 def _of_json(extension: bytes) -> Headers:
     """Rebus writes a dictionary as JSON; its first versions in UTF-7."""
     text = extension.decode("utf-7" if extension.startswith(b"+AHs") else "utf-8-sig").strip()
+    text.encode()  # UTF-7 can have half a pair, which nobody can write
     if not text.startswith("{"):
         return _NONE
     return of_dictionary(json_value(text))

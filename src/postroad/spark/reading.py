@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,6 +76,7 @@ def require_queues(found: list[str], wanted: Sequence[str]) -> list[str]:
 BATCH_BYTES = 6 << 20  # of packets in a batch; Spark's process holds a whole batch, with bodies in up to two columns
 _OURS = frozenset({"lookup_id", ARRIVAL, ERROR, QUEUE})  # added here, or always requested
 _DECODED = frozenset({*PROPERTIES, ERROR})
+_SAID = frozenset({"body_text", *DECODED})
 _NEED_PACKET = BODIES | {PACKET, *DECODED}
 
 
@@ -107,22 +109,34 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def rows(answer: pa.RecordBatch, columns: Sequence[str], queue: str, *, decoding: bool = False) -> pa.RecordBatch:
-    """Converts an answer with the requested columns into a record batch for Spark. With `decoding`, `body_text` and the
-    columns of DECODED say what bodies and extensions say."""
+def rows(
+    answer: pa.RecordBatch, columns: Sequence[str], queue: str, *, decoding: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Converts an answer with the requested columns into record batches for Spark: one, or with `decoding` several.
+
+    With `decoding`, `body_text` and the columns of DECODED say what bodies and extensions say.
+    """
     schema = arrow_schema(columns)
     found = {name: answer.column(name) for name in answer.schema.names}
+    parts: Iterable[dict[str, Any]] = ({},)
     if PACKET in found:
         wanted = {name for name in columns if name in _DECODED} | (set(NEEDED) if decoding else set())
         decoded = decode(found[PACKET], reason=found["reason"], columns=sorted(wanted))
         found = decoded | found
-        if decoding:
-            found |= decoded_columns(decoded, columns)
+        if decoding and not _SAID.isdisjoint(columns):
+            parts = decoded_columns(decoded, columns)
     found[ARRIVAL] = pc.bit_wise_and(found["lookup_id"], pa.scalar(ARRIVAL_MASK, pa.int64()))
     if QUEUE in columns:
         found[QUEUE] = pa.repeat(pa.scalar(queue, pa.string()), answer.num_rows)
     found.setdefault(ERROR, pa.nulls(answer.num_rows, pa.string()))
-    return pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in schema], schema=schema)
+    start = 0
+    for part in parts:
+        count = len(next(iter(part.values()))) if part else answer.num_rows
+        arrays = [part[name] if name in part else found[name].slice(start, count) for name in schema.names]
+        start += count
+        yield pa.RecordBatch.from_arrays(
+            [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
+        )
 
 
 PARTITIONS = 4  # by default
@@ -197,4 +211,4 @@ class BatchReader(DataSourceReader):
                 part.begin, part.end, requested_columns(self._columns), equal=self._options.selection.equal
             )
             for batch in joined(found):
-                yield rows(batch, self._columns, part.queue, decoding=self._options.decode)
+                yield from rows(batch, self._columns, part.queue, decoding=self._options.decode)

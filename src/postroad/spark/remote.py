@@ -578,7 +578,7 @@ def _batches(
     pages: Iterable[list[ReceivedMessage]], columns: Sequence[str], queue: str, decoding: bool
 ) -> Iterator[pa.RecordBatch]:
     for batch in joined(map(_answer, pages)):
-        yield rows(batch, columns, queue, decoding=decoding)
+        yield from rows(batch, columns, queue, decoding=decoding)
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:

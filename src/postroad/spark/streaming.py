@@ -474,7 +474,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = api.messages(part.begin, part.end, requested_columns(self._columns), hold=part.hold, equal=equal)
             for batch in joined(found):
                 messages += batch.num_rows
-                yield rows(batch, self._columns, part.queue, decoding=self._options.decode)
+                yield from rows(batch, self._columns, part.queue, decoding=self._options.decode)
             if equal and part.messages is not None:  # messages that do not match must still be there too
                 messages = api.plan(part.begin, part.end, hold=part.hold).messages
         if part.messages is not None:

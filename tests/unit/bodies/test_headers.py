@@ -76,6 +76,11 @@ def test_headers_of_rebus() -> None:
     )
 
 
+def test_half_a_pair_in_utf_7_is_no_header() -> None:
+    assert read_headers(b"+AHsAIgBhACIAOgAi2AAAIgB9-") == Headers()
+    assert read_headers(b"+AHsAIgBhACIAOgAi2DzfgAAiAH0-") == Headers({"a": "\U0001f380"})
+
+
 def test_an_envelope_of_masstransit() -> None:
     headers = {"MT-Fault-ExceptionType": "System.Exception", "MT-Fault-Message": "no", "count": 5}
     body = json.dumps(
