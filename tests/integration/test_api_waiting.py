@@ -285,3 +285,18 @@ def test_a_server_that_stops_answers_reads_whose_messages_have_left_the_queue(wa
         told = later.reply()
         assert (told.status, [each["body"] for each in told.json["messages"]]) == (200, ["a"])
         stopping.result(PATIENCE_S)
+
+
+def test_a_client_that_leaves_while_its_message_leaves_the_queue_gives_it_back() -> None:
+    store = SlowStore()
+    with served(store) as api:
+        api.create()
+        api.send("a", "b", recoverable=True)
+        store.gate.clear()
+        connection = begin(api, f"{ORDERS}/receive")
+        assert store.waits.wait(PATIENCE_S)
+        connection.close()
+        until(api, lambda: not api.manager.reads.committing)
+        store.gate.set()
+        api.send("c", recoverable=True)  # once this is stored, so is what came back
+        assert sorted(api.bodies()) == ["a", "b", "c"]

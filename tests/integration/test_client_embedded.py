@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +24,7 @@ from postroad.client.embedded import EmbeddedBackend
 from postroad.client.sync.backend import Backend
 from postroad.config import default_configuration
 from postroad.manager import Manager, build_manager
-from postroad.queues.queue import PositionState
-from postroad.store import Batch, MemoryStore
+from postroad.store import Batch, LayeredStore, MemoryStore, Store
 from tests.faces import served
 
 SENDER = r"""
@@ -174,23 +175,39 @@ def test_threads_share_one_manager(tmp_path: Path) -> None:
         assert len(set(sent)) == 200
 
 
-class GatedStore(MemoryStore):
-    """A store whose commits wait at a gate, and are counted."""
+class Gate:
+    """A store whose commits wait at a gate, are counted, and fail if they are told to."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.gate = threading.Event()
         self.gate.set()
+        self.fails = False
         self.commits: list[int] = []
+
+    def is_short(self, batch: Batch) -> bool:
+        """None, so that none is made on the event loop's thread."""
+        return False
 
     def commit(self, batches: Iterable[Batch]) -> None:
         batches = list(batches)
         assert self.gate.wait(60)
+        if self.fails:
+            self.fails = False
+            raise errors.StorageError("the disk reported an error")
         self.commits.append(sum(len(batch.puts) for batch in batches))
-        super().commit(batches)
+        super().commit(batches)  # type: ignore[misc]
 
 
-def embedded(store: MemoryStore) -> tuple[postroad.QueueManager, Manager]:
+class GatedStore(Gate, MemoryStore):
+    pass
+
+
+class GatedDirectory(Gate, LayeredStore):
+    pass
+
+
+def embedded(store: Store) -> tuple[postroad.QueueManager, Manager]:
     """A manager with its blocking API, on the given store."""
 
     async def begin() -> Manager:
@@ -294,32 +311,131 @@ def test_an_interrupt_ends_a_receive_from_afar_and_takes_nothing(tmp_path: Path)
         assert finish(process) == "for somebody after"
 
 
-def test_a_receive_that_is_cancelled_while_its_message_leaves_gives_it_back() -> None:
+Read = Callable[[aio.Queue], Coroutine[Any, Any, object]]
+ANSWERED = "{00000000-0000-4000-8000-000000000007}\\7"
+
+
+def letter(text: str, **properties: Any) -> postroad.Message:
+    return postroad.Message(text, recoverable=True, correlation_id=ANSWERED, **properties)
+
+
+async def _at_lookup_id(queue: aio.Queue) -> None:
+    await queue.receive_by_id((await queue.peek(0)).lookup_id)
+
+
+async def _at_cursor(queue: aio.Queue) -> None:
+    async with queue.cursor() as cursor:
+        await cursor.receive(0)
+
+
+async def _after_a_wait(queue: aio.Queue) -> None:
+    locked = await queue.lock(9, 0)
+    waiting = asyncio.ensure_future(queue.receive(60))
+    try:
+        while not (await queue.info()).waiting:  # noqa: ASYNC110  # there is no event for it
+            await asyncio.sleep(0)
+        await queue.settle(locked, delete=False)
+        await waiting
+    except asyncio.CancelledError:
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        raise
+
+
+READS: dict[str, Read] = {
+    "one": lambda queue: queue.receive(0),
+    "several": lambda queue: queue.receive_many(3, 0),
+    "by lookup id": _at_lookup_id,
+    "by correlation id": lambda queue: queue.receive_by_correlation_id(ANSWERED, 0),
+    "at a cursor": _at_cursor,
+    "after a wait": _after_a_wait,
+}
+
+
+@asynccontextmanager
+async def leaving(
+    store: GatedStore | GatedDirectory, read: Read
+) -> AsyncIterator[tuple[Manager, aio.Queue, asyncio.Task[object]]]:
+    """A manager, and a read of it whose messages are leaving the queue: the store's gate is shut."""
+    manager = build_manager(default_configuration("alpha"), store)
+    await manager.start()
+    async with aio.QueueManager(EmbeddedBackend(manager)) as qm:
+        queue = await qm.create_queue(r"private$\orders")
+        await queue.send([letter("1", priority=5), letter("2"), letter("3")])
+        store.gate.clear()
+        reading: asyncio.Task[object] = asyncio.create_task(read(queue))
+        try:
+            while not (manager.reads.committing and manager.durability.writing):  # noqa: ASYNC110  # there is no event for it
+                await asyncio.sleep(0)
+            yield manager, queue, reading
+        finally:
+            store.gate.set()
+
+
+async def left(reading: asyncio.Task[object]) -> None:
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+async def texts(queue: aio.Queue) -> list[str]:
+    """What can be received, once no commit is under way."""
+    await queue.send(postroad.Message("last", recoverable=True, priority=0))
+    return [message.text async for message in queue.messages()]
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_read_that_is_cancelled_while_its_messages_leave_gives_them_back(read: Read) -> None:
+    """They keep their order by priority."""
+
     async def main() -> None:
         store = GatedStore()
-        manager = build_manager(default_configuration("alpha"), store)
-        await manager.start()
-        async with aio.QueueManager(EmbeddedBackend(manager)) as qm:
-            queue = await qm.create_queue(r"private$\orders")
-            await queue.send(
-                [postroad.Message("first", recoverable=True), postroad.Message("second", recoverable=True)]
-            )
-            store.gate.clear()
-            reading = asyncio.create_task(queue.receive(0))
-            for _ in range(10):
-                await asyncio.sleep(0)
-            states = manager.core.queues.get(queue.name).positions.values()
-            assert list(states) == [PositionState.DELETED]
-            reading.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await reading
+        async with leaving(store, read) as (_, queue, reading):
+            await left(reading)
             store.gate.set()
-            found = await queue.receive_many(2, 10)
-            if len(found) < 2:
-                found += await queue.receive_many(1, 10)
-            assert {message.text for message in found} == {"first", "second"}
+            found = await texts(queue)
+            assert (found[0], sorted(found)) == ("1", ["1", "2", "3", "last"])
 
     asyncio.run(main())
+
+
+def test_a_read_that_is_cancelled_right_after_its_commit_gives_its_message_back() -> None:
+    async def main() -> None:
+        store = GatedStore()
+        async with leaving(store, READS["one"]) as (manager, queue, reading):
+            manager.durability.under_way.append(lambda _: reading.cancel())
+            store.gate.set()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert await texts(queue) == ["1", "2", "3", "last"]
+
+    asyncio.run(main())
+
+
+def test_messages_that_could_not_leave_stay_once_if_their_reader_is_cancelled() -> None:
+    async def main() -> None:
+        store = GatedStore()
+        async with leaving(store, READS["one"]) as (_, queue, reading):
+            store.fails = True
+            await left(reading)
+            store.gate.set()
+            assert await texts(queue) == ["1", "2", "3", "last"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_a_cancelled_read_gives_back_survives_a_close_that_follows_at_once(tmp_path: Path, read: Read) -> None:
+    async def main() -> None:
+        async with leaving(GatedDirectory(tmp_path), read) as (_, _, reading):
+            await left(reading)
+
+    asyncio.run(main())
+    with postroad.open(tmp_path) as qm:
+        queue = qm.queue(r"private$\orders")
+        queue.send(letter("4"))
+        assert sorted(message.text for message in queue.messages()) == ["1", "2", "3", "4"]
 
 
 def test_messages_for_other_machines_wait_and_that_is_said_once_a_queue(caplog: pytest.LogCaptureFixture) -> None:

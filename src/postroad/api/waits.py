@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 class Waits:
-    """The waiting reads of one server. A task in `committing` waits no more: its messages leave the queue for good."""
+    """The waiting reads of one server. A task in `committing` waits no more: its messages leave the queue for good, and
+    its client gets them even if the server stops."""
 
     def __init__(self, committing: Container[asyncio.Task[Any]] = ()) -> None:
         self._committing = committing
@@ -32,14 +33,18 @@ class Waits:
         assert task is not None
         ended = False  # by this class
 
-        def end() -> None:
+        def leave() -> None:
             nonlocal ended
-            if not ended and task not in self._committing:
+            if not ended:
                 ended = True
                 task.cancel()
 
+        def end() -> None:
+            if task not in self._committing:
+                leave()
+
         self._ends.add(end)
-        request.connection.watch(end)
+        request.connection.watch(leave)
         try:
             return await read
         except asyncio.CancelledError:
@@ -49,7 +54,7 @@ class Waits:
             raise (_stopped() if self._stopping else ClientLeft) from None
         finally:
             self._ends.discard(end)
-            request.connection.unwatch(end)
+            request.connection.unwatch(leave)
 
     async def pause(self, seconds: float) -> None:
         """Waits for `seconds`, or until the server stops."""

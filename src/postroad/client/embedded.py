@@ -79,11 +79,9 @@ class EmbeddedBackend:
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
-        self._returning: set[asyncio.Task[list[int]]] = set()
         self._reported: set[str] = set()
 
     async def close(self) -> None:
-        await asyncio.gather(*self._returning, return_exceptions=True)
         await self.manager.stop()
 
     async def info(self) -> ManagerInfo:
@@ -184,16 +182,7 @@ class EmbeddedBackend:
     async def receive(
         self, name: str, count: int, timeout: float | None, transaction: UUID | None
     ) -> list[ReceivedMessage]:
-        parsed = as_name(name)
-        if transaction is not None:
-            return await self.manager.reads.receive(parsed, count, timeout, transaction)
-        messages = (await self.manager.reads.lock(parsed, count, timeout)).messages
-        try:
-            await self.manager.reads.settle(parsed, [message.lookup_id for message in messages], delete=True)
-        except asyncio.CancelledError:
-            self._put_back(parsed, messages)
-            raise
-        return messages
+        return await self.manager.reads.receive(as_name(name), count, timeout, transaction)
 
     async def receive_correlated(
         self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
@@ -202,12 +191,6 @@ class EmbeddedBackend:
             lookup_id = await self.manager.reads.find_correlated(as_name(name), correlation_id, timeout)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
                 return await self.lookup(name, lookup_id, SeekAction.CURRENT, True, transaction)
-
-    def _put_back(self, name: FormatName | PathName, messages: list[ReceivedMessage]) -> None:
-        """Puts messages back whose reader was cancelled while they were being received, which cannot be stopped."""
-        task = asyncio.ensure_future(self.manager.rescue.insert(name, [message.packet for message in messages]))
-        self._returning.add(task)
-        task.add_done_callback(self._returning.discard)
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         return await self.manager.reads.peek(as_name(name), count, timeout)
@@ -218,20 +201,9 @@ class EmbeddedBackend:
     async def lookup(
         self, name: str, lookup_id: int, action: SeekAction, receive: bool, transaction: UUID | None
     ) -> ReceivedMessage:
-        parsed = as_name(name)
-        reading = self.manager.reads.lookup(parsed, lookup_id, action, receive=receive, transaction=transaction)
-        if not receive or transaction is not None:
-            return await reading
-        taking = asyncio.ensure_future(reading)
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            taking.add_done_callback(lambda taken: self._undo(parsed, taken))
-            raise
-
-    def _undo(self, name: FormatName | PathName, taken: asyncio.Future[ReceivedMessage]) -> None:
-        if taken.exception() is None:
-            self._put_back(name, [taken.result()])
+        return await self.manager.reads.lookup(
+            as_name(name), lookup_id, action, receive=receive, transaction=transaction
+        )
 
     async def lock(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         return (await self.manager.reads.lock(as_name(name), count, timeout)).messages

@@ -44,7 +44,11 @@ class DurableCore:
     async def close_store(self) -> None:
         """Commits what has gathered, and closes the store even if that fails."""
         try:
-            await self.durability.landed()
+            settled = False
+            while not (settled and self.durability.idle):  # a commit can bring back what a reader has left
+                self.core.counters.settle(self.core.tick.batch)
+                await self.durability.landed()
+                settled = True
         finally:
             await asyncio.to_thread(self._committer.close)
             self.store.close()

@@ -135,7 +135,6 @@ class Manager(DurableCore):
                 self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
         if express := sum(queue.express_count for queue in self.core.queues):
             log.warning("express messages dropped at stop", extra={"messages": express})
-        self.core.counters.settle(self.core.tick.batch)
         try:
             await self.close_store()
         finally:

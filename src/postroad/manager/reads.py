@@ -6,7 +6,7 @@ The rules are in queues/reading.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from postroad.errors import (
     OperationCancelled,
     PostroadError,
     QueueNotAvailable,
+    StorageError,
 )
 from postroad.manager.durable import DurableCore
 from postroad.manager.leases import LeaseService
@@ -54,7 +55,7 @@ class Reads:
         self._clock = durable.clock
         self._durable = durable
         self._leases = leases
-        # Those whose messages leave the queue for good: whoever cancels one of these now loses them.
+        # Those whose messages leave the queue for good. Cancel one of these only if nobody can get its result.
         self.committing: set[asyncio.Task[Any]] = set()
 
     async def receive(
@@ -157,14 +158,16 @@ class Reads:
         """Reads one message by its lookup id, or the one before or after it."""
         held = self._leases.used(transaction)
         descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
+        queue = descriptor.queue
+        assert queue is not None
         try:
-            record = await self._committed(
-                self._durable.durably(
-                    lambda: self._core.reading.read_by_lookup_id(
-                        descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
-                    )
+            record, changed = self._durable.durability.run(
+                lambda: self._core.reading.read_by_lookup_id(
+                    descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
                 )
             )
+            if changed:
+                await self._committed(queue, [record] if receive and held is None else [])
         finally:
             self._close(descriptor)
         return _received([record])[0]
@@ -285,7 +288,7 @@ class Reads:
 
     async def _receive(self, request: WaitingRead) -> list[Record]:
         """A destructive read. It takes one step if there is a message. If it waits, it locks the message first, so that
-        no message is lost if the reader leaves."""
+        the message keeps its place if the reader leaves before the commit."""
         queue = request.descriptor.queue
         assert queue is not None
         if request.transaction is not None:
@@ -299,7 +302,7 @@ class Reads:
                 self._durable.commit_soon()  # the read may have removed expired messages
         if found is not None:
             if tick.writes != writes:
-                await self._committed(self._durable.durability.landed())
+                await self._committed(queue, found)
             return found
         request.lock_first()
         records = await self._waited(queue, request)
@@ -313,18 +316,40 @@ class Reads:
                     self._core.reading.put_back(queue, record, self._clock())
                 raise
 
-        await self._committed(self._durable.durably(end))
+        self._durable.durability.run(end)
+        await self._committed(queue, records)
         return records
 
-    async def _committed(self, commit: Awaitable[T]) -> T:
-        """The end of a commit that takes messages out of a queue."""
+    async def _committed(self, queue: Queue, taken: Sequence[Record]) -> None:
+        """Waits until the messages that were taken out of the queue are durably gone. Nothing can stop that. If the
+        reader leaves meanwhile, the messages go back to the end of their queue."""
         task = asyncio.current_task()
         assert task is not None
+        landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: StorageError | None) -> None:
+            if landed.cancelled():
+                if error is None:  # otherwise they have never left
+                    self._give_back(queue, taken)
+            elif error is None:
+                landed.set_result(None)
+            else:
+                landed.set_exception(error)
+
+        self._durable.when_durable(settle)
         self.committing.add(task)
         try:
-            return await commit
+            await landed
+        except asyncio.CancelledError:
+            if not landed.cancelled() and landed.exception() is None:  # the reader left right after the commit
+                self._give_back(queue, taken)
+            raise
         finally:
             self.committing.discard(task)
+
+    def _give_back(self, queue: Queue, records: Sequence[Record]) -> None:
+        self._core.reading.give_back(queue, records, self._clock())
+        self._durable.commit_soon()
 
     def _deadline(self, timeout: float | None) -> float | None:
         if timeout is None:

@@ -36,7 +36,7 @@ from postroad.queues.open_queue import (
 from postroad.queues.permissions import Action, no_right
 from postroad.queues.queue import PositionState, Queue
 from postroad.reports.operations import SeekAction
-from postroad.store.interface import Record
+from postroad.store.interface import PRIORITY_SHIFT, Record
 from postroad.wire.constants import MessageClass
 
 
@@ -260,6 +260,18 @@ class Reading:
         """The position is Available again, in its old place."""
         self.delivery.unlock(queue, record.lookup_id)
         self.delivery.atomic.then(self.wake_after, queue, now, (record.lookup_id,))
+
+    def give_back(self, queue: Queue, records: Sequence[Record], now: float) -> None:
+        """Puts messages that are durably gone into their queue again. Each gets a new place behind the others of its
+        priority: whoever reads the queue by order of arrival may be past the old one."""
+        if queue.deleted:
+            return
+        with self.delivery.atomic:
+            for each in records:
+                priority = 7 - (each.lookup_id >> PRIORITY_SHIFT)
+                self.delivery.add(
+                    queue, each.packet, priority, each.expires_s, now, reason=each.reason, aborts=each.aborts
+                )
 
     def wake_after(self, queue: Queue, now: float, opened: Iterable[int]) -> None:
         """Wakes readers, as something that follows from a change."""

@@ -21,6 +21,7 @@ DOORS = {
     ("queues/local.py", "send"): "an application sends",
     ("queues/local.py", "insert"): "an administrator imports",
     ("queues/local.py", "move"): "a user moves messages from queue to queue",
+    ("queues/reading.py", "give_back"): "a message whose reader left while it was removed, to its own queue",
     ("queues/transactions.py", "_enqueue"): "a transaction's sends, which were checked when they were made",
     ("queues/transactions.py", "_move"): "a transaction's moves, likewise",
     ("queues/transactions.py", "_return"): "a message that is given back too often, to the subqueue of its own queue",
