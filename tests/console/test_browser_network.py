@@ -241,6 +241,7 @@ def test_the_keyboard_reaches_every_page(site: Site, page: Page) -> None:
     for key, title in (
         ("q", "Queues"),
         ("d", "Dead letters"),
+        ("f", "Failed messages"),
         ("n", "Network"),
         ("s", "Security"),
         ("m", "Send a message"),
@@ -248,6 +249,7 @@ def test_the_keyboard_reaches_every_page(site: Site, page: Page) -> None:
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.wait_for_load_state()  # the script that reads the keys
 
 
 def test_dark_mode_is_remembered(site: Site, page: Page) -> None:

@@ -15,6 +15,7 @@ from postroad.console.history import Watch
 from postroad.console.manager_client import Credentials, LoginNeeded
 from postroad.console.pages import (
     dead_letters,
+    failed,
     jobs,
     login,
     messages,
@@ -72,6 +73,8 @@ PAGES: dict[str, Page] = {
     "/{m:int}/send": send.show,
     "/{m:int}/job": jobs.show,
     "/{m:int}/dead": dead_letters.show,
+    "/{m:int}/failed": failed.show,
+    "/{m:int}/failed/group": failed.show_group,
     "/{m:int}/network": network.show,
     "/{m:int}/trace": network.show_trace,
     "/{m:int}/security": security.show,
@@ -94,6 +97,7 @@ ACTIONS: dict[str, Action] = {
     "/{m:int}/send": send.send,
     "/{m:int}/cancel": jobs.cancel,
     "/{m:int}/dead": dead_letters.resend,
+    "/{m:int}/failed": failed.resend,
 }
 
 

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -35,6 +36,7 @@ class Job:
     rows: list[object] = field(default_factory=list)
     ids: array[int] = field(default_factory=lambda: array("Q"))  # lookup ids of everything found
     errors: list[str] = field(default_factory=list)
+    destinations: Counter[str] = field(default_factory=Counter)  # of messages that a dry run found
     lifetimes: list[int] = field(default_factory=list)  # in seconds, of new messages that will soon expire again
     facts: dict[str, str] = field(default_factory=dict)
     state: str = RUNNING

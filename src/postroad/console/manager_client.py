@@ -120,8 +120,11 @@ class ManagerClient(HttpBackend):
         query = {"to": destination, "from": source, "without": ",".join(closed) or None}
         return from_json(Route, await self._calls.json("GET", "/route", query=query))
 
-    async def resend(self, name: str, lookup_ids: Sequence[int], to: str | None, ttbr: int | None) -> list[Resent]:
-        order: dict[str, object] = {"lookup_ids": list(lookup_ids)}
+    async def resend(
+        self, name: str, lookup_ids: Sequence[int], to: str | None, ttbr: int | None, failed: bool = False
+    ) -> list[Resent]:
+        """Sends messages again: to `to`, to where they were sent before, or if `failed`, to where they failed."""
+        order: dict[str, object] = {"lookup_ids": list(lookup_ids), "failed": failed}
         order |= {} if to is None else {"to": to}
         order |= {} if ttbr is None else {"time_to_be_received": ttbr}
         answer = await self._calls.json("POST", queue_path(name, "resend"), order, member="resent")

@@ -6,11 +6,12 @@ import re
 from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from postroad.runtime.version import __version__
 
 MIDDLE = "…"
+_BREAK = re.compile(r"[./\\]")
 _ASSEMBLY = re.compile(r"(?<=[^\s\[,])(?:, [^\[\],]{0,200})++(?=\]|$)")
 
 
@@ -99,5 +100,4 @@ def type_name(name: str) -> str:
 
 def dotted(name: str) -> Markup:
     """A long name that may be broken behind its dots and slashes."""
-    slash = Markup("/<wbr>")
-    return Markup(".<wbr>").join(slash.join(part.split("/")) for part in name.split("."))
+    return Markup(_BREAK.sub(r"\g<0><wbr>", str(escape(name))))

@@ -44,6 +44,7 @@ class Row:
     arrived_ms: int = 0
     destination: str = ""
     preview: str = ""
+    to: str = ""  # where a dry run found that it would go
     is_dead: bool = False
     fault: str = ""
 

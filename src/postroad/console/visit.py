@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlencode
 from jinja2 import Environment
 
 from postroad.console.history import Watch
+from postroad.console.jobs import Job
 from postroad.console.manager_client import ANY_QUEUE, ManagerClient
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
@@ -146,15 +147,22 @@ class Visit:
 
     def may(self, right: str, path: str = "") -> bool:
         """Whether the person has a right: a word of access lists, for the queue with this path or name, or one of
-        `create` (queues), `look` (at the manager's own pages), `act` (change anything) and `administer`."""
+        `create` (queues), `look` (at the manager's own pages), `act` (change anything), `read` (messages of any queue)
+        and `administer`."""
         caller = self.caller
         if caller is None:
             return False
         if caller.role == "administrator":
             return True
-        if right in ("create", "look", "act", "administer"):
-            found = {"create": caller.create_queues, "look": caller.role == "monitor", "act": caller.role == "user"}
-            return found.get(right, False)
+        found = {
+            "create": caller.create_queues,
+            "look": caller.role == "monitor",
+            "act": caller.role == "user",
+            "administer": False,
+            "read": any("peek" in words for words in caller.queues.values()),
+        }
+        if right in found:
+            return found[right]
         wanted = path.replace("/", "\\").lower()
         return any(
             right in words for each, words in caller.queues.items() if each.lower() in (wanted, f"system${wanted}")
@@ -175,6 +183,11 @@ class Visit:
         if now - access.queues_at > OLD_S:
             access.queues, access.queues_at = await access.client.queues(), now
         return access.queues
+
+    def job(self, identifier: str, *kinds: str) -> Job | None:
+        """A job of one of these kinds that the person has begun on this manager."""
+        job = self.session.jobs.get(identifier)
+        return job if job is not None and job.manager == self.index and job.kind in kinds else None
 
     def changed(self) -> None:
         """Notes that the user has changed something on this manager."""

@@ -43,6 +43,11 @@ class FailedMessage:
     message_type: str | None
     failed_at: datetime | None
 
+    @property
+    def key(self) -> tuple[str | None, str | None, str]:
+        """Messages with the same key are of one group."""
+        return self.exception, self.message_type, self.destination.lower()
+
     def matches(self, exception: str | None = None, message_type: str | None = None) -> bool:
         """Whether the exception and the type are these: whole names, or names without their namespace, in any case."""
         return _is_named(self.exception, exception) and _is_named(self.message_type, message_type)
@@ -89,18 +94,22 @@ def without_failure(headers: Mapping[str, str]) -> dict[str, str]:
 
 def failed_groups(messages: Iterable[FailedMessage]) -> list[FailedGroup]:
     """Messages by exception, type and destination, the largest group first."""
-    groups: dict[tuple[str | None, ...], FailedGroup] = {}
+    groups: dict[tuple[str | None, str | None, str], FailedGroup] = {}
     for each in messages:
-        key = (each.exception, each.message_type, each.destination.lower())
-        first = last = each.failed_at
-        count, text = 1, each.text
-        if (known := groups.get(key)) is not None:
-            times = [time for time in (known.first_failed_at, known.last_failed_at, each.failed_at) if time is not None]
-            if each.failed_at is None or (known.last_failed_at is not None and each.failed_at < known.last_failed_at):
-                text = known.text
-            count, first, last = known.messages + 1, min(times, default=None), max(times, default=None)
-        groups[key] = FailedGroup(each.destination, each.exception, each.message_type, count, first, last, text)
+        groups[each.key] = joined(groups.get(each.key), each)
     return sorted(groups.values(), key=lambda group: -group.messages)
+
+
+def joined(group: FailedGroup | None, message: FailedMessage) -> FailedGroup:
+    """The group with one message more, or the first group of it."""
+    first = last = message.failed_at
+    count, text = 1, message.text
+    if group is not None:
+        times = [each for each in (group.first_failed_at, group.last_failed_at, last) if each is not None]
+        if last is None or (group.last_failed_at is not None and last < group.last_failed_at):
+            text = group.text
+        count, first, last = group.messages + 1, min(times, default=None), max(times, default=None)
+    return FailedGroup(message.destination, message.exception, message.message_type, count, first, last, text)
 
 
 def _format_name(address: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,9 +125,16 @@ async def resend_group(reader: Reader, job: Job, key: Key, to: str, ttbr: int | 
     job.done = len(chosen) if dry_run else 0
     if dry_run:
         return
+    await send_again(reader, job, chosen, to, ttbr)
+
+
+async def send_again(
+    reader: Reader, job: Job, chosen: Sequence[int], to: str = "", ttbr: int | None = None, failed: bool = False
+) -> None:
+    """Has the manager send these messages of the job's queue again. The job has found those that it sent."""
     for start in range(0, len(chosen), AT_ONCE):
         batch = chosen[start : start + AT_ONCE]
-        for outcome in await reader.client.resend(job.queue, batch, to or None, ttbr):
+        for outcome in await reader.client.resend(job.queue, batch, to or None, ttbr, failed):
             if outcome.id is not None:
                 job.found += 1
                 _note_lifetime(job, outcome.lifetime_s)
@@ -149,10 +157,10 @@ PATIENCE_S = 0.6  # how long a page waits for a count; after that it shows the p
 
 async def show(visit: Visit) -> Response:
     """Each load starts a new count. A refresh of the live part shows the count under way."""
-    job = visit.session.jobs.get(visit.query.text("job"))
+    job = visit.job(visit.query.text("job"), "groups")
     is_fragment = visit.is_fragment
     reader = await visit.reader()
-    if job is None or job.kind != "groups":
+    if job is None:
         queues = {each.path: each for each in await visit.queues() if each.path in DEAD_LETTERS}
         groups: Groups = {}
         job = Job("groups", "Dead letters", visit.index, DEAD_LETTERS[0], rows=[groups])

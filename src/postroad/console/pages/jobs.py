@@ -6,9 +6,12 @@ from postroad.console.jobs import MAX_ROWS, Job
 from postroad.console.visit import Form, PageNotFound, Visit
 from postroad.net.response import Response
 
+# Others are counts, whose pages show what they count.
+KINDS = ("search", "move", "dry-run", "resend", "retry-dry-run", "retry")
+
 
 def _job(visit: Visit, form: Form) -> Job:
-    job = visit.session.jobs.get(form.text("id"))
+    job = visit.job(form.text("id"), *KINDS)
     if job is None:
         raise PageNotFound("there is no such search or job in this session")
     return job

@@ -197,8 +197,8 @@ async def act(visit: Visit, form: Form) -> Response:
 
 async def _move_found(visit: Visit, form: Form, target: str) -> Response:
     """Moves everything that a search found, as a job."""
-    search = visit.session.jobs.get(form.text("job"))
-    if search is None or search.kind != "search":
+    search = visit.job(form.text("job"), "search")
+    if search is None:
         raise BadRequest("the search has ended: search again")
     if not target:
         visit.session.notify("Name the queue that the messages go to.", is_error=True)

@@ -48,7 +48,7 @@ async function upload(input) {
 function prepare(root) {
   for (const box of all("[data-all]", root)) {
     box.addEventListener("change", () => {
-      for (const each of all("input[name=id]", box.closest("form"))) each.checked = box.checked;
+      for (const each of all("tbody input[type=checkbox]", box.closest("form"))) each.checked = box.checked;
     });
   }
   for (const button of all("[data-confirm]", root)) {
