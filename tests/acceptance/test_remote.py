@@ -149,7 +149,7 @@ def test_a_user_where_there_are_none(tmp_path: Path) -> None:
     with serving(file) as server:
         run = remote(server, "peek", "--user", "reader", "--password", "a secret")
     assert run.code == 1
-    assert "authentication type not recognized; it takes the users that [[user]]" in run.last_error
+    assert "authentication type not recognized; a Postroad server accepts only users that [[user]]" in run.last_error
 
 
 def test_messages_are_looked_up(orders: ServerProcess) -> None:
