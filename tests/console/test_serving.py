@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import signal
+import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -176,3 +180,52 @@ def test_a_reload_brings_another_certificate_and_token_and_logs_nobody_out(tmp_p
         assert page(new, "GET", log_in(new, "root"))[0] == 200  # the console trusts the new certificate
         old.close()
         new.close()
+
+
+def test_a_half_written_certificate_is_one_line_in_the_log_and_the_console_keeps_the_old_one(tmp_path: Path) -> None:
+    """The console as its manager runs it, which tells it of files that somebody is just writing."""
+    certificate, key = Authority(tmp_path).issue("127.0.0.1")
+    first = certificate.read_text()
+    context = ssl.create_default_context(cadata=first)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    files = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+    given = json.dumps({"tls_certificate": str(certificate), "tls_key": str(key)}).encode() + b"\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener, (tmp_path / "log").open("wb") as log:
+        where, number = listener.getsockname(), str(listener.fileno())
+        command = [sys.executable, "-m", "postroad", "console", "--api", "https://127.0.0.1:1", "--descriptor", number]
+        with subprocess.Popen(
+            [*command, *files], stdin=subprocess.PIPE, stderr=log, pass_fds=(listener.fileno(),)
+        ) as console:
+            assert console.stdin is not None
+
+            def served() -> str:
+                with (
+                    socket.create_connection(where, PATIENCE_S) as plain,
+                    context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+                ):
+                    return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True) or b"")
+
+            def lines() -> list[str]:
+                return (tmp_path / "log").read_text().splitlines()
+
+            console.stdin.write(given)
+            console.stdin.flush()
+            assert served() == first
+            halves = [b"", first[:40].encode(), first[: len(first) // 2].encode(), first[:-30].encode(), b"\xff\xfe"]
+            for number_of, half in enumerate(halves, 1):
+                certificate.write_bytes(half)
+                console.stdin.write(given)
+                console.stdin.flush()
+                wait_for(lambda: len(lines()) >= number_of)  # noqa: B023  # it is called at once
+                assert served() == first
+            for line in lines():
+                assert "the console keeps its certificate" in line
+                assert "api.tls_certificate: cannot be used" in line
+            assert len(lines()) == len(halves)
+            Authority(tmp_path).issue("127.0.0.1")
+            context.load_verify_locations(cadata=certificate.read_text())
+            console.stdin.write(given)
+            console.stdin.flush()
+            wait_for(lambda: served() == certificate.read_text())
+            console.stdin.close()
+            assert console.wait(PATIENCE_S) == 0

@@ -22,7 +22,7 @@ from postroad.net.endpoints import endpoint
 from postroad.net.http import HttpConnection
 from postroad.net.limits import Limits, usable_descriptors
 from postroad.net.listening import Listener
-from postroad.net.tls import server_tls
+from postroad.net.tls import own_certificate, server_tls
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,12 @@ STOP_S = 2.0
 @dataclass(frozen=True, slots=True)
 class Given:
     """What `postroad serve` writes to standard input, because others can read the arguments and the environment of a
-    process. With `key` the console proves that it may name the addresses of people. `certificate` (PEM) is the only
-    certificate of a manager to trust. `tls_certificate` and `tls_key` are the console's files if it uses TLS. The rest
-    is from `[limits]`."""
+    process. With `key` the console proves that it may name the addresses of people. `tls_certificate` and `tls_key` are
+    the files of the manager and of the console if they use TLS: the console trusts no other certificate of a manager.
+    The rest is from `[limits]`."""
 
     token: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
-    certificate: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     connections: int = 4096
@@ -88,7 +87,7 @@ async def _serve(options: Options, announce: Callable[[str], None]) -> None:
         options.proxies,
         port,
         secure,
-        given.certificate,
+        None if given.tls_certificate is None else own_certificate("api", Path(given.tls_certificate)),
     )
     console = Console(settings)
     tls = None
@@ -157,12 +156,19 @@ def _hear_parent(listener: Listener, console: Console, ending: asyncio.Event) ->
 
 
 async def _renew(listener: Listener, console: Console, given: Given) -> None:
+    trusted = None
     if given.tls_certificate is not None and given.tls_key is not None:
+        certificate, key = Path(given.tls_certificate), Path(given.tls_key)
         try:
-            listener.use_tls(server_tls("api", Path(given.tls_certificate), Path(given.tls_key)))
-        except ConfigurationError as fault:  # the manager has just read the file, so it has changed again
-            log.error("the console keeps its certificate", extra={"reason": fault})
-    await console.renew(_credentials(given), given.certificate)
+            tls, trusted = server_tls("api", certificate, key), own_certificate("api", certificate)
+        except ConfigurationError as fault:  # the manager has just read the files, so they have changed again
+            log.error(
+                "the console keeps its certificate",
+                extra={"reason": fault, "do": "reload the manager again when the file is complete"},
+            )
+        else:
+            listener.use_tls(tls)
+    await console.renew(_credentials(given), trusted)
 
 
 def _credentials(given: Given) -> Credentials:

@@ -39,6 +39,17 @@ def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None 
     return context
 
 
+def own_certificate(table: str, chain: Path) -> str:
+    """The server's own certificate: the first of a chain (PEM). A client that trusts only this one knows the server."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    try:
+        found = f"{begin}{chain.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=found)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
+    return found
+
+
 def _no_password() -> str:
     """Otherwise OpenSSL would ask on the terminal, and the whole manager would wait."""
     raise OSError("the key must not be encrypted")

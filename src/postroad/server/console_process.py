@@ -16,7 +16,6 @@ import os
 import socket
 import sys
 import time
-from pathlib import Path
 
 from postroad.config import WITH_API, Configuration
 from postroad.net import ports
@@ -30,12 +29,6 @@ STABLE_S = 30.0  # a console that ran this long is restarted at once
 BIND_S = 2.0  # within which the console of a killed manager ends
 STOP_S = 5.0
 INSTALL = "pip install 'postroad[console]'"
-
-
-def own_certificate(file: Path) -> str:
-    """The server's own certificate: the first of a chain (PEM)."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    return f"{begin}{file.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
 
 
 def console_port(config: Configuration, reachable: bool) -> int | None:
@@ -67,7 +60,6 @@ class ConsoleProcess:
     def __init__(self, config: Configuration, api_url: str, reachable: bool, key: str) -> None:
         """`key` proves to the API that the console may name the addresses of people."""
         self._key = key
-        self._certificate: str | None = None
         self._config = config
         self._api_url = api_url
         self._reachable = reachable
@@ -107,7 +99,6 @@ class ConsoleProcess:
                 raise
             log.warning("the console is off", extra={"port": port, "reason": os.strerror(error.errno or 0)})
             return False
-        self._read_certificate()
         self._keeper = asyncio.create_task(self._keep(), name="postroad-console")
         return True
 
@@ -162,21 +153,15 @@ class ConsoleProcess:
     def renew(self, config: Configuration) -> None:
         """Gives the running process, and later ones, what a reload has read."""
         self._config = config
-        self._read_certificate()
         process = self._process
         if process is not None and process.stdin is not None and process.returncode is None:
             process.stdin.write(self._given())
-
-    def _read_certificate(self) -> None:
-        certificate = self._config.api.tls_certificate
-        self._certificate = None if certificate is None else own_certificate(certificate)
 
     def _given(self) -> bytes:
         api, limits = self._config.api, self._config.limits
         given = {
             "token": api.token,
             "key": self._key,
-            "certificate": self._certificate,
             "tls_certificate": None if api.tls_certificate is None else str(api.tls_certificate),
             "tls_key": None if api.tls_key is None else str(api.tls_key),
             "connections": limits.connections,
