@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
 import time
@@ -148,6 +149,37 @@ def test_the_server_stops_when_the_answer_under_way_is_sent(api: Served) -> None
     assert (answer.status, answer.headers["connection"]) == (503, "close")
     assert idle.sock.recv(100) == b""
     idle.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["Content-Length: 1000\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"],
+)
+@pytest.mark.parametrize("call", ["messages", "packets", "receive", "submissions/me/0/0"])
+def test_a_server_that_stops_ends_requests_that_are_not_complete(api: Served, call: str, body: str) -> None:
+    """Nobody was promised anything for them, so the stop does not wait for the rest."""
+    with socket.create_connection((api.server.host, api.server.port), PATIENCE_S) as connection:
+        head = f"POST {ORDERS}/{call} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}{body}".encode())
+        while not any(each._current for each in api.server.connections):  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        api.run(api.server.stop())  # does not wait for the time that work under way has
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"the server stops; try again later" in answer
+
+
+def test_an_answer_under_way_is_sent_before_a_request_that_is_not_complete_ends(api: Served) -> None:
+    api.send(*["x" * 1000] * 3000)
+    with socket.create_connection((api.server.host, api.server.port), PATIENCE_S) as connection:
+        head = f"GET {ORDERS}/messages?limit=3000 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc"
+        connection.sendall(head.encode())
+        answer = connection.recv(100)
+        stopping = asyncio.run_coroutine_threadsafe(api.server.stop(), api.loop)
+        answer += b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.endswith(b"\r\n0\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    stopping.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,24 @@ def test_a_listener_that_stops_answers_what_it_has_taken_and_nothing_behind_it()
     assert app.bodies == [b"abcd"]
 
 
+def test_a_listener_that_stops_ends_a_request_that_is_not_complete_so_that_its_sender_tries_again() -> None:
+    """After a 400 the sender would give the message up."""
+    app = App(later=True)
+
+    async def run() -> bytes:
+        async with connected(app) as (listener, reader, writer):
+            writer.write(HEAD + b"\r\nab")
+            while not listener.connections or protocol_of(listener)._current is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            stopping = asyncio.create_task(listener.stop())
+            answer = await reader.read()
+            await stopping
+            return answer
+
+    assert asyncio.run(run()).startswith(b"HTTP/1.1 503 ")
+    assert app.bodies == []
+
+
 def test_an_answer_to_a_peer_that_has_gone_is_dropped() -> None:
     app = App(later=True)
 

@@ -36,6 +36,7 @@ _METHODS = {each.encode(): each for each in ("GET", "POST", "PUT", "PATCH", "DEL
 _TOO_LONG = f"the headers must have at most {MAX_HEAD} bytes"
 _Fault = tuple[HTTPStatus, str]
 _INVALID: _Fault = (HTTPStatus.BAD_REQUEST, "must be a valid HTTP request")
+_STOPPING: _Fault = (HTTPStatus.SERVICE_UNAVAILABLE, "the server stops; try again later")
 _TOO_MUCH: _Fault = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     f"a client may send at most {MAX_UNREAD} bytes while it waits for a message",
@@ -178,6 +179,8 @@ class HttpConnection(Connection):
         self._stopping = True
         if self._current is None:
             self.transport.close()
+        elif self._current is self._coming and not self._current.answered:  # nobody was promised anything yet
+            self._break(_STOPPING)
 
     # Input
 
@@ -398,6 +401,7 @@ class HttpConnection(Connection):
         """Sends an answer in pieces, as fast as the client reads them. An exception of `pieces` breaks it off."""
         assert response.pieces is not None
         chunked, closes = request.chunks, self._closes(request)
+        request.answered = True  # if it is not complete, the rest is dropped
         try:
             async with aclosing(response.pieces) as pieces:
                 ending = b"transfer-encoding: chunked\r\n" if chunked else b""

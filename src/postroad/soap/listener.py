@@ -59,7 +59,8 @@ class SoapApp(App):
         self._requests.take(incoming, partial(_answer, request))
 
     def refuse(self, status: HTTPStatus, sentence: str) -> Response:
-        return Response(status=BAD_REQUEST)
+        # A sender gives a message up if the answer is 400, and tries it again if the fault is ours.
+        return Response(status=status if status >= HTTPStatus.INTERNAL_SERVER_ERROR else BAD_REQUEST)
 
 
 def _refuse(request: Request, status: int) -> None:
