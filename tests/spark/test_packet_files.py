@@ -110,3 +110,11 @@ def test_a_wrong_port(tmp_path: Path) -> None:
     source = PacketSource({"path": str(tmp_path), "port": "http"})
     with pytest.raises(InvalidArgument, match="port: must be a whole number, got 'http'"):
         source.reader(source.schema())
+
+
+def test_what_is_no_packet_of_a_session_is_a_row_with_its_error(tmp_path: Path) -> None:
+    file = tmp_path / "body.json"
+    file.write_bytes(b'{"a": 1}')
+    (row,) = rows(file)
+    assert (row["kind"], row["size"]) == (None, 8)
+    assert row["error"] == "this is not an MSMQ packet, but another kind: body of a message"

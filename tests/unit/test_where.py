@@ -157,6 +157,8 @@ def test_an_absent_value_holds_nothing_and_has_no_order(expression: str, found: 
         ("body[true] == 'x'", 1, "brackets must hold a name in quotes or a whole number"),
         ("label == 'x' or body.a.b[-1] == 2", 17, "brackets must hold a name in quotes or a whole number"),
         ("headers.rbs2-msg-type == 'x'", 1, "a name with - must be in brackets and quotes"),
+        ("true and headrs['x'] == 'x'", 10, "there is no field headrs; did you mean headers?"),
+        ("header.a.b == 'x'", 1, "there is no field header; did you mean headers?"),
         ("message_typ == 'x'", 1, "did you mean message_type?"),
         ("body.a > true", 10, "cannot be compared with"),
         ("body.format() == label", 1, "a function of text must be one of"),

@@ -275,6 +275,7 @@ class _Parser:
             owner = owner.value
         steps.reverse()
         if not isinstance(owner, ast.Name) or owner.id not in (HEADERS, BODY):
+            self._part(owner, 0)  # a name that is not known says so
             raise self._fault(node, "only headers and body have parts, as in headers.NAME and body.order.id")
         if owner.id == BODY:
             path = tuple(steps)
