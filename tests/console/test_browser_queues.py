@@ -172,6 +172,22 @@ def test_messages_are_browsed_page_by_page(site: Site, page: Page) -> None:
     page.get_by_role("heading", name="order 0").wait_for()
 
 
+def test_a_page_of_large_messages_has_few_of_them(site: Site, page: Page, scratch: str) -> None:
+    """Also after many small ones, from which nobody can tell how large the next are."""
+    with site.connect() as manager:
+        queue = manager.queue(scratch)
+        queue.purge()
+        for number in range(7):
+            queue.send(Message(b"x" * (4_000_000), label=f"large {number}"))
+        assert [each.label for each in queue.messages()] == [f"large {number}" for number in range(7)]
+    page.goto(at(site, "messages", scratch))
+    assert page.locator("tr[data-row]").count() == 5  # with these it has more than MAX_PAGE_BYTES
+    page.get_by_role("link", name="Next").click()
+    page.get_by_text("large 6").wait_for()
+    assert page.locator("tr[data-row]").count() == 2
+    assert page.get_by_role("link", name="Next").count() == 0
+
+
 def test_a_body_is_shown_as_readable_text_raw_and_in_hex(site: Site, page: Page) -> None:
     page.goto(at(site, "messages", ORDERS))
     page.get_by_role("link", name="order 0", exact=True).click()

@@ -102,6 +102,22 @@ def test_a_listing_says_what_bodies_and_extensions_say(api: Served) -> None:
     assert "body_kind" not in listed(api)[0]
 
 
+@pytest.mark.parametrize("decode", ["", "&decode=true"])
+def test_a_listing_ends_at_the_bytes_that_it_may_have(api: Served, decode: str) -> None:
+    for size in [10] * 150 + [100_000] * 4:
+        api.call("POST", f"{ORDERS}/messages", {"body": "x" * size})
+
+    def count(query: str) -> int:
+        return len(api.call("GET", f"{ORDERS}/messages?{query}{decode}").json["messages"])
+
+    assert count("limit=200") == count("limit=200&max_bytes=1000000") == 154
+    assert count("limit=200&max_bytes=150000") == 152
+    assert count("limit=200&max_bytes=1") == count("limit=1&max_bytes=1") == 1
+    assert count("limit=2&max_bytes=150000") == 2
+    refused = api.call("GET", f"{ORDERS}/messages?from=0&max_bytes=1{decode}")
+    assert (refused.status, refused.json["detail"]) == (400, "max_bytes: must not be set together with `from`")
+
+
 @pytest.mark.parametrize("accept", [RECORDS, ARROW_MEDIA_TYPE])
 @pytest.mark.parametrize("more", ["", "&from=0"])
 def test_only_json_is_decoded(api: Served, accept: str, more: str) -> None:

@@ -82,6 +82,9 @@ _AFTER = Parameter("after", whole(START, MAX_LOOKUP_ID), "begin after this looku
 _LIMIT = Parameter("limit", whole(1, MAX_LIMIT), "the largest number of messages", DEFAULT_LIMIT)
 _LISTED_AFTER = Parameter("after", _AFTER.kind, "begin after this lookup id, in queue order")
 _LISTED_LIMIT = Parameter("limit", _LIMIT.kind, f"the largest number; if absent, {DEFAULT_LIMIT}, or a whole range")
+_LISTED_BYTES = Parameter(
+    "max_bytes", whole(1, MAX_LIMIT), "end with the message whose packet brings the answer to this many bytes"
+)
 _COUNT = Parameter("count", whole(1, MAX_LIMIT), "the largest number of messages", 1)
 TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; if absent, without limit")
 _CORRELATION = Parameter("correlation_id", TEXT, r"receive the first message that answers {guid}\ordinal; only one")
@@ -276,7 +279,7 @@ def _fitting(call: Call, queue: str, most_messages: int, most_bytes: int) -> int
     "GET /queues/{queue}/messages",
     "List messages in queue order, or a range in order of arrival; all stay in the queue",
     _LISTED,
-    parameters=(_LISTED_AFTER, _LISTED_LIMIT, PACKET, DECODE, *RANGE),
+    parameters=(_LISTED_AFTER, _LISTED_LIMIT, _LISTED_BYTES, PACKET, DECODE, *RANGE),
     errors=(HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE),
     needs=Action.PEEK,
 )
@@ -285,28 +288,43 @@ async def list_messages(call: Call) -> Response:
     if is_range(call):
         if after is not None:
             raise InvalidArgument("after: must not be set together with `from`")
+        if call.query["max_bytes"] is not None:
+            raise InvalidArgument("max_bytes: must not be set together with `from`")
         return await answer_range(call, limit)
+    most_bytes = call.query["max_bytes"] or MAX_LIMIT
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
     page = _fitting(call, queue, DECODED_MESSAGES if form.in_thread else PAGE_MESSAGES, PAGE_BYTES)
     first = await call.manager.reads.peek(queue, min(page, limit), after=after)
-    if not form.in_thread and (len(first) < page or len(first) == limit):
-        answer = whole_answer(form, first)
+    begun = _beginning(first, most_bytes)
+    if not form.in_thread and (len(first) < page or len(first) == limit or len(begun) < len(first)):
+        answer = whole_answer(form, begun)
     else:
-        answer = await streamed_answer(form, _pages(call, queue, first, limit, page))
+        answer = await streamed_answer(form, _pages(call, queue, first, limit, page, most_bytes))
     answer.headers[LOCKED.lower()] = str(call.manager.leases.locked(queue))
     return answer
 
 
+def _beginning(messages: Sequence[ReceivedMessage], most_bytes: int) -> Sequence[ReceivedMessage]:
+    """The messages up to the one whose packet brings them to this many bytes."""
+    for count, message in enumerate(messages, 1):
+        most_bytes -= len(message.packet)
+        if most_bytes <= 0:
+            return messages[:count]
+    return messages
+
+
 async def _pages(
-    call: Call, queue: str, first: Sequence[ReceivedMessage], limit: int, page: int
+    call: Call, queue: str, first: Sequence[ReceivedMessage], limit: int, page: int, most_bytes: int
 ) -> AsyncIterator[Sequence[ReceivedMessage]]:
     messages = first
     left = limit
     while messages:
-        yield messages
+        begun = _beginning(messages, most_bytes)
+        yield begun
         left -= len(messages)
-        if not left:
+        most_bytes -= sum(len(message.packet) for message in begun)
+        if left <= 0 or most_bytes <= 0:
             return
         call.authorize()  # another queue may have the name by now
         messages = await call.manager.reads.peek(queue, min(page, left), after=messages[-1].lookup_id)

@@ -14,6 +14,7 @@ from uuid import UUID
 from postroad.client.exchange import JSON, Address, Answer, Exchange, Transport
 from postroad.client.lease_keeper import LeaseKeeper
 from postroad.client.payloads import (
+    MAX_PAGE_BYTES,
     InfoT,
     JoinedSends,
     Outcome,
@@ -227,7 +228,8 @@ class HttpBackend:
                     raise NoMessage(name)
 
     async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        query = {"after": after, "limit": limit}
+        """The messages after this lookup id: at most `limit`, and fewer if they are large."""
+        query = {"after": after, "limit": limit, "max_bytes": MAX_PAGE_BYTES}
         return read_messages((await self._exchange.request("GET", queue_path(name, "messages"), query)).content)
 
     async def lookup(

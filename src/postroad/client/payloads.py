@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 100  # messages in the first step of an iteration
 MAX_PAGE_MESSAGES = 5000
 PAGE_BYTES = 4 << 20  # in a later step, about
+MAX_PAGE_BYTES = 4 * PAGE_BYTES  # in any step, but for the last message: sizes say little of those that follow
 MOVE_MESSAGES = 1000  # messages in one commit of a move
 MAX_SUBMISSION = 10_000  # rows in one submission
 KNOWN_NAMES = 1024  # parsed names to remember

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from http import HTTPStatus
 
 from postroad.bodies import BodyKind, Decoded, decode
+from postroad.client.payloads import MAX_PAGE_BYTES
 from postroad.console.bodies import KINDS, MOST_CHARACTERS, SYSTEMS, Shown, shown_body, shown_headers
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
@@ -46,7 +47,7 @@ async def show_list(visit: Visit) -> Response:
     found = await client.page(name, after if query.text("after") else -1, PAGE + 1)
     rows = await asyncio.to_thread(lambda: [row(message) for message in found[:PAGE]])
     following = None
-    if len(found) > PAGE:
+    if len(found) > PAGE or sum(len(each.packet) for each in found) >= MAX_PAGE_BYTES:
         following = visit.url(
             "messages", name=name, after=rows[-1].lookup_id, trail=".".join([*trail, query.text("after") or "0"])
         )
