@@ -28,7 +28,7 @@ from benchmarks.security import RECEIVER as RECEIVER_ID
 from benchmarks.security import SENDER as SENDER_ID
 from benchmarks.security import SID, Parties
 from postroad.binary.service import BinaryService, Hop
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.binary.transport import BinaryTransport
 from postroad.config import default_configuration
 from postroad.directory.watch import DirectoryWatch

@@ -18,7 +18,7 @@ from benchmarks.network import BATCH, RECEIVER, UNCONFIRMED, open_manager
 from benchmarks.peers_figures import Figures, Sample, figures
 from benchmarks.peers_pace import BODY, due, latency_ms, stamped
 from benchmarks.peers_processes import Child, Meter, Report, next_order, run_together, say_ready, started, wait_ready
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.runtime.supervision import relax_collector

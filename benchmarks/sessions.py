@@ -7,8 +7,7 @@ from uuid import UUID
 
 from benchmarks.harness import best_of, microseconds, print_table
 from postroad.binary.service import BinaryService, Peer
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.errors import StorageError
 from postroad.manager.composition import SECRET
 from postroad.queues.local import LocalQueueManager

@@ -19,8 +19,7 @@ import apsw
 from benchmarks.harness import print_table
 from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record
 from postroad.store.database import CHECKPOINT_PAGES, PRAGMAS
-from postroad.store.row import pack_key
-from postroad.store.sqlite import Mark, SqliteStore
+from postroad.store.sqlite import Mark, SqliteStore, pack_key
 
 PACKET_BYTES = 1400  # a body of 1 KiB with its headers
 ROUNDS = 3

@@ -141,7 +141,6 @@ FED = {
     "columns.ipc": "arrow",
     "columns.sending": "arrow",
     "spark.manager_api": "arrow",
-    "columns.batches": "columns",
     "columns.texts": "columns",
     "columns.decoding": "columns",
     "columns.ranges": "columns",
@@ -160,7 +159,7 @@ _OWN_TABLES = "tables and columns that Spark or we have made"
 _OWN_FILES = "files in our own data directory, which only its owner can write"
 NOT_FED = {
     "api.formats": "asks only whether the library is there",
-    "manager.ranges": "asks only whether the library is there",
+    "manager.offsets": "asks only whether the library is there",
     "client.signer": "the user's own key and certificate",
     "columns.schema": "names of types",
     "server.protection": "files that the configuration names",

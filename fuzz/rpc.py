@@ -8,8 +8,7 @@ from uuid import UUID
 from postroad.errors import AuthenticationFailed, RemoteProtocolError
 from postroad.rpc import epm_interface as ept
 from postroad.rpc import pdu as pdus
-from postroad.rpc.association import Associations
-from postroad.rpc.calls import CallReceived, Endpoint, Limits
+from postroad.rpc.calls import Associations, CallReceived, Endpoint, Limits
 from postroad.rpc.constants import AuthType
 from postroad.rpc.epm_interface import Tower
 from postroad.rpc.interface import Operation

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from postroad.net.exchange import Request, Response
 from postroad.net.http import App, HttpConnection
 from postroad.net.limits import Limits
 from postroad.net.listening import Listener
-from postroad.net.request import Request
-from postroad.net.response import Response
 
 
 class Transport(asyncio.Transport):

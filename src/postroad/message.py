@@ -27,7 +27,6 @@ from postroad.names import (
     parse_guid,
     parse_name,
 )
-from postroad.wire.bodies import encode_body
 from postroad.wire.constants import (
     CUSTOM_CLASS_MASK,
     DEFAULT_TIME_TO_REACH_QUEUE_S,
@@ -51,7 +50,7 @@ from postroad.wire.headers import (
     MultiQueueFormatHeader,
 )
 from postroad.wire.headers import PROPERTIES_LAYOUT as PROPERTIES
-from postroad.wire.octets import NULL_GUID, Writer
+from postroad.wire.octets import NULL_GUID, Writer, encode_body
 from postroad.wire.patch import MESSAGE_ID
 from postroad.wire.queue_names import destination_field, other_field
 from postroad.wire.view import with_dead_letter_queue
@@ -326,7 +325,7 @@ class Composer:
     def compose(self, message: Message, message_id: int, sent_time: int, *, transactional: bool = False) -> bytes:
         """Makes one packet. The commit fills in the TransactionHeader of a transactional one."""
         check_types(message)
-        return self._compose(message, message_id, sent_time, transactional)[0]
+        return self._compose(message, _octets(message), message_id, sent_time, transactional)[0]
 
     def compose_all(
         self, messages: Iterable[Message], ids: Iterable[int], sent_time: int, *, transactional: bool = False
@@ -338,22 +337,22 @@ class Composer:
         head = middle = tail = b""
         size = 0
         for message, message_id in zip(messages, ids, strict=True):
-            body = message.body
-            if isinstance(body, str):
-                body = encode_body(body, message.body_type)
+            body = _octets(message)
             properties = properties_of(message)
             if properties == common and len(body) == size:
                 packets.append(b"".join((head, _ID.pack(message_id), middle, body, tail)))
                 continue
             _check_properties(properties)
-            packet, body_at = self._compose(message, message_id, sent_time, transactional)
+            packet, body_at = self._compose(message, body, message_id, sent_time, transactional)
             packets.append(packet)
             common, size = properties, len(body)
             head, middle = packet[: MESSAGE_ID.start], packet[MESSAGE_ID.stop : body_at]
             tail = packet[body_at + size :]
         return packets
 
-    def _compose(self, message: Message, message_id: int, sent_time: int, transactional: bool) -> tuple[bytes, int]:
+    def _compose(
+        self, message: Message, body: bytes, message_id: int, sent_time: int, transactional: bool
+    ) -> tuple[bytes, int]:
         """The packet, and the position of its body."""
         acks = message.ack if isinstance(message.ack, int) else ack_flags(message.ack)
         # [MS-MQMQ] 2.2.19.2: there is an administration queue if and only if acknowledgments are requested.
@@ -378,9 +377,6 @@ class Composer:
             raise InvalidMessage(
                 f"label: must have at most {MAX_LABEL_UNITS - 1} characters and no NUL, got {len(label) // 2 - 1}"
             )
-        body = message.body
-        if isinstance(body, str):
-            body = encode_body(body, message.body_type)
         if message.message_class & ~CUSTOM_CLASS_MASK:
             raise InvalidMessage(
                 f"class: must only have bits of {CUSTOM_CLASS_MASK:#06x}, got {message.message_class:#06x}"
@@ -486,6 +482,12 @@ class Composer:
         if not isinstance(parsed, PublicName | PrivateName | DirectName | MulticastName):
             raise InvalidMessage(f"{what}: must be a public, private, direct or multicast name, got {name}")
         return parsed
+
+
+def _octets(message: Message) -> bytes:
+    """The body as it is in the packet."""
+    body = message.body
+    return encode_body(body, message.body_type) if isinstance(body, str) else body
 
 
 def _encoded(header: DebugHeader | MultiQueueFormatHeader, at: int = 0) -> bytes:

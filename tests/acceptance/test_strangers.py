@@ -16,8 +16,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import postroad as client
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from postroad.api import formats
-from postroad.api.formats import ARROW_MEDIA_TYPE
+from postroad.api.formats import ARROW
 from postroad.api.messages import PAGE_MESSAGES
 from postroad.api.openapi import MESSAGE
 from tests.served import API, ORDERS, Served, served
 
-ACCEPT = {"Accept": ARROW_MEDIA_TYPE}
+ACCEPT = {"Accept": ARROW}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_values_are_those_of_json(api: Served) -> None:
     api.send("text", label="x", priority=6, recoverable=True, extension_base64="AP8=", app_tag=2**32 - 1)
     api.call("POST", f"{ORDERS}/messages", body=b"\x00\xff")
     answer = api.call("GET", f"{ORDERS}/messages", headers=ACCEPT)
-    assert answer.headers["content-type"] == ARROW_MEDIA_TYPE
+    assert answer.headers["content-type"] == ARROW
     rows = table(answer.body).to_pylist()
     described = api.call("GET", f"{ORDERS}/messages").json["messages"]
     for row, message in zip(rows, described, strict=True):
@@ -116,7 +116,7 @@ def test_a_hostile_submission_is_refused_and_nothing_is_sent(api: Served, name: 
     pytest.importorskip("pyarrow")
     from tests.arrow_samples import HOSTILE, honest
 
-    path, arrow = f"{ORDERS}/submissions/job/1/0?row=0", {"Content-Type": ARROW_MEDIA_TYPE}
+    path, arrow = f"{ORDERS}/submissions/job/1/0?row=0", {"Content-Type": ARROW}
     answer = api.call("POST", path, body=HOSTILE[name](), headers=arrow)
     assert answer.status == 400
     assert answer.json["detail"].startswith("body: must")

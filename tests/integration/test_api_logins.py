@@ -20,8 +20,8 @@ from postroad.config import default_configuration
 from postroad.manager import build_manager
 from postroad.net import endpoints
 from postroad.net.endpoints import CALLED_FOR
+from postroad.net.exchange import Request
 from postroad.net.http import HttpConnection
-from postroad.net.request import Request
 from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
 from postroad.store import MemoryStore

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroad.api.formats import ARROW_MEDIA_TYPE
+from postroad.api.formats import ARROW
 from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES
 from postroad.bodies import write_headers
 from postroad.describe.received import decode_records
@@ -118,7 +118,7 @@ def test_a_listing_ends_at_the_bytes_that_it_may_have(api: Served, decode: str) 
     assert (refused.status, refused.json["detail"]) == (400, "max_bytes: must not be set together with `from`")
 
 
-@pytest.mark.parametrize("accept", [RECORDS, ARROW_MEDIA_TYPE])
+@pytest.mark.parametrize("accept", [RECORDS, ARROW])
 @pytest.mark.parametrize("more", ["", "&from=0"])
 def test_only_json_is_decoded(api: Served, accept: str, more: str) -> None:
     refused = api.call("GET", f"{ORDERS}/messages?decode=true{more}", headers={"Accept": accept})

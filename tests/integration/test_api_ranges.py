@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from postroad.api.formats import ARROW_MEDIA_TYPE
+from postroad.api.formats import ARROW
 from postroad.columns import ranges
 from postroad.describe.received import decode_records
 from postroad.message import Message
@@ -19,7 +19,7 @@ from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from postroad.store import LayeredStore, open_store
 from tests.served import ORDERS, Served, served
 
-ACCEPT = {"Accept": ARROW_MEDIA_TYPE}
+ACCEPT = {"Accept": ARROW}
 NAME = r"private$\orders"
 
 

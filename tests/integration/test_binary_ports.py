@@ -21,8 +21,7 @@ import pytest
 from postroad.binary import transport
 from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Acknowledged, Opened, Received, singly
 from postroad.config import load_configuration
 from postroad.manager import Manager

@@ -366,7 +366,9 @@ def test_a_receive_is_acknowledged_with_its_own_handle_and_a_peek_is_not(running
         ]
         entries = [read.entry for read in reads if read.entry is not None]
         assert len(entries) == 3
-        assert {(each.queue_handle, bool(each.remote_read_handle)) for each in entries} == {(opened.queue_handle, True)}
+        assert {(each.queue_handle, each.remote_read_handle != NULL_HANDLE) for each in entries} == {
+            (opened.queue_handle, True)
+        }
         handles = [each.remote_read_handle for each in entries]
         assert set(client.pending.values()) == set(entries)
         for entry in entries:

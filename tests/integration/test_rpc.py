@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from postroad.errors import RpcFault, RpcUnavailable
-from postroad.rpc.association import Caller
-from postroad.rpc.calls import Call, Later, Limits
+from postroad.rpc.calls import Call, Caller, Later, Limits
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import FaultStatus
 from postroad.rpc.interface import Interface, Nothing, Operation

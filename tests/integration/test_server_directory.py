@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from postroad.binary.session import BinarySettings as PeerSettings
 from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings as PeerSettings
 from postroad.binary.states import SessionState
 from postroad.config import load_configuration
 from postroad.errors import QueueNotFound

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from postroad.api import ApiServer, TlsFiles
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Received, singly
 from postroad.config import default_configuration, load_configuration
 from postroad.manager import build_manager

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from postroad.net import http as accepting
+from postroad.net.exchange import Request
 from postroad.net.http import HttpConnection
 from postroad.net.limits import Limits
 from postroad.net.listening import Listener
-from postroad.net.request import Request
-from postroad.soap.listener import SoapApp
 from postroad.soap.receiver import Incoming
+from postroad.soap.transport import SoapApp
 
 HOST = "127.0.0.1"
 PATH = b"/msmq/private$/orders"
@@ -25,7 +25,7 @@ BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\n"
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-class App:
+class App(SoapApp):
     """Answers 200 to what comes whole, at once or when `answer` is called, and 400 to the head of a request with
     another path."""
 
@@ -55,7 +55,7 @@ class App:
 
 @asynccontextmanager
 async def connected(app: App) -> AsyncIterator[tuple[Listener, asyncio.StreamReader, asyncio.StreamWriter]]:
-    listener = Listener("http", Limits(), partial(HttpConnection, SoapApp(app)), HOST, 0, grace_s=5)
+    listener = Listener("http", Limits(), partial(HttpConnection, app), HOST, 0, grace_s=5)
     await listener.start()
     try:
         reader, writer = await asyncio.open_connection(HOST, listener.port)

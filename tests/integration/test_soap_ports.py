@@ -19,7 +19,7 @@ from postroad.errors import ConfigurationError, PostroadError, StorageError
 from postroad.manager import Manager
 from postroad.message import Message
 from postroad.server.server import Server
-from postroad.soap import listener, transport
+from postroad.soap import transport
 from postroad.soap.elements import Attachments, Services
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import MAX_ENTITY_SIZE, join_entity
@@ -460,7 +460,7 @@ def test_a_target_is_read_as_a_url(tmp_path: Path, target: str) -> None:
 def test_a_body_that_is_too_large_or_does_not_come_whole_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_ENTITY_SIZE", 1000)
+    monkeypatch.setattr(transport, "MAX_ENTITY_SIZE", 1000)
     chunks = b"200\r\n" + bytes(0x200) + b"\r\n"
 
     async def body() -> None:

@@ -73,7 +73,7 @@ def test_a_web_server_that_is_no_manager() -> None:
         api(url).mark()
     with (
         stranger((200, "application/json", b"{}")) as url,
-        pytest.raises(RemoteProtocolError, match="not from a queue manager, or from another version"),
+        pytest.raises(RemoteProtocolError, match="not from a queue manager, or it is from another version"),
     ):
         api(url).mark()
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from postroad.api.formats import ArrowWriter
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Received
 from postroad.binary.trace_reports import send_report
 from postroad.cli.decode import TextPrinter

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.config import default_configuration
 from postroad.manager import build_embedded, build_manager
 from postroad.manager.composition import core_settings

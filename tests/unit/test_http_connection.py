@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from postroad.net.exchange import Request
 from postroad.net.http import MAX_HEAD, MAX_HEADERS, MAX_PIPELINED, HttpConnection
-from postroad.net.request import Request
 from tests.http_peer import answers, served
 
 POST = b"POST /x HTTP/1.1\r\nHost: a\r\n"

@@ -15,14 +15,25 @@ from postroad.errors import AccessDenied, InvalidArgument
 from postroad.manager.access_lists import EDITS
 from postroad.manager.manager import DESCRIBED_AT_ONCE
 from postroad.net.endpoints import is_loopback
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.queues.permissions import Action
 from postroad.reports.info import CallerInfo, UserInfo
 from postroad.runtime.logs import level_name, set_level
 from postroad.security.audit import MAX_RECENT
 from postroad.security.rights import QUEUE_RIGHT_WORDS
-from postroad.validation.fields import Properties, Property, read_object
-from postroad.validation.kinds import FieldFault, Kind, choice, items, line, nullable, text, whole
+from postroad.validation.kinds import (
+    FieldFault,
+    Kind,
+    Properties,
+    Property,
+    choice,
+    items,
+    line,
+    nullable,
+    read_object,
+    text,
+    whole,
+)
 
 # Calls for access lists: show one, replace it, and grant, deny or revoke rights.
 

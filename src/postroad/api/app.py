@@ -8,28 +8,23 @@ from dataclasses import dataclass, field
 from postroad.api import (
     administration,
     connections,
-    formats,
     holdings,
     messages,
     offsets,
     queues,
 )
-from postroad.api.application import Answer as Reply
-from postroad.api.application import Application, Endpoint, Parameters
-from postroad.api.calls import Call, Operation, json_answer, query_reader
+from postroad.api.application import Application, Endpoint, Parameters, endpoint
+from postroad.api.calls import Operation, json_answer
 from postroad.api.gate import Caller, Gate
 from postroad.api.monitoring import MEDIA_TYPE as METRICS
 from postroad.api.monitoring import QueueSeries, live, metrics_text, ready
 from postroad.api.openapi import document, front_page, reference_page
 from postroad.api.paths import API
-from postroad.api.problems import HttpFault
 from postroad.api.waits import Waits
-from postroad.errors import AccessDenied, PostroadError
+from postroad.errors import AccessDenied
 from postroad.manager import Manager
-from postroad.net.request import Request
-from postroad.net.response import Response
+from postroad.net.exchange import Request, Response
 from postroad.net.routes import Route
-from postroad.security.audit import ACCESS_REFUSED, DONE
 
 OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,  # first: the router searches from the top, and these are called most
@@ -108,57 +103,4 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
 
 
 def _endpoints(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> dict[str, Endpoint]:
-    return {method: _endpoint(operation, manager, waits) for method, operation in by_method.items()}
-
-
-def _endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
-    read_query, speaks_arrow = query_reader(operation.parameters), operation.speaks(formats.ARROW_MEDIA_TYPE)
-
-    async def serve(request: Request, caller: Caller, segments: Parameters) -> Response:
-        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
-        if operation.audited is not None:
-            return await _audited(operation, operation.audited, call)
-        try:
-            call.authorize()
-            if speaks_arrow and call.names(formats.ARROW_MEDIA_TYPE):
-                await formats.load()
-                call.authorize()
-            return await operation.handler(call)
-        except AccessDenied as error:
-            _refused(operation, call, error)
-            raise
-
-    def at_once(request: Request, caller: Caller, segments: Parameters, answer: Reply) -> bool:
-        assert operation.at_once is not None
-        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
-        try:
-            call.authorize()
-            return operation.at_once(call, answer)
-        except AccessDenied as error:
-            _refused(operation, call, error)
-            raise
-
-    return Endpoint(serve, None if operation.at_once is None else at_once)
-
-
-def _refused(operation: Operation, call: Call, error: AccessDenied) -> None:
-    queue = call.queue if "queue" in call.segments else None
-    who, asked = call.caller, f"{operation.method} {operation.path}"
-    call.manager.audit(ACCESS_REFUSED, who=who.who, address=who.address, queue=queue, call=asked, why=str(error))
-
-
-async def _audited(operation: Operation, event: str, call: Call) -> Response:
-    """Runs the operation. The audit log records its outcome, even after a failure."""
-    if "queue" in call.segments:
-        call.facts["queue"] = call.queue
-    outcome = "the server failed"
-    try:
-        call.authorize()
-        answer = await operation.handler(call)
-        outcome = DONE
-    except (PostroadError, HttpFault) as error:
-        outcome = str(error)
-        raise
-    finally:
-        call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
-    return answer
+    return {method: endpoint(operation, manager, waits) for method, operation in by_method.items()}

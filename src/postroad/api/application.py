@@ -1,6 +1,6 @@
 """The HTTP API as a server of requests: each goes through the gate to its endpoint, and gets one answer.
 
-The calls themselves are listed in app.py.
+calls.py has what a call is, and app.py lists them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from postroad.api.calls import Call, Operation, query_reader
+from postroad.api.formats import ARROW, load_arrow
 from postroad.api.gate import Caller, Gate
 from postroad.api.paths import KNOWN_PATHS, canonical_path
 from postroad.api.problems import HttpFault, bug, other_methods, problem, unknown_path
 from postroad.api.waits import Waits
-from postroad.errors import PostroadError
+from postroad.errors import AccessDenied, PostroadError
+from postroad.manager import Manager
+from postroad.net.exchange import Request, Response
 from postroad.net.http import TaskApp
-from postroad.net.request import Request
-from postroad.net.response import Response
 from postroad.net.routes import Route, Routes
+from postroad.security.audit import ACCESS_REFUSED, DONE
 
 log = logging.getLogger(__name__)
 
@@ -92,3 +95,57 @@ class Application(TaskApp):
         if found.endpoint is None:
             return other_methods(request, found.methods)
         return await found.endpoint.serve(request, caller, found.parameters)
+
+
+def endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
+    """What serves a call of the API."""
+    read_query, speaks_arrow = query_reader(operation.parameters), operation.speaks(ARROW)
+
+    async def serve(request: Request, caller: Caller, segments: Parameters) -> Response:
+        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
+        if operation.audited is not None:
+            return await _audited(operation, operation.audited, call)
+        try:
+            call.authorize()
+            if speaks_arrow and call.names(ARROW):
+                await load_arrow()
+                call.authorize()
+            return await operation.handler(call)
+        except AccessDenied as error:
+            _refused(operation, call, error)
+            raise
+
+    def at_once(request: Request, caller: Caller, segments: Parameters, answer: Answer) -> bool:
+        assert operation.at_once is not None
+        call = Call(request, caller, segments, manager, waits, operation, read_query(request.query))
+        try:
+            call.authorize()
+            return operation.at_once(call, answer)
+        except AccessDenied as error:
+            _refused(operation, call, error)
+            raise
+
+    return Endpoint(serve, None if operation.at_once is None else at_once)
+
+
+def _refused(operation: Operation, call: Call, error: AccessDenied) -> None:
+    queue = call.queue if "queue" in call.segments else None
+    who, asked = call.caller, f"{operation.method} {operation.path}"
+    call.manager.audit(ACCESS_REFUSED, who=who.who, address=who.address, queue=queue, call=asked, why=str(error))
+
+
+async def _audited(operation: Operation, event: str, call: Call) -> Response:
+    """Runs the operation. The audit log records its outcome, even after a failure."""
+    if "queue" in call.segments:
+        call.facts["queue"] = call.queue
+    outcome = "the server failed"
+    try:
+        call.authorize()
+        answer = await operation.handler(call)
+        outcome = DONE
+    except (PostroadError, HttpFault) as error:
+        outcome = str(error)
+        raise
+    finally:
+        call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
+    return answer

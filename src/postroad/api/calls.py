@@ -27,8 +27,7 @@ from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
 from postroad.manager import Manager
-from postroad.net.request import BodyTooLarge, Request
-from postroad.net.response import Response
+from postroad.net.exchange import BodyTooLarge, Request, Response
 from postroad.queues.leases import Holder
 from postroad.queues.owners import SOMEBODY_ELSE, Held, name_in, owned_name, owner_in
 from postroad.queues.permissions import Action
@@ -36,8 +35,7 @@ from postroad.queues.transactions import unknown_transaction
 from postroad.reports.info import QueueInfo
 from postroad.reports.plain import to_json
 from postroad.security.access import Token
-from postroad.validation.fields import read_text
-from postroad.validation.kinds import LOOKUP_ID, Kind, suggestion
+from postroad.validation.kinds import LOOKUP_ID, Kind, read_text, suggestion
 
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: room for ten thousand lookup ids
 MAX_PARAMETERS = 64

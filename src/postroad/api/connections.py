@@ -9,7 +9,7 @@ from postroad.api.formats import JSON
 from postroad.directory.review import describe_directory
 from postroad.directory.what_if import changed, parse_down
 from postroad.errors import InvalidArgument
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.routing import Routes
 from postroad.validation.kinds import TEXT
 

@@ -17,7 +17,7 @@ from postroad.api.problems import HttpFault
 from postroad.describe.received import ReceivedMessage, encode_records
 from postroad.errors import InvalidArgument
 from postroad.message import MAX_PRIORITY
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.offsets import Selection
 from postroad.reports.operations import RECORDS_TYPE
 from postroad.store.interface import ARRIVAL_MASK
@@ -26,10 +26,10 @@ from postroad.validation.kinds import TEXT, FieldFault, Kind, whole
 # Messages as Arrow: record batches in the IPC stream format. The columns are those of postroad/columns.
 
 
-ARROW_MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+ARROW = "application/vnd.apache.arrow.stream"
 
 
-async def load() -> None:
+async def load_arrow() -> None:
     """Imports pyarrow and its users, which takes a second or more. Other calls go on meanwhile. Does nothing if pyarrow
     is not installed."""
     await asyncio.shield(asyncio.wrap_future(_loading()))
@@ -46,13 +46,13 @@ def _loading() -> Future[None]:
 
 def _import_all() -> None:
     with suppress(ImportError):
-        for module in ("batches", "sending", "ranges"):
+        for module in ("sending", "ranges"):
             import_module(f"postroad.columns.{module}")
 
 
 def columns_room() -> Any:
     """The module that writes messages. Raises HttpFault, 406, if pyarrow or numpy is missing."""
-    return _room("batches", HTTPStatus.NOT_ACCEPTABLE, "Accept: the server cannot write Arrow")
+    return _room("ranges", HTTPStatus.NOT_ACCEPTABLE, "Accept: the server cannot write Arrow")
 
 
 def sending_room() -> Any:
@@ -100,7 +100,6 @@ class ArrowWriter:
 
 JSON = "application/json"
 RECORDS = RECORDS_TYPE
-ARROW = ARROW_MEDIA_TYPE
 SUPPORTED = (JSON, RECORDS, ARROW)
 KNOWN_HEADERS = 64  # parsed values of Accept to keep
 _ANY = frozenset({"*/*", "application/*"})

@@ -17,8 +17,7 @@ from postroad.api.problems import problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
 from postroad.net.endpoints import CALLED_FOR, is_loopback, vouched_address
-from postroad.net.request import Request
-from postroad.net.response import Response
+from postroad.net.exchange import Request, Response
 from postroad.queues.permissions import Access
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins

@@ -10,12 +10,11 @@ from postroad.api.formats import ARROW, JSON, RECORDS, choose, whole_answer
 from postroad.api.json_values import MAX_BATCH_MESSAGES, QUEUE
 from postroad.api.messages import PACKET, TIMEOUT
 from postroad.errors import InvalidHandle, MessageNotFound
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.queues.permissions import Action
 from postroad.queues.queue import Queue
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
-from postroad.validation.fields import Property, read_object, read_text
-from postroad.validation.kinds import GUID, LOOKUP_ID, FieldFault, choice, items
+from postroad.validation.kinds import GUID, LOOKUP_ID, FieldFault, Property, choice, items, read_object, read_text
 
 # Calls for local transactions. A send or receive joins one with `?transaction=ID`.
 

@@ -16,7 +16,6 @@ from postroad.security.algorithms import CIPHERS, DEFAULT_HASH, HASHES
 from postroad.security.descriptors import Sid
 from postroad.security.signatures import VERSIONS
 from postroad.validation import queue_properties
-from postroad.validation.fields import Property, checked, properties, read_values
 from postroad.validation.kinds import (
     BASE64,
     GUID,
@@ -25,9 +24,13 @@ from postroad.validation.kinds import (
     UINT32,
     FieldFault,
     Kind,
+    Property,
+    checked,
     items,
     nullable,
     parsed,
+    properties,
+    read_values,
     shown,
     text,
     whole,

@@ -41,25 +41,26 @@ from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError, StorageError
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.queues.permissions import Action
 from postroad.queues.queue import START
 from postroad.reports.operations import SeekAction
-from postroad.validation.fields import Property, read_object
 from postroad.validation.kinds import (
     GUID,
     LOOKUP_ID,
     MAX_LOOKUP_ID,
     SWITCH,
     TEXT,
+    Property,
     choice,
     items,
     number,
+    read_object,
     whole,
 )
 from postroad.wire.constants import INFINITE, MAX_PACKET_SIZE
 from postroad.wire.framer import Framer
-from postroad.wire.view import without_local_part
+from postroad.wire.patch import without_local_part
 
 MAX_BATCH_BYTES = 64 << 20  # of a request with several messages or packets, and about that many of an answer
 MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # for the body of one message in JSON

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from postroad.errors import StorageError
 from postroad.manager import Manager
-from postroad.net.response import Response, text
+from postroad.net.exchange import Response, text
 from postroad.reports.info import MulticastInfo, QueueInfo
 
 # `/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value. Names that end in `_total`

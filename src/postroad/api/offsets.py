@@ -10,18 +10,20 @@ from postroad.api.formats import ARROW, JSON, sending_room
 from postroad.api.json_values import MAX_BATCH_MESSAGES, TRANSACTIONAL, read_sending
 from postroad.api.messages import MAX_BATCH_BYTES, MAX_LIMIT
 from postroad.errors import InvalidArgument
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.queues.permissions import Action
 from postroad.queues.submissions import MAX_EPOCH
 from postroad.store.interface import ARRIVAL_MASK
-from postroad.validation.fields import Property, read_object, read_text
 from postroad.validation.kinds import (
     SWITCH,
     TEXT,
     FieldFault,
+    Property,
     nullable,
     parsed,
     quoted,
+    read_object,
+    read_text,
     whole,
 )
 

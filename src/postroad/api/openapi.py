@@ -16,7 +16,7 @@ from postroad.api.json_values import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRA
 from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.bodies import BodyKind
-from postroad.net.response import HTML, Response
+from postroad.net.exchange import HTML, Response
 from postroad.queues.permissions import Action
 from postroad.reports.enterprise import DirectoryInfo, Route, Table
 from postroad.reports.info import (
@@ -37,8 +37,7 @@ from postroad.reports.operations import Resent, Resolution
 from postroad.reports.plain import key_of
 from postroad.reports.trace import Finding, Trace, TraceHop
 from postroad.runtime.version import __version__
-from postroad.validation.fields import Properties
-from postroad.validation.kinds import LOOKUP_ID
+from postroad.validation.kinds import LOOKUP_ID, Properties
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

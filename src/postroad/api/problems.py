@@ -51,8 +51,7 @@ from postroad.errors import (
     UnsupportedAccessMode,
     UnsupportedFormatNameOperation,
 )
-from postroad.net.request import Request
-from postroad.net.response import Response
+from postroad.net.exchange import Request, Response
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4096

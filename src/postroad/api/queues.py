@@ -9,11 +9,11 @@ from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answe
 from postroad.api.formats import JSON
 from postroad.api.json_values import NEW_QUEUE
 from postroad.errors import InvalidArgument
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.queues.delivery import OFF
 from postroad.queues.permissions import Action
 from postroad.reports.info import attention
-from postroad.validation.fields import read_object
+from postroad.validation.kinds import read_object
 from postroad.validation.queue_properties import QUEUE_CHANGES
 
 _NOT_FOUND = (HTTPStatus.NOT_FOUND,)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from postroad.api.problems import HttpFault
 from postroad.errors import OperationCancelled
-from postroad.net.request import ClientLeft, Request
+from postroad.net.exchange import ClientLeft, Request
 
 T = TypeVar("T")
 

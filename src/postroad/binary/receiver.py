@@ -14,9 +14,8 @@ from uuid import UUID
 from postroad.binary.neighbours import Neighbours, Trust, plain
 from postroad.binary.sender import Sender
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
-from postroad.binary.session import Session
-from postroad.binary.settings import TIMERS, BinarySettings
-from postroad.binary.states import Event, Received, ReceivedRun
+from postroad.binary.session import TIMERS, BinarySettings, Session
+from postroad.binary.states import Received, ReceivedRun
 from postroad.binary.trace_reports import send_report
 from postroad.carriers.arrivals import (
     REMOVALS,
@@ -37,6 +36,7 @@ from postroad.queues.behalf import ACK_SHARE_BYTES, FINAL_SHARE_BYTES
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.permissions import NOBODY, Credentials, sender_of
 from postroad.queues.queue import Queue
+from postroad.queues.tick import keys
 from postroad.runtime.bounded import Standing, owner_of
 from postroad.runtime.deadlines import Source
 from postroad.security.access import ANONYMOUS
@@ -44,7 +44,7 @@ from postroad.security.descriptors import Sid
 from postroad.security.guard import Opened, Verdict, is_secured
 from postroad.security.refusals import CLOSED, EXPIRED, NO_QUEUE, TOO_MANY_HOPS, Refused
 from postroad.security.signatures import is_signed
-from postroad.store.interface import NEVER, Record, keys
+from postroad.store.interface import NEVER, Record
 from postroad.wire.constants import MAX_HOP_COUNT, MessageClass, TransactionFlags
 from postroad.wire.headers import TxSequenceId
 from postroad.wire.octets import NULL_GUID
@@ -180,21 +180,10 @@ class Receiver:
         self.neighbours.delivered(source, recoverable=view.recoverable)
         return True
 
-    def needs_opening(self, event: Event) -> bool:
+    def needs_opening(self, view: MessageView) -> bool:
         """Whether a signature or key must be checked, 3.1.5.8.3. Only at the destination, because routers have no
         keys."""
-        if type(event) is ReceivedRun:
-            packet: object = event.run.view
-        elif type(event) is Received:
-            packet = event.packet
-        else:
-            return False
-        return (
-            isinstance(packet, MessageView)
-            and packet.has_security
-            and packet.queue_manager_address_bytes in (self._own, _NOBODY)
-            and is_secured(packet)
-        )
+        return view.has_security and view.queue_manager_address_bytes in (self._own, _NOBODY) and is_secured(view)
 
     def _take_message(
         self,

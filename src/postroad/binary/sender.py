@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from postroad.binary.sequences import AwaitingFinalAcks
-from postroad.binary.session import MAX_UNWRITTEN, Session
-from postroad.binary.settings import TIMERS, BinarySettings
+from postroad.binary.session import MAX_UNWRITTEN, TIMERS, BinarySettings, Session
 from postroad.binary.trace_reports import send_report
 from postroad.carriers import flights as transfer
 from postroad.names import FormatName
@@ -32,9 +31,10 @@ from postroad.wire.patch import (
     message_id_of,
     wants_copy,
     with_previous_number,
+    without_local_part,
 )
 from postroad.wire.queue_names import destination_name
-from postroad.wire.view import MessageView, without_local_part
+from postroad.wire.view import MessageView
 
 
 @dataclass(slots=True, eq=False)

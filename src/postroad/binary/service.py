@@ -15,9 +15,8 @@ from postroad.binary.neighbours import Hop as Hop
 from postroad.binary.neighbours import Resolve as Resolve
 from postroad.binary.receiver import Receiver
 from postroad.binary.sender import Sender
-from postroad.binary.session import Session
+from postroad.binary.session import TIMERS, BinarySettings, Session
 from postroad.binary.session_reports import progress, report, session_info
-from postroad.binary.settings import TIMERS, BinarySettings
 from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, ReceivedRun, SessionState, singly
 from postroad.carriers.flights import (
     PeerQueues,
@@ -418,12 +417,11 @@ class BinaryService:
 
     def _handle(self, session: Session, events: list[Event], now: float) -> None:
         """Handles events. Signed and encrypted messages first go to the driver, to be checked."""
-        needs_opening = self.receiver.needs_opening
-        if not any(needs_opening(event) for event in events):
+        if not any(self._needs_opening(event) for event in events):
             self._take(session, events, now, {})
             return
         events = singly(events)
-        secured = {place: event for place, event in enumerate(events) if needs_opening(event)}
+        secured = {place: event for place, event in enumerate(events) if self._needs_opening(event)}
         packets = [event.data for event in secured.values() if isinstance(event, Received)]
         self._opening[session] = []
 
@@ -432,6 +430,12 @@ class BinaryService:
             self._opened_all(session, events, verdicts, now)
 
         self.driver.open(session, packets, done)
+
+    def _needs_opening(self, event: Event) -> bool:
+        if type(event) is ReceivedRun:
+            return self.receiver.needs_opening(event.run.view)
+        packet = event.packet if type(event) is Received else None
+        return isinstance(packet, MessageView) and self.receiver.needs_opening(packet)
 
     def _opened_all(
         self, session: Session, events: list[Event], opened: Mapping[int, Verdict] | None, now: float

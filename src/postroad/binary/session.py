@@ -13,7 +13,6 @@ from itertools import repeat
 from operator import itemgetter
 from uuid import UUID
 
-from postroad.binary.settings import BinarySettings
 from postroad.binary.states import (
     TRANSITIONS,
     Acknowledged,
@@ -28,9 +27,8 @@ from postroad.binary.states import (
 )
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.queues.outgoing_queues import ConnectionStatus
-from postroad.wire.constants import OperatingSystemFlags
+from postroad.wire.constants import RESEND_TABLE_S, OperatingSystemFlags
 from postroad.wire.framer import Framer, Packet, decode_packet
-from postroad.wire.headers import SessionHeader
 from postroad.wire.internal import (
     ACK_TIMEOUT_RANGE_MS,
     PLAIN_ACK,
@@ -38,12 +36,43 @@ from postroad.wire.internal import (
     ConnectionParameters,
     EstablishConnection,
     SessionAck,
+    SessionHeader,
 )
 from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.patch import is_recoverable, with_session_header
 from postroad.wire.runs import is_plain, plain_run
 from postroad.wire.view import MessageView
+
+# The settings, with the specification's defaults, [MS-MQQB] 3.1.2, 3.1.3.2 and its notes.
+
+
+# [MS-MQQB] note 44: how long an idle session stays open, and on a routing server.
+CLEANUP_MS = 300_000
+ROUTING_CLEANUP_MS = 120_000
+TIMERS = "binary timers"  # their name in logs, if they fail
+
+
+@dataclass(frozen=True, slots=True)
+class BinarySettings:
+    """The settings of all sessions of one queue manager. Names of times end in their unit."""
+
+    window_size: int = 1024  # what we propose: the smaller one of both ends applies; notes 36 and 50 say 64
+    ack_timeout_ms: int = 120_000  # AckWaitTimeout
+    initialization_ms: int = 60_000
+    cleanup_ms: int = CLEANUP_MS
+    retry_connect_s: float = 1.0
+    order_ack_ms: int = 500  # OrderAckTimeout
+    max_order_ack_delay_s: float = 10.0
+    # Messages, after which it is not delayed further, because the sender keeps them until it comes.
+    order_ack_messages: int = 1024
+    resend_s: tuple[float, ...] = RESEND_TABLE_S
+    duplicates: int = 10_000  # entries of MessageIDHistoryTable
+    duplicates_s: int = 1800
+    ack_wait_factor: int = 2  # for a session to a direct name; otherwise 1
+    max_sessions: int = 10_000
+    remote_managers: int = 10_000  # sources whose sequences and addresses are remembered
+
 
 # What a session has received, [MS-MQQB] 3.1.1.3.1: counts of messages, and how many are acknowledged. No packets here.
 

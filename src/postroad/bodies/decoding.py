@@ -37,8 +37,8 @@ from postroad.bodies.nbfx import read_document
 from postroad.bodies.wcf import is_envelope, is_framed, read_framed, start_of_envelope
 from postroad.bodies.xml_text import TYPE, indented_xml, xml_value
 from postroad.errors import RemoteProtocolError
-from postroad.wire.bodies import body_text
 from postroad.wire.constants import BodyType
+from postroad.wire.octets import body_text
 
 BINARY_OBJECT = 768  # the body type of .NET's BinaryMessageFormatter
 _LARGEST = 16 << 20  # bytes; a message of MSMQ has at most 4 MiB

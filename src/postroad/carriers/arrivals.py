@@ -16,7 +16,7 @@ from struct import Struct
 from postroad.errors import ManagerFull, QuotaExceeded
 from postroad.names import DirectName, FormatName
 from postroad.queues.collection import QueueCollection
-from postroad.queues.delivery import Delivery
+from postroad.queues.delivery import Delivery, new_records
 from postroad.queues.permissions import Access, Credentials
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
@@ -29,7 +29,7 @@ from postroad.security.refusals import (
     QUEUE_FULL,
     Refused,
 )
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, Store, new_records
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, Store
 from postroad.wire.constants import INFINITE
 from postroad.wire.runs import Run
 from postroad.wire.view import MessageView

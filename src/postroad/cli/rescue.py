@@ -227,7 +227,7 @@ def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
 
 
 def _packets(batch: Iterable[ReceivedMessage]) -> bytes:
-    from postroad.wire.view import without_local_part
+    from postroad.wire.patch import without_local_part
 
     return b"".join(without_local_part(message.packet) for message in batch)
 

@@ -31,7 +31,7 @@ from postroad.reports.offsets import HoldInfo, Mark, Selection, Submission
 from postroad.reports.operations import QueueAccess, ReadCall, Resolution, SeekAction, ShareMode
 from postroad.reports.trace import Trace
 from postroad.store import Store, open_store
-from postroad.validation.fields import read_object
+from postroad.validation.kinds import read_object
 from postroad.validation.queue_properties import NEW_QUEUE, QueueAttributes
 
 log = logging.getLogger(__name__)

@@ -418,7 +418,7 @@ class HttpBackend:
         return list(await self._exchange.json("POST", queue_path(name, "move"), order, member="moved"))
 
     async def insert(self, name: str, packets: Sequence[bytes]) -> list[int]:
-        from postroad.wire.view import without_local_part
+        from postroad.wire.patch import without_local_part
 
         answer = await self._exchange.request(
             "POST",

@@ -4,6 +4,6 @@ Only this package needs numpy and pyarrow. It agrees with describe/, which defin
 """
 
 from postroad.columns.decoding import decode
-from postroad.columns.schema import ERROR, PROPERTIES, arrow_type
+from postroad.columns.schema import ARROW_TYPES, ERROR, PROPERTIES
 
-__all__ = ["ERROR", "PROPERTIES", "arrow_type", "decode"]
+__all__ = ["ARROW_TYPES", "ERROR", "PROPERTIES", "decode"]

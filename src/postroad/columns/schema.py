@@ -57,10 +57,5 @@ MESSAGE = (
     *("first_in_transaction", "last_in_transaction", "transaction_id", "aborts"),
     *SECURITY,
 )
-_TYPES = {**PROPERTIES, **PLACE, ERROR: TEXT}
+ARROW_TYPES = {**PROPERTIES, **PLACE, ERROR: TEXT}
 KNOWN = (*MESSAGE, "reason", PACKET, ERROR)
-
-
-def arrow_type(name: str) -> Any:
-    """The Arrow type of a column. Raises KeyError for an unknown name."""
-    return _TYPES[name]

@@ -1,5 +1,5 @@
 """Text of many rows at once: GUIDs, identifiers, UTF-16 labels, and bodies that are text by the rules of
-wire/bodies.py.
+wire/octets.py.
 
 Plain ASCII is converted as a whole. The rest is converted row by row, with the rules for single messages.
 """
@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.wire.bodies import body_text
 from postroad.wire.constants import BodyType
+from postroad.wire.octets import body_text
 
 # Columns, and the numpy arrays over their bytes. Arrow copies the slices of many rows at once, not Python.
 

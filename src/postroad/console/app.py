@@ -40,9 +40,8 @@ from postroad.errors import (
     QueueNotFound,
 )
 from postroad.net.endpoints import plain_address
+from postroad.net.exchange import HTML, ClientLeft, Request, Response, text
 from postroad.net.http import TaskApp
-from postroad.net.request import ClientLeft, Request
-from postroad.net.response import HTML, Response, text
 from postroad.net.routes import Route, Routes
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from postroad.console.manager_client import ANY_QUEUE, ManagerClient
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
 from postroad.errors import PostroadError
-from postroad.net.request import BodyTooLarge, Request
-from postroad.net.response import HTML, Response, redirect
+from postroad.net.exchange import HTML, BodyTooLarge, Request, Response, redirect
 from postroad.reports.info import CallerInfo, QueueInfo
 
 MAX_FORM_BYTES = 12 << 20  # a message of 4 MiB, percent-encoded

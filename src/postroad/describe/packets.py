@@ -18,16 +18,14 @@ from postroad.describe.sections import (
     identifier_text,
     rfc3339,
     sender_text,
-    whole_text,
 )
 from postroad.errors import IllegalFormatName, InvalidArgument
 from postroad.names import FormatName, MessageId, PrivateName
 from postroad.security.signatures import find_profile, is_signed
 from postroad.wire import FinalAck, MessageView, OrderAck, Packet, Ping, body_text
 from postroad.wire.constants import EncryptionAlgorithm, HashAlgorithm, QueueCode, SecurityFlags, class_name
-from postroad.wire.headers import QueueField
-from postroad.wire.octets import NULL_GUID
-from postroad.wire.queue_names import admin_name, destination_name, response_name
+from postroad.wire.octets import NULL_GUID, whole_text
+from postroad.wire.queue_names import QueueField, admin_name, destination_name, response_name
 from postroad.wire.security_patch import security_sizes
 
 # A message as JSON, for commands, the HTTP API and exports.

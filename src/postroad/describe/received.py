@@ -31,8 +31,8 @@ from postroad.describe.sections import identifier_text, rfc3339_ns
 from postroad.errors import RemoteProtocolError, UnreadableBody
 from postroad.message import Message
 from postroad.names import MessageId
-from postroad.wire.bodies import body_text
 from postroad.wire.constants import INFINITE, class_name
+from postroad.wire.octets import body_text
 from postroad.wire.view import MessageView
 
 _RECORD = Struct("<QQIHHI")  # lookup id, arrived_ms, aborts, reason, reserved, size of the packet that follows

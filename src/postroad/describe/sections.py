@@ -51,15 +51,13 @@ from postroad.wire.headers import (
     DebugHeader,
     FormatNameElement,
     MultiQueueFormatHeader,
-    QueueField,
     SecurityHeader,
-    SessionHeader,
     SoapHeader,
     TransactionHeader,
 )
-from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader, Ping
-from postroad.wire.octets import Reader
-from postroad.wire.queue_names import written_name
+from postroad.wire.internal import ConnectionParameters, EstablishConnection, InternalHeader, Ping, SessionHeader
+from postroad.wire.octets import Reader, whole_text
+from postroad.wire.queue_names import QueueField, written_name
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _PRIVATE_OF = {
@@ -439,11 +437,6 @@ def code_word(kind: type[IntEnum], value: int) -> str | None:
 def flag_words(kind: type[IntFlag], value: int) -> list[str]:
     """The words of the single bits that are set. Fields of several bits and reserved bits have no words."""
     return [word(flag) for flag in kind if flag.value.bit_count() == 1 and value & flag.value]
-
-
-def whole_text(text: str) -> str:
-    """Text that every encoder accepts: an unpaired surrogate, which a string on the wire may have, becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def base64_text(data: bytes) -> str:

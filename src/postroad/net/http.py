@@ -15,10 +15,9 @@ from http import HTTPStatus
 import httptools
 
 from postroad.errors import PostroadError
+from postroad.net.exchange import ClientLeft, Request, Response, text
 from postroad.net.limits import REQUEST_S, Admission
 from postroad.net.listening import Connection, Listener
-from postroad.net.request import ClientLeft, Request
-from postroad.net.response import Response, text
 from postroad.net.tls import subject
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from functools import partial
+from itertools import chain, compress, repeat
 from uuid import UUID
 
 from postroad.errors import (
@@ -42,10 +43,9 @@ from postroad.security.access import Token
 from postroad.security.guard import arrived_encrypted
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
-from postroad.wire.bodies import encode_body
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record
 from postroad.wire.constants import INFINITE, MessageClass
-from postroad.wire.octets import NULL_GUID
+from postroad.wire.octets import NULL_GUID, encode_body
 from postroad.wire.patch import (
     arrived_by_http,
     asks_for_nothing,
@@ -223,8 +223,9 @@ class Delivery:
         """Something that follows from a change has failed. The change stands."""
         self.tally.follow_up_errors += 1
         for watcher in self.watchers:
-            found = None if packet is None else identifier_of(packet)
-            watcher.follow_up_failed(None if found is None else str(found), error)
+            if watcher.follow_up_failed is not None:
+                found = None if packet is None else identifier_of(packet)
+                watcher.follow_up_failed(None if found is None else str(found), error)
 
     def try_after(self, packet: bytes | None, follow_up: Callable[..., object], *arguments: object) -> None:
         """Runs something that follows from a change. If it fails, the change stands."""
@@ -315,7 +316,8 @@ class Delivery:
                 for carrier in self.queues.carriers:
                     self.try_after(packet, carrier.removed, queue, record, reason, now)
         for watcher in self.watchers:
-            self.try_after(records[0].packet, watcher.removed, queue, records, reason, now)
+            if watcher.removed is not None:
+                self.try_after(records[0].packet, watcher.removed, queue, records, reason, now)
 
     def receive(self, queue: Queue, records: Sequence[Record], now: float) -> None:
         """A reader has the messages. Messages on their way to another manager count as deleted before arrival."""
@@ -561,7 +563,8 @@ class Delivery:
         self, died_in: str | None, packet: bytes, reason: int, letter: str | None, *, lost: bool = False
     ) -> None:
         for watcher in self.watchers:
-            self.try_after(packet, watcher.died, died_in, packet, reason, letter, lost)
+            if watcher.died is not None:
+                self.try_after(packet, watcher.died, died_in, packet, reason, letter, lost)
 
     def _named_dead_letter_queue(self, view: MessageView, cause: Credentials) -> Queue | None:
         """The dead-letter queue that the message names. None if it is not here, cannot have this kind of message, does
@@ -665,7 +668,8 @@ class Delivery:
     def withhold(self, name: FormatName, origin: str | None) -> None:
         self.tally.withheld += 1
         for watcher in self.watchers:
-            watcher.withheld(name, origin)
+            if watcher.withheld is not None:
+                watcher.withheld(name, origin)
 
     def sending_queue(self, name: FormatName | PathName, now: float, *, own: bool = False) -> Queue:
         """The local queue of this name, or the outgoing queue that leads to it. None for a name that nobody can send
@@ -805,3 +809,14 @@ def check_multicast(messages: Sequence[Message], transactional: bool) -> None:
             raise MessageTooLarge(
                 f"a message to a multicast address can have {MAX_CONTENT} bytes of body and extension, got {size}"
             )
+
+
+_make_record = partial(tuple.__new__, Record)  # runs no Python code for each record
+
+
+def new_records(
+    queue: int, lookup_ids: Iterable[int], arrived_ms: int, expires_s: Iterable[int], packets: Iterable[bytes]
+) -> list[Record]:
+    """Records of messages that arrive together in one queue."""
+    parts = zip(repeat(queue), lookup_ids, repeat(arrived_ms), expires_s, repeat(0), packets, repeat(0))
+    return list(map(_make_record, parts))

@@ -157,7 +157,7 @@ class Durability:
 
     def soon(self) -> None:
         """Commits what has gathered, without hurry."""
-        if self._unhurried is None and not self._scheduled and self._in_flight is None and self._delivery.tick:
+        if self._unhurried is None and not self._scheduled and self._in_flight is None and self._delivery.tick.writes:
             self._unhurried = self._loop.call_later(UNHURRIED_S, self.hurry)
 
     def hurry(self) -> None:

@@ -68,7 +68,7 @@ from postroad.queues.outgoing_queues import (
 from postroad.queues.owners import Held, Owners
 from postroad.queues.permissions import NOBODY, OWN, Access, Action, no_right, sender_of
 from postroad.queues.properties import QueueType
-from postroad.queues.queue import END, PositionState, Queue
+from postroad.queues.queue import PositionState, Queue
 from postroad.queues.reading import Reading
 from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
@@ -84,7 +84,7 @@ from postroad.security.guard import Protection
 from postroad.security.refusals import COULD_NOT_ENCRYPT
 from postroad.security.relay import Relay
 from postroad.store.express import ExpressStore
-from postroad.store.interface import ARRIVAL_MASK, Record, Store
+from postroad.store.interface import Record, Store
 from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import MessageClass
 from postroad.wire.framer import check_place
@@ -229,7 +229,8 @@ class LocalQueueManager:
 
     def _limit_reached(self, kind: Held, owner: str) -> None:
         for watcher in self.delivery.watchers:
-            watcher.limit_reached(kind, owner)
+            if watcher.limit_reached is not None:
+                watcher.limit_reached(kind, owner)
 
     def take_offline(self) -> None:
         """[MS-MQDMPR] 3.1.4.12"""
@@ -268,15 +269,6 @@ class LocalQueueManager:
             queue.carrier.resume(queue, now)
 
     # Marks
-
-    def mark(self, queue: Queue) -> int:
-        """The arrival number below which no message can come into the queue or return from a reader."""
-        locked = (
-            lookup_id & ARRIVAL_MASK
-            for lookup_id, state in queue.positions.items()
-            if state is not PositionState.DELETED
-        )
-        return min(self.ticks.arrived(queue), min(locked, default=END))
 
     # Queues
 

@@ -286,18 +286,19 @@ class Carrier(Protocol):
         """Messages sent and received by sessions since the start."""
 
 
-def _ignore(*arguments: object) -> None:
-    """Does nothing: nobody wants to know."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Somebody who only counts or logs. If a watcher raises, only what follows from a change has failed."""
+    """Somebody who only counts or logs: what to call, None for what it need not know. If a watcher raises, only what
+    follows from a change has failed."""
 
-    follow_up_failed: Callable[[str | None, Exception], None] = _ignore  # with the message's id, if it is about one
-    withheld: Callable[[FormatName, str | None], None] = _ignore  # an answer to a name, for a stranger at an address
-    removed: Callable[[Queue, Sequence[Record], int, float], None] = _ignore  # messages that left together
+    # with the message's id, if it is about one
+    follow_up_failed: Callable[[str | None, Exception], None] | None = None
+    # an answer to a name, for a stranger at an address
+    withheld: Callable[[FormatName, str | None], None] | None = None
+    # messages that left together
+    removed: Callable[[Queue, Sequence[Record], int, float], None] | None = None
     # In which queue (None: on its way), its packet, of what, where its dead letter goes (None: it asked for none), and
     # whether there was no room for that
-    died: Callable[[str | None, bytes, int, str | None, bool], None] = _ignore
-    limit_reached: Callable[[Held, str], None] = _ignore  # by an owner
+    died: Callable[[str | None, bytes, int, str | None, bool], None] | None = None
+    # by an owner
+    limit_reached: Callable[[Held, str], None] | None = None

@@ -12,8 +12,7 @@ from uuid import UUID
 
 from postroad.errors import InvalidArgument, StorageError
 from postroad.security.sddl import parse_sddl
-from postroad.validation.fields import checked
-from postroad.validation.kinds import GUID, parsed
+from postroad.validation.kinds import GUID, checked, parsed
 from postroad.validation.queue_properties import (
     DEFAULT_JOURNAL_QUOTA_KB,
     MAX_QUOTA_KB,

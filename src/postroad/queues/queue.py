@@ -13,7 +13,7 @@ from enum import Enum
 from heapq import merge
 from itertools import islice, repeat
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.names.format import is_internal
 from postroad.queues.properties import QueueProperties, QueueType
@@ -58,6 +58,15 @@ class Usage:
 
     used_bytes: int = 0
     kept_bytes: int = 0  # of messages at the fronts of queues, in memory
+
+
+class Run(NamedTuple):
+    """Messages of one store and one priority: a range of lookup ids, with both ends."""
+
+    store: RecordStore
+    first: int
+    last: int
+    is_express: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -368,16 +377,23 @@ class Queue:
             wanted = min(SCAN_LIMIT, limit - len(found))
         return found
 
-    def is_express(self, store: RecordStore) -> bool:
-        return store is self._express
-
-    def runs(self, start: int, end: int) -> list[tuple[RecordStore, int, int]]:
-        """Where the messages with `start` <= arrival < `end` are: stores, each with a first and a last lookup id."""
+    def runs(self, start: int, end: int) -> list[Run]:
+        """Where the messages with `start` <= arrival < `end` are now."""
         stores = [
             store for store, count in ((self._durable, self.stored_count), (self._express, self.express_count)) if count
         ]
-        ranks = [rank << PRIORITY_SHIFT for rank in range(PRIORITIES)] if start < end else []
-        return [(store, rank | start, rank | end - 1) for store in stores for rank in ranks]
+        return [run for store in stores for run in self._runs_of(store, start, end)]
+
+    def _runs_of(self, store: RecordStore, start: int, end: int) -> Iterator[Run]:
+        position = start
+        while start < end and (found := store.scan(self.number, position - 1, 1)):
+            rank, arrival = found[0].lookup_id & ~ARRIVAL_MASK, found[0].lookup_id & ARRIVAL_MASK
+            if arrival < start:  # the first message of a lower priority
+                position = rank | start
+                continue
+            if arrival < end:
+                yield Run(store, rank | start, rank | end - 1, store is self._express)
+            position = rank + (1 << PRIORITY_SHIFT) | start
 
     def is_shown(self, lookup_id: int, hold: Hold | None) -> bool:
         """Whether a reader sees the message: inside its `hold`, what that covers; elsewhere, what nobody has."""
@@ -411,9 +427,11 @@ class Queue:
         return min((record.lookup_id & ARRIVAL_MASK for record in self._firsts()), default=None)
 
     def _firsts(self) -> Iterator[Record]:
-        """The first message of each priority. A priority without messages gives the first one of the next."""
-        for rank in range(PRIORITIES):
-            yield from self._scan((rank << PRIORITY_SHIFT) - 1, 1)
+        """The first message of each priority that has messages."""
+        rank = 0
+        while rank < PRIORITIES and (found := self._scan((rank << PRIORITY_SHIFT) - 1, 1)):
+            yield found[0]
+            rank = (found[0].lookup_id >> PRIORITY_SHIFT) + 1
 
     def everything(self) -> Iterator[Record]:
         """Every message from the head on, in any state. The queue may change meanwhile."""

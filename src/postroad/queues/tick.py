@@ -6,19 +6,19 @@ several steps are here too, and the counters of arrivals and message ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import StorageError
-from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Pair, Record, keys
+from postroad.queues.queue import END, PositionState, Queue
+from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, Batch, Key, Pair, Record
 
 if TYPE_CHECKING:
     from postroad.queues.delivery import Delivery
     from postroad.queues.local import LocalQueueManager
-    from postroad.queues.queue import PositionState, Queue
 
 FollowUp = Callable[..., None]
 
@@ -187,6 +187,11 @@ class Tick:
 
 
 _ABSENT: Any = object()
+
+
+def keys(queue: int, lookup_ids: Iterable[int]) -> list[Pair]:
+    """The keys of records of one queue."""
+    return list(zip(repeat(queue), lookup_ids))
 
 
 # Functions that take changes back. They are no methods: binding one for each message would cost time.
@@ -389,6 +394,7 @@ class Ticks:
             for callback in tick.on_seal:
                 callback()
             if not tick:
+                tick.writes = 0  # all of them were taken back
                 return None
             for queue, change in tick.changes.items():
                 if queue.number in self._core.queues.by_number:
@@ -476,3 +482,12 @@ class Ticks:
             if change is not None and change.added and change.first_arrival is not None:
                 return change.first_arrival
         return self._core.counters.last_arrival + 1
+
+    def mark(self, queue: Queue) -> int:
+        """The arrival number below which no message can come into the queue or return from a reader."""
+        locked = (
+            lookup_id & ARRIVAL_MASK
+            for lookup_id, state in queue.positions.items()
+            if state is not PositionState.DELETED
+        )
+        return min(self.arrived(queue), min(locked, default=END))

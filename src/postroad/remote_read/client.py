@@ -326,7 +326,7 @@ class RemoteReadClient:
         check(status, f"cannot read {opened.name}")
         if receive:
             entry.remote_read_handle = handle
-        if desc is None or desc.buffer is None or (receive and not handle):
+        if desc is None or desc.buffer is None or (receive and handle == NULL_HANDLE):
             raise RemoteProtocolError("the server's answer must contain a message, got none")
         return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
 
@@ -372,7 +372,7 @@ class RemoteReadClient:
                 await self._withdraw(opened, entry, late, message_in, receive)
             raise
         except RemoteProtocolError:
-            if entry.remote_read_handle:
+            if entry.remote_read_handle != NULL_HANDLE:
                 await self.end(entry, Ack.RR_NACK)
             raise
         finally:
@@ -419,7 +419,7 @@ class RemoteReadClient:
 
     async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
         """RemoteQMEndReceive. The message is deleted, or returns to its place."""
-        if not entry.remote_read_handle or entry.request_id not in self.pending:
+        if entry.remote_read_handle == NULL_HANDLE or entry.request_id not in self.pending:
             raise InvalidHandle("there is no received message to acknowledge")
         handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
         try:

@@ -25,7 +25,7 @@ from postroad.rpc.ndr import NULL_HANDLE, Handle
 from postroad.rpc.server import RpcServer
 from postroad.security.attempts import Audit
 from postroad.store.interface import Record
-from postroad.wire.view import without_local_part
+from postroad.wire.patch import without_local_part
 
 Out = TypeVar("Out")
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Handlers:
         return qmcomm.OpenRemoteQueueOut(handle, remote.handle, remote.handle, remote.handle, status)
 
     def _close_remote_queue_context(self, call: Call, request: qmcomm.CloseContext) -> qmcomm.CloseContext:
-        if request.context:
+        if request.context != NULL_HANDLE:
             self.service.close_remote_queue_context(call.context(request.context, RemoteQueue))
         return qmcomm.CloseContext(call.close_context(request.context))
 
@@ -137,7 +137,7 @@ class Handlers:
         return structures.OpenQueueOut(call.open_context(SESSION_KIND, entry, self._run_down_session), status)
 
     def _close_queue(self, call: Call, request: structures.CloseQueueIn) -> Later[structures.CloseQueueOut]:
-        entry = call.context(request.context, OpenQueueEntry) if request.context else None
+        entry = call.context(request.context, OpenQueueEntry) if request.context != NULL_HANDLE else None
         null = call.close_context(request.context)
         return self._durably(
             lambda: self.service.close_queue(entry, self.manager.clock()),
@@ -223,7 +223,7 @@ class Handlers:
         return call.open_context(READ_KIND, answer.entry, self._run_down_read)
 
     def _end_receive(self, call: Call, request: structures.EndReceiveIn) -> Later[structures.EndReceiveOut]:
-        entry = call.context(request.context, RemoteReadEntry) if request.context else None
+        entry = call.context(request.context, RemoteReadEntry) if request.context != NULL_HANDLE else None
         null = call.close_context(request.context)
         return self._durably(
             lambda: self.service.end_receive(entry, request.ack, self.manager.clock()),

@@ -39,7 +39,7 @@ from postroad.remote_read.values import (
 )
 from postroad.reports.info import LockInfo, ReaderInfo
 from postroad.reports.operations import SeekAction
-from postroad.rpc.association import Caller
+from postroad.rpc.calls import Caller
 from postroad.security.access import Token
 from postroad.security.users import derive_sid
 from postroad.store.interface import Record

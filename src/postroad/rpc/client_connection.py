@@ -11,8 +11,8 @@ from typing import Final
 
 from postroad.errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
 from postroad.rpc import pdu as pdus
-from postroad.rpc.association import FEATURES
 from postroad.rpc.constants import (
+    FEATURES,
     MUST_RECEIVE_FRAGMENT,
     WHOLE,
     AuthType,
@@ -24,8 +24,8 @@ from postroad.rpc.constants import (
 )
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format
-from postroad.rpc.pdu import Pdu, PresentationContext, SyntaxId
-from postroad.rpc.security import SecurityContext, fragments
+from postroad.rpc.pdu import Pdu, PresentationContext, SyntaxId, fragments
+from postroad.rpc.security import SecurityContext
 
 MAX_FRAGMENT: Final = 0xFFF8
 MAX_REPLY: Final = 64 << 20  # octets that a server can make this client hold for one call

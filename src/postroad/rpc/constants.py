@@ -113,3 +113,6 @@ FORBIDDEN_STATUSES: Final = frozenset(
 )
 
 MUST_RECEIVE_FRAGMENT: Final = 1432  # [C706] 12.6.3.1 MustRecvFragSize: every implementation accepts this much
+
+# Of a bind: security context multiplexing, and keeping the connection after an orphaned PDU.
+FEATURES: Final = 0x03

@@ -147,7 +147,7 @@ class EndpointMapper:
         self, call: Call, handle: Handle, limit: int, find: Callable[[], list[Registration]]
     ) -> tuple[Handle, list[Registration]]:
         """Returns the next `limit` matches, and a handle if there are more."""
-        if handle:
+        if handle != NULL_HANDLE:
             found = call.context(handle, list)
             call.close_context(handle)
         else:

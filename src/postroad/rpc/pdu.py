@@ -6,14 +6,18 @@ Nobody changes a PDU. It is not frozen, because a frozen dataclass takes three t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.rpc.constants import WHOLE, PacketFlag, PacketType
 from postroad.rpc.ndr.octets import Format
+
+if TYPE_CHECKING:
+    from postroad.rpc.security import SecurityContext
 
 HEADER_SIZE: Final = 16
 REQUEST_HEADER_SIZE: Final = 24
@@ -395,15 +399,12 @@ class Shutdown(Pdu):
 class Framer:
     """Cuts a stream into fragments. It holds at most one incomplete fragment."""
 
-    __slots__ = ("_buffer", "foreign")
+    __slots__ = ("_buffer", "buffered", "foreign")
 
     def __init__(self) -> None:
         self._buffer = b""
+        self.buffered = 0  # octets of the incomplete fragment
         self.foreign: int | None = None  # the call id in a header of another protocol version
-
-    @property
-    def buffered(self) -> int:
-        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Returns the fragments that are now complete. After a RemoteProtocolError the stream cannot be read
@@ -423,6 +424,7 @@ class Framer:
             frames.append(data[start : start + size])
             start += size
         self._buffer = data[start:]
+        self.buffered = len(self._buffer)
         return frames
 
 
@@ -518,3 +520,47 @@ _TYPES: Final[tuple[type[Pdu], ...]] = (
     *(Shutdown, CoCancel, Orphaned),
 )
 _KINDS: Final = {int(kind.ptype): kind for kind in _TYPES}
+
+
+# A stub is cut into fragments in the same way for requests and responses, [C706] 12.6.2.
+
+
+_FIRST_FRAGMENT = int(PacketFlag.FIRST_FRAG)
+_LAST_FRAGMENT = int(PacketFlag.LAST_FRAG)
+
+
+def fragments(
+    ptype: PacketType,
+    call_id: int,
+    following: tuple[int, int],
+    stub: bytes,
+    largest: int,
+    security: SecurityContext | None,
+    header_sign: bool,
+) -> list[bytes]:
+    """Cuts a stub into fragments of at most `largest` octets. After each header comes the allocation hint, which is the
+    size of the rest ([MS-RPCE] 2.2.2.6), and then the two numbers `following`."""
+    room = largest - REQUEST_HEADER_SIZE
+    signing = security if security is not None and security.signs else None
+    if signing is not None:
+        room = signing.room(room)
+    elif len(stub) <= room:
+        return [whole_call(ptype, call_id, following, stub)]
+    form = (REQUESTS if ptype is PacketType.REQUEST else RESPONSES)["<"]
+    found = []
+    for flags, hint, part in ((WHOLE, len(stub), stub),) if len(stub) <= room else _parts(stub, room):
+        fixed = form.pack(hint, *following)
+        if signing is not None:
+            found.append(signing.protect(ptype, flags, call_id, fixed, part, header_sign=header_sign))
+        else:
+            found.append(header(ptype, flags, REQUEST_HEADER_SIZE + len(part), 0, call_id) + fixed + part)
+    return found
+
+
+def _parts(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
+    """Returns (flags, size of the rest, part) for each fragment."""
+    size = len(stub)
+    for start in range(0, size, room):
+        first = _FIRST_FRAGMENT if start == 0 else 0
+        last = _LAST_FRAGMENT if start + room >= size else 0
+        yield first | last, size - start, stub[start : start + room]

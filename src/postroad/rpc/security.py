@@ -5,17 +5,14 @@ The providers (NTLM, SPNEGO, Kerberos) are separate modules. Nothing here knows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from postroad.errors import AuthenticationFailed
-from postroad.rpc.constants import WHOLE, AuthLevel, PacketFlag, PacketType
+from postroad.rpc.constants import AuthLevel, PacketFlag
 from postroad.rpc.pdu import (
     HEADER_SIZE,
-    REQUEST_HEADER_SIZE,
-    REQUESTS,
-    RESPONSES,
     TRAILER_SIZE,
     Auth3,
     Bind,
@@ -23,52 +20,7 @@ from postroad.rpc.pdu import (
     Response,
     SecTrailer,
     header,
-    whole_call,
 )
-
-# A stub is cut into fragments in the same way for requests and responses, [C706] 12.6.2.
-
-
-_FIRST_FRAGMENT = int(PacketFlag.FIRST_FRAG)
-_LAST_FRAGMENT = int(PacketFlag.LAST_FRAG)
-
-
-def fragments(
-    ptype: PacketType,
-    call_id: int,
-    following: tuple[int, int],
-    stub: bytes,
-    largest: int,
-    security: SecurityContext | None,
-    header_sign: bool,
-) -> list[bytes]:
-    """Cuts a stub into fragments of at most `largest` octets. After each header comes the allocation hint, which is the
-    size of the rest ([MS-RPCE] 2.2.2.6), and then the two numbers `following`."""
-    room = largest - REQUEST_HEADER_SIZE
-    signing = security if security is not None and security.signs else None
-    if signing is not None:
-        room = signing.room(room)
-    elif len(stub) <= room:
-        return [whole_call(ptype, call_id, following, stub)]
-    form = (REQUESTS if ptype is PacketType.REQUEST else RESPONSES)["<"]
-    found = []
-    for flags, hint, part in ((WHOLE, len(stub), stub),) if len(stub) <= room else _parts(stub, room):
-        fixed = form.pack(hint, *following)
-        if signing is not None:
-            found.append(signing.protect(ptype, flags, call_id, fixed, part, header_sign=header_sign))
-        else:
-            found.append(header(ptype, flags, REQUEST_HEADER_SIZE + len(part), 0, call_id) + fixed + part)
-    return found
-
-
-def _parts(stub: bytes, room: int) -> Iterator[tuple[int, int, bytes]]:
-    """Returns (flags, size of the rest, part) for each fragment."""
-    size = len(stub)
-    for start in range(0, size, room):
-        first = _FIRST_FRAGMENT if start == 0 else 0
-        last = _LAST_FRAGMENT if start + room >= size else 0
-        yield first | last, size - start, stub[start : start + room]
-
 
 MAX_CONTEXTS: Final = 64  # a client may build 2000, [MS-RPCE] 3.3.1.5.4, but no known client builds many
 _STUB_ALIGNMENT: Final = 16  # [MS-RPCE] 2.2.2.11: the trailer is aligned to 16 from the start of the body

@@ -22,8 +22,7 @@ from postroad.net.limits import Admission
 from postroad.net.limits import Limits as SharedLimits
 from postroad.net.listening import Connection, Listener
 from postroad.rpc import mgmt
-from postroad.rpc.association import Associations
-from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Later, Limits, LoginRefused
+from postroad.rpc.calls import Associations, Call, CallCancelled, CallReceived, Endpoint, Later, Limits, LoginRefused
 from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.security import Provider

@@ -5,29 +5,50 @@ Octets and `now` come in, calls come out. Replies and faults go in, octets come 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from struct import Struct
 from typing import Final
+from uuid import UUID
 
 from postroad.errors import AuthenticationFailed, RemoteProtocolError, RpcFault
 from postroad.rpc import pdu as pdus
-from postroad.rpc.association import Association, Caller, Presentation, Presentations
-from postroad.rpc.calls import Call, CallCancelled, CallReceived, Endpoint, Event, LoginRefused
+from postroad.rpc.calls import Association, Call, CallCancelled, Caller, CallReceived, Endpoint, Event, LoginRefused
 from postroad.rpc.constants import (
+    FEATURES,
     FORBIDDEN_STATUSES,
     MUST_RECEIVE_FRAGMENT,
     WHOLE,
     AuthLevel,
+    ContextResult,
     FaultStatus,
     PacketFlag,
     PacketType,
+    ProviderReason,
     RejectReason,
 )
+from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import Format, Reader
-from postroad.rpc.pdu import AlterContext, Auth3, Bind, CoCancel, Orphaned, Pdu, Request, SecTrailer, SyntaxId
-from postroad.rpc.security import SecurityContext, SecurityContexts, fragments
+from postroad.rpc.pdu import (
+    NDR,
+    NDR64,
+    NO_SYNTAX,
+    AlterContext,
+    Auth3,
+    Bind,
+    CoCancel,
+    ContextAnswer,
+    Orphaned,
+    Pdu,
+    PresentationContext,
+    Request,
+    SecTrailer,
+    SyntaxId,
+    features_of,
+    fragments,
+)
+from postroad.rpc.security import SecurityContext, SecurityContexts
 
 # [MS-RPCE] 2.2.2.13 Verification trailer: a client repeats facts about its call within the protected stub.
 
@@ -76,6 +97,67 @@ def check_verification(
 
 def _refused(fault: str) -> RpcFault:
     return RpcFault(FaultStatus.ACCESS_DENIED, f"the verification trailer: {fault}")
+
+
+# Presentation contexts: the interface and transfer syntax of each context id, [MS-RPCE] 3.3.1.5.6.
+
+
+MAX_CONTEXTS: Final = 256  # for one connection; [MS-RPCE] 3.3.3.5.5 lets a server hold 4000 for each interface
+_PREFERENCE: Final = (NDR, NDR64)  # NDR first: it needs fewer octets
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    abstract: SyntaxId
+    transfer: SyntaxId
+    interface: Interface
+
+    layout: Format
+
+
+class Presentations:
+    """The negotiated contexts of one connection."""
+
+    def __init__(self, interfaces: Mapping[UUID, Interface]) -> None:
+        self._interfaces = interfaces
+        self.accepted: dict[int, Presentation] = {}  # by context id
+
+    @property
+    def full(self) -> bool:
+        return len(self.accepted) > MAX_CONTEXTS
+
+    def negotiate(self, proposed: tuple[PresentationContext, ...]) -> tuple[ContextAnswer, ...]:
+        """Returns one answer for each proposal, in order. Accepts one transfer syntax for each interface."""
+        wanted: dict[SyntaxId, set[SyntaxId]] = {}
+        for context in proposed:
+            wanted.setdefault(context.abstract, set()).update(context.transfers)
+        best = {
+            abstract: next((each for each in _PREFERENCE if each in transfers), None)
+            for abstract, transfers in wanted.items()
+        }
+        taken: set[SyntaxId] = set()
+        return tuple([self._answer(context, best[context.abstract], taken) for context in proposed])
+
+    def _answer(self, context: PresentationContext, transfer: SyntaxId | None, taken: set[SyntaxId]) -> ContextAnswer:
+        features = features_of(context.transfers[0]) if len(context.transfers) == 1 else None
+        if features is not None:
+            return ContextAnswer(ContextResult.NEGOTIATE_ACK, features & FEATURES, NO_SYNTAX)
+        abstract = context.abstract
+        interface = self._interfaces.get(abstract.uuid)
+        # The major versions must be equal, and the client's minor version at most ours: [C706] 6.1.2.
+        if interface is None or abstract.major != interface.version[0] or abstract.minor > interface.version[1]:
+            return _rejected(ProviderReason.ABSTRACT_SYNTAX_NOT_SUPPORTED)
+        if transfer is None or transfer not in context.transfers or abstract in taken:
+            return _rejected(ProviderReason.PROPOSED_TRANSFER_SYNTAXES_NOT_SUPPORTED)
+        taken.add(abstract)
+        self.accepted[context.context_id] = Presentation(
+            abstract, transfer, interface, Format.NDR if transfer == NDR else Format.NDR64
+        )
+        return ContextAnswer(ContextResult.ACCEPTANCE, 0, transfer)
+
+
+def _rejected(reason: ProviderReason) -> ContextAnswer:
+    return ContextAnswer(ContextResult.PROVIDER_REJECTION, reason, NO_SYNTAX)
 
 
 MAX_CALL_ID: Final = 0x7FFFFFFF  # [MS-RPCE] note 123
@@ -313,7 +395,8 @@ class ServerConnection:
     def _request(self, pdu: Pdu, now: float) -> Event | None:
         assert isinstance(pdu, Request)
         gathering = self._gathering
-        if pdu.first:
+        first = pdu.first
+        if first:
             # A request must be complete before the next one begins, [MS-RPCE] 3.3.1.5.8. Of 3.3.3.5.2 only one rule is
             # applied, that two calls in flight have different ids: clients that alter the context count ids for each
             # interface.
@@ -332,7 +415,7 @@ class ServerConnection:
             self._fault_pdu(pdu.call_id, pdu.context_id, FaultStatus.ACCESS_DENIED, executed=False)
             self._close(str(error))
             return None
-        if pdu.first:
+        if first:
             self._last_call_id = max(self._last_call_id, pdu.call_id)
             self._discarding = None
             if pdu.last:
@@ -394,7 +477,7 @@ class ServerConnection:
         return CallReceived(call)
 
     def _call(self, pdu: Request, stub: bytes, security: SecurityContext | None) -> Call:
-        presentation = self._presentations.get(pdu.context_id)
+        presentation = self._presentations.accepted.get(pdu.context_id)
         if presentation is None:
             raise RpcFault(FaultStatus.NCA_UNKNOWN_INTERFACE)
         operation = presentation.interface.operations.get(pdu.opnum)
@@ -413,8 +496,8 @@ class ServerConnection:
         layout = presentation.layout
         reader = Reader(stub, layout, pdu.order if layout is Format.NDR else "<")
         request = operation.request.decode_from(reader)
-        if reader.remaining > 0:
-            self._verify(stub[reader.offset :], pdu, presentation)
+        if rest := stub[reader.offset :]:
+            self._verify(rest, pdu, presentation)
         assert self.association is not None
         for name, expected in operation.request.handles:
             self.association.check(expected, getattr(request, name), caller)

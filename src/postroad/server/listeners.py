@@ -17,9 +17,9 @@ from postroad.api.server import ApiServer
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.ping_udp import PingClient, PingResponder
 from postroad.binary.service import BinaryService
-from postroad.binary.settings import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
+from postroad.binary.session import CLEANUP_MS, ROUTING_CLEANUP_MS, BinarySettings
 from postroad.binary.transport import BinaryTransport
-from postroad.config import WITH_RPC, Configuration, RpcLevel, SrmpSettings, StandardPort
+from postroad.config import WITH_RPC, Configuration, Encapsulation, RpcLevel, SrmpSettings, StandardPort
 from postroad.config import BinarySettings as ConfiguredBinary
 from postroad.errors import ConfigurationError, PostroadError, RpcUnavailable
 from postroad.manager import Manager
@@ -35,7 +35,7 @@ from postroad.server.console_process import ConsoleProcess
 from postroad.server.exposure import RpcFacts, exposure, multicast_exposure
 from postroad.server.preparation import WILDCARDS, Prepared, refuse_listener
 from postroad.soap.addresses import Redirection, Redirections
-from postroad.soap.listener import SoapApp
+from postroad.soap.requests import Outgoing
 from postroad.soap.service import SoapService
 from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
@@ -215,7 +215,7 @@ class Listeners:
         service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher)
         transport.serve(service)
         self._tls.append(_renewal(transport, lambda prepared: prepared.client_tls))
-        factory = partial(HttpConnection, SoapApp(transport))
+        factory = partial(HttpConnection, transport)
         for scheme, port in (("http", config.listen.http), ("https", config.listen.https)):
             if port is None:
                 continue
@@ -254,12 +254,34 @@ class Listeners:
         return True
 
     def _open_multicast(self) -> None:
-        from postroad.server.multicast import make_multicast
+        """It also works without an HTTP listener."""
+        from postroad.pgm.settings import PgmSettings
+        from postroad.pgm.transport import TransportOptions
+        from postroad.soap.multicast import MulticastService, MulticastSettings, ReceiptSettings
+        from postroad.soap.multicast_transport import MulticastTransport
 
-        self._multicast, service = make_multicast(self._manager, self._config)
-        self._manager.doors.open(multicast=service)
-        self._opened.push_async_callback(self._multicast.stop)
-        self._multicast.start()
+        config, manager = self._config.multicast, self._manager
+        udp_port = config.port_udp if config.encapsulation is Encapsulation.UDP else None
+        options = TransportOptions(config.interfaces, udp_port, config.hops, config.router_alert)
+        transport = MulticastTransport(manager, options)
+        pgm = PgmSettings(txw_max_rte=config.rate_kb_s * 1000, txw_secs=float(config.window_s))
+        soap = manager.doors.soap
+        written = Outgoing(manager.core, Redirections()) if soap is None else soap.outgoing
+        service = MulticastService(
+            manager.core,
+            MulticastSettings(pgm, receipts=ReceiptSettings(config.receipts and soap is not None)),
+            transport,
+            written,
+            secrets.SystemRandom().random,
+            transport.watcher,
+            frozenset(self._config.security.accept_hashes),
+            self._config.srmp.clock_tolerance_s,
+        )
+        transport.serve(service)
+        self._multicast = transport
+        manager.doors.open(multicast=service)
+        self._opened.push_async_callback(transport.stop)
+        transport.start()
 
     async def _open_remote_read(self, port: int) -> None:
         from postroad.remote_read.server import RemoteReadServer

@@ -14,8 +14,7 @@ from uuid import UUID, uuid5
 
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.service import BinaryService, Peer
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.carriers.flights import TransferWatcher
 from postroad.config import Configuration
 from postroad.directory.snapshot import Directory

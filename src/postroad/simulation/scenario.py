@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid5
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.config import BinarySettings as BinaryTable
 from postroad.config import SrmpSettings as SrmpTable
 from postroad.directory.file import Enterprise, ManagerEntry, Site, derived_site_id, load_enterprise

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.directory.file import Enterprise, Link, ManagerEntry, Site, derived_site_id
 from postroad.simulation.disk import DiskSpeed
 from postroad.simulation.keys import SENDER_SID

@@ -217,37 +217,3 @@ NEGATIVE = frozenset(
         MessageClass.NACK_RECEIVE_TIMEOUT,
     }
 )
-
-
-class MessageType(Enum):
-    """3.1.5.1.5"""
-
-    USER = "user message"
-    DELIVERY_RECEIPT = "delivery receipt"
-    STREAM_RECEIPT = "stream receipt"
-    FINAL_STREAM_RECEIPT = "final stream receipt"
-    COMMITMENT_RECEIPT = "commitment receipt"
-
-
-def identify(envelope: Envelope) -> MessageType | None:
-    """The type of a message. None if it has no type; such a message is ignored."""
-    message_class = MessageClass.NORMAL if envelope.msmq is None else envelope.msmq.message_class
-    delivery, commitment = envelope.delivery_receipt is not None, envelope.commitment_receipt is not None
-    match delivery, envelope.stream_receipt is not None, commitment:
-        case False, False, False if message_class == MessageClass.NORMAL:
-            return MessageType.USER
-        case True, False, False if message_class == MessageClass.ACK_REACH_QUEUE:
-            return MessageType.DELIVERY_RECEIPT
-        case False, True, False if envelope.path.action == ORDERING_ACK and message_class == MessageClass.ORDER_ACK:
-            return MessageType.STREAM_RECEIPT
-        case False, True, True if envelope.path.action == ORDERING_ACK and _agrees(envelope, message_class):
-            return MessageType.FINAL_STREAM_RECEIPT
-        case False, False, True if _agrees(envelope, message_class):
-            return MessageType.COMMITMENT_RECEIPT
-    return None
-
-
-def _agrees(envelope: Envelope, message_class: int) -> bool:
-    assert envelope.commitment_receipt is not None
-    positive = envelope.commitment_receipt.decision is Decision.POSITIVE
-    return message_class in (POSITIVE if positive else NEGATIVE)

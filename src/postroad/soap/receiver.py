@@ -30,11 +30,10 @@ from postroad.runtime.deadlines import Source
 from postroad.security.access import Token
 from postroad.security.refusals import CLOSED, EXPIRED, WRONG_DIGEST, Refused
 from postroad.soap.addresses import at_address, destination_of, url_of
-from postroad.soap.elements import Attachments, Envelope, MessageType, Stream, identify
+from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
-from postroad.soap.forms import Form, Forms
 from postroad.soap.multipart import split_entity
-from postroad.soap.packets import packet_of
+from postroad.soap.packets import Form, Forms, MessageType, identify, packet_of
 from postroad.soap.requests import REPORTED, stream_id_of, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import TIMERS, SoapSettings

@@ -1,6 +1,6 @@
 """HTTP for the SOAP protocol: passes on the requests of others, and makes our own with aiohttp.
 
-The rules are in service.py, the ports in listener.py.
+The rules are in service.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from http import HTTPStatus
+from operator import attrgetter
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -24,13 +27,13 @@ from postroad.describe.packets import destination_text
 from postroad.errors import StorageError
 from postroad.names import MessageId
 from postroad.net.endpoints import endpoint, plain_address
-from postroad.net.request import Request
+from postroad.net.exchange import Request, Response
+from postroad.net.http import App
 from postroad.queues.durability import Durability
 from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
 from postroad.security.audit import MESSAGE_REFUSED, AuditLog
 from postroad.security.refusals import Refused
-from postroad.soap.listener import METHOD_NOT_ALLOWED
 from postroad.soap.multipart import MAX_ENTITY_SIZE
 from postroad.soap.receiver import BAD_REQUEST, SERVER_ERROR, Incoming, Outcome
 from postroad.soap.service import Peer, Post, SoapService
@@ -40,6 +43,7 @@ from postroad.wire.view import MessageView
 log = logging.getLogger(__name__)
 
 ROOT = "/msmq/"
+METHOD_NOT_ALLOWED = 405
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so that no request meets a closing one
@@ -65,7 +69,64 @@ def leads_here(path: str) -> bool:
     return unquote(path, "latin-1")[: len(ROOT)].lower() == ROOT
 
 
-class SoapTransport:
+class SoapApp(App):
+    """The HTTP side of the SOAP protocol: reads whole bodies and answers with only a status; a bad request gets 400.
+
+    Requests need no task: the callback that has read a whole request hands it over, and the callback that has the
+    answer writes it.
+    """
+
+    def refusal(self, request: Request) -> int | None:
+        """The status for a request that is refused by its head; None if its body is wanted."""
+        raise NotImplementedError
+
+    def incomplete(self, request: Request) -> None:
+        """Notes that the body is too large, or that its sender left before the end."""
+        raise NotImplementedError
+
+    def take(self, incoming: Incoming, answer: Callable[[int], None]) -> None:
+        """Takes a whole request. Calls `answer` with the status, now or later."""
+        raise NotImplementedError
+
+    def begin(self, request: Request) -> None:
+        status = self.refusal(request)
+        if status is not None:
+            _refuse(request, status)
+        elif request.complete:
+            self._collected(request)
+        else:
+            request.collect(MAX_ENTITY_SIZE, partial(self._collected, request))
+
+    def _collected(self, request: Request) -> None:
+        if not request.complete or request.size > MAX_ENTITY_SIZE:
+            self.incomplete(request)
+            _refuse(request, BAD_REQUEST)
+            return
+        peer, content_type = request.connection, request.headers.get(b"content-type", "")
+        incoming = Incoming(content_type, request.take(), plain_address(peer.peer), peer.local)
+        self.take(incoming, partial(_answer, request))
+
+    def refuse(self, status: HTTPStatus, sentence: str) -> Response:
+        # A sender gives a message up if the answer is 400, and tries it again if the fault is ours.
+        return Response(status=status if status >= HTTPStatus.INTERNAL_SERVER_ERROR else BAD_REQUEST)
+
+
+def _refuse(request: Request, status: int) -> None:
+    """Refuses a request by its head, and closes the connection: the body that follows must not be read as a request."""
+    request.keep_alive = False
+    _answer(request, status)
+
+
+def _answer(request: Request, status: int) -> None:
+    request.connection.answer(request, _response(status))
+
+
+@lru_cache
+def _response(status: int) -> Response:
+    return Response(status=status, headers={"allow": "POST"} if status == METHOD_NOT_ALLOWED else None)
+
+
+class SoapTransport(SoapApp):
     """The Driver of a SoapService on an event loop. It asks `known` for hosts before it asks the name service.
 
     Call `serve` before a listener uses this as its app, and `start` once all listeners accept.
@@ -148,7 +209,7 @@ class SoapTransport:
 
         try:
             manager.durability.change_then(
-                lambda: self.service.received(incoming, manager.clock()), done, lambda outcome: outcome.repeated
+                lambda: self.service.received(incoming, manager.clock()), done, attrgetter("repeated")
             )
         except StorageError:
             answer(SERVER_ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from http import HTTPStatus
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from postroad.client.exchange import JSON, Address
 from postroad.client.http_backend import ARROW
 from postroad.client.payloads import hold_path, queue_path, read_info, submissions_path
-from postroad.client.sync.backend import CallerThread, iterate
 from postroad.client.sync.transport import Transport
 from postroad.columns.ipc import read_batches
 from postroad.errors import InvalidArgument, ManagerUnavailable, PostroadError, RemoteProtocolError
@@ -96,7 +95,7 @@ class _Connection:
 
     def close(self) -> None:
         if self._open is not None:
-            CallerThread().run(self._open[1].close())
+            self._open[1].disconnect()
             self._open = None
 
 
@@ -315,22 +314,18 @@ class ManagerApi:
         if body is not None:
             headers["Content-Type"] = media_type
 
-        async def ask() -> AsyncGenerator[bytes, None]:
-            refusal: Exception | None = None
-            try:
-                async with transport.asking(method, address.target(path, query), headers, body, 0.0) as reply:
-                    if reply.status < 300:
-                        async for piece in reply.pieces():
-                            yield piece
-                    else:
-                        error = address.error(reply.status, reply.media_type, await reply.read())
-                        refusal = _TryAgain(error) if reply.status in _NOT_NOW else error
-            except ManagerUnavailable as fault:
-                raise _TryAgain(fault) from fault
-            if refusal is not None:
-                raise refusal
-
-        return iterate(CallerThread(), ask())
+        refusal: Exception | None = None
+        try:
+            with transport.reply(method, address.target(path, query), headers, body, 0.0) as reply:
+                if reply.status < 300:
+                    yield from reply.parts()
+                else:
+                    error = address.error(reply.status, reply.media_type, reply.read_all())
+                    refusal = _TryAgain(error) if reply.status in _NOT_NOW else error
+        except ManagerUnavailable as fault:
+            raise _TryAgain(fault) from fault
+        if refusal is not None:
+            raise refusal
 
 
 class Patience:

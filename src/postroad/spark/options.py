@@ -14,7 +14,6 @@ from postroad.names import parse_name
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
 from postroad.spark.schema import choose
-from postroad.validation.fields import read_text
 from postroad.validation.kinds import (
     SWITCH,
     URL,
@@ -24,6 +23,7 @@ from postroad.validation.kinds import (
     number,
     parsed,
     quoted,
+    read_text,
     suggestion,
     whole,
 )
@@ -299,6 +299,11 @@ def _time_ms(text: str) -> int:
 _QUEUE = parsed("text", _checked_name)
 _SECONDS = number(0, 86_400)
 _ARRIVAL = whole(0, ARRIVAL_MASK)
+_CLASS = whole(0, MOST_CLASS)
+_PRIORITY = whole(0, MOST_PRIORITY)
+_PARTITIONS = whole(1, MAX_PARTITIONS)
+_ROWS = whole(1, MAX_ROWS)
+_MODE = choice(Mode)
 _START: Kind[Start | int] = parsed("text", _start)
 _END: Kind[int | None] = parsed("text", _end)
 _TIME_MS: Kind[int] = parsed("text", _time_ms)
@@ -307,8 +312,8 @@ _DELAY_S = 900.0
 
 def _selection(options: Options) -> Selection:
     equal = {
-        "class": options.read("class", whole(0, MOST_CLASS), None),
-        "priority": options.read("priority", whole(0, MOST_PRIORITY), None),
+        "class": options.read("class", _CLASS, None),
+        "priority": options.read("priority", _PRIORITY, None),
         "label": options.text("label"),
     }
     end = options.read("arrivalTo", _ARRIVAL, None)
@@ -344,11 +349,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         ),
         decode=decode,
         selection=_selection(options),
-        mode=options.read("mode", choice(Mode), Mode.PEEK),
-        partitions=options.read("partitions", whole(1, MAX_PARTITIONS), None),
-        max_rows=options.read("maxMessagesPerBatch", whole(1, MAX_ROWS), None),
-        max_bytes=options.read("maxBytesPerTrigger", whole(1, MAX_ROWS), None),
-        min_rows=options.read("minOffsetsPerTrigger", whole(1, MAX_ROWS), None),
+        mode=options.read("mode", _MODE, Mode.PEEK),
+        partitions=options.read("partitions", _PARTITIONS, None),
+        max_rows=options.read("maxMessagesPerBatch", _ROWS, None),
+        max_bytes=options.read("maxBytesPerTrigger", _ROWS, None),
+        min_rows=options.read("minOffsetsPerTrigger", _ROWS, None),
         max_delay_s=options.read("maxTriggerDelay", _SECONDS, _DELAY_S),
         start=options.read("startingOffsets", _START, Start.EARLIEST),
         start_ms=start_ms,

@@ -42,7 +42,15 @@ from postroad.errors import (
 from postroad.spark.manager_api import ANSWER_S, Patience, read_secret
 from postroad.spark.offsets import VERSION, check_version, shares, with_more
 from postroad.spark.options import ARRIVAL_MASK, Place, ReadOptions, Rpc
-from postroad.spark.reading import FIRST_S, LEAST_MESSAGES, PARTITIONS, Range, joined, other_partition, rows
+from postroad.spark.reading import (
+    FIRST_S,
+    LEAST_MESSAGES,
+    PARTITIONS,
+    Range,
+    joined,
+    other_partition,
+    rows,
+)
 from postroad.spark.schema import named
 from postroad.spark.streaming import GO_ON, IDLE_S
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback

@@ -10,9 +10,20 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark_types
 
-from postroad.columns.schema import BYTES, ERROR, INT, LONG, PACKET, PROPERTIES, SECURITY, TEXT, TIME, TRUTH
+from postroad.columns.schema import (
+    ARROW_TYPES,
+    BYTES,
+    ERROR,
+    INT,
+    LONG,
+    PACKET,
+    PROPERTIES,
+    SECURITY,
+    TEXT,
+    TIME,
+    TRUTH,
+)
 from postroad.columns.schema import MESSAGE as SHOWN
-from postroad.columns.schema import arrow_type as type_of
 from postroad.errors import InvalidArgument
 from postroad.spark.decoded import DECODED, HEADERS, VARIANT
 from postroad.validation.kinds import suggestion
@@ -36,7 +47,7 @@ BODIES = frozenset({"body", "body_text"})
 def _columns() -> dict[str, pa.DataType]:
     columns: dict[str, pa.DataType] = {}
     for name in SHOWN:
-        columns[name] = type_of(name)
+        columns[name] = ARROW_TYPES[name]
         if name == "lookup_id":
             columns[ARRIVAL] = LONG
     return _security_last({**columns, ERROR: TEXT})

@@ -12,8 +12,7 @@ from itertools import chain, islice
 
 from sortedcontainers import SortedList
 
-from postroad.store.interface import PRIORITY_SHIFT, Batch, Columns, Key, Record
-from postroad.store.row import pack_key
+from postroad.store.interface import PRIORITY_SHIFT, Batch, Columns, Key, Record, check_key
 
 _SPARE = 64  # places of removed records that a run may always keep
 
@@ -126,14 +125,14 @@ class ExpressStore:
 
     def put(self, record: Record) -> None:
         """Adds a record, or replaces the one with the same key."""
-        pack_key(record.queue, record.lookup_id)
+        check_key(record.queue, record.lookup_id)
         with self._lock:
             self._put(record)
 
     def put_all(self, records: Sequence[Record]) -> None:
         """Adds records."""
         for record in records:
-            pack_key(record.queue, record.lookup_id)
+            check_key(record.queue, record.lookup_id)
         with self._lock:
             for record in records:
                 self._put(record)
@@ -173,7 +172,7 @@ class ExpressStore:
         batches = list(batches)
         for batch in batches:
             for key in (*batch.puts, *batch.deletes):
-                pack_key(*key)  # refuses before anything changes
+                check_key(*key)  # refuses before anything changes
         with self._lock:
             for batch in batches:
                 for key in batch.deletes:

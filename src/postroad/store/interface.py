@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -17,7 +15,10 @@ ARRIVAL_MASK = (1 << PRIORITY_SHIFT) - 1
 MAX_ARRIVAL = (
     1 << 44
 ) - 1  # a key packs queue, priority and arrival into 63 bits, enough for 25,000 messages a second for 20 years
-MAX_QUEUE = (1 << 16) - 1
+QUEUE_BITS = 16
+MAX_QUEUE = (1 << QUEUE_BITS) - 1
+PRIORITY_MASK = 7
+NOT_A_LOOKUP_ID = ~(PRIORITY_MASK << PRIORITY_SHIFT | MAX_ARRIVAL)
 NUMBERS = Struct(">6q16x")  # of a record in Columns
 NEVER = 0  # `expires_s` of a record that does not expire
 
@@ -43,20 +44,11 @@ class Record(NamedTuple):
 
 Pair = tuple[int, int]  # a Key, or a plain pair, which is equal and costs less
 
-_make_record = partial(tuple.__new__, Record)  # runs no Python code for each record
 
-
-def keys(queue: int, lookup_ids: Iterable[int]) -> list[Pair]:
-    """The keys of records of one queue."""
-    return list(zip(repeat(queue), lookup_ids))
-
-
-def new_records(
-    queue: int, lookup_ids: Iterable[int], arrived_ms: int, expires_s: Iterable[int], packets: Iterable[bytes]
-) -> list[Record]:
-    """Records of messages that arrive together in one queue."""
-    parts = zip(repeat(queue), lookup_ids, repeat(arrived_ms), expires_s, repeat(0), packets, repeat(0))
-    return list(map(_make_record, parts))
+def check_key(queue: int, lookup_id: int) -> None:
+    """Raises ValueError if no record can have this key."""
+    if lookup_id & NOT_A_LOOKUP_ID or not 0 <= queue <= MAX_QUEUE:
+        raise ValueError(f"queue {queue}, lookup id {lookup_id:#x}: the key is out of range")
 
 
 class Columns(NamedTuple):

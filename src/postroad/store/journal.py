@@ -27,8 +27,7 @@ from zlib import crc32
 from postroad.errors import StorageError
 from postroad.runtime.private_files import open_private
 from postroad.store.database import DISK_ERROR, DISK_FULL, READ_ONLY, sync_directory
-from postroad.store.interface import Key, Pair, Record
-from postroad.store.row import NOT_A_LOOKUP_ID, QUEUE_BITS, pack_key
+from postroad.store.interface import NOT_A_LOOKUP_ID, QUEUE_BITS, Key, Pair, Record, check_key
 
 if sys.platform == "win32":
     fcntl = None
@@ -115,14 +114,14 @@ def encode(deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mappin
     pack = _KEY.pack
     for queue, lookup_id in deletes:
         if lookup_id & NOT_A_LOOKUP_ID or queue >> QUEUE_BITS:
-            pack_key(queue, lookup_id)  # raises ValueError
+            check_key(queue, lookup_id)  # raises ValueError
         tables.append(pack(queue, lookup_id))
     pack = _PUT.pack
     packets = []
     packet_bytes = 0
     for queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason in puts.values():
         if lookup_id & NOT_A_LOOKUP_ID or queue >> QUEUE_BITS:
-            pack_key(queue, lookup_id)
+            check_key(queue, lookup_id)
         size = len(packet)
         tables.append(pack(queue, lookup_id, arrived_ms, expires_s, aborts, reason, size, crc32(packet)))
         packets.append(packet)
@@ -347,16 +346,16 @@ class Journal:
         """Continues a segment at `position`, or begins one at 0."""
         self._segment, self.generation, self._before, self.position = segment, generation, before, position
 
-    def has_room(self, size: int) -> bool:
-        return self._failed or self.position == 0 or self.position + size <= self.segment_bytes
-
     def has_blocks(self, size: int) -> bool:
         """Whether a commit of this size fits into the file without growing it."""
         end = min(self._allocated[self._segment], self.segment_bytes)
         return not self._failed and self.position + size <= end
 
-    def append(self, body: Body) -> None:
-        """Makes one commit durable. Raises OSError, and then the commit does not count."""
+    def append(self, body: Body) -> bool:
+        """Makes one commit durable. Returns False if the segment has no room: nothing is written then. Raises OSError,
+        and then the commit does not count."""
+        if not self._failed and self.position > max(0, self.segment_bytes - body.size):
+            return False
         data = body.frame(self.generation, self._before, self.position)
         end = self.position + len(data)
         allocated = self._allocated[self._segment]
@@ -368,6 +367,7 @@ class Journal:
         self._files.write(NAMES[self._segment], self.position, data)
         self._failed = False
         self.position, self._allocated[self._segment] = end, allocated
+        return True
 
     def heal(self) -> None:
         """Overwrites a failed write, if any, with an empty commit. Otherwise it could reappear if the next commits go

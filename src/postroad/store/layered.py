@@ -17,7 +17,7 @@ from postroad.errors import CorruptRecord, StorageError
 from postroad.store.data_directory import incomplete
 from postroad.store.database import CHECKPOINT_PAGES
 from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Post, Record
-from postroad.store.journal import SEGMENT_BYTES, DirectoryFiles, Files, Journal, encode, explain, explained
+from postroad.store.journal import SEGMENT_BYTES, Body, DirectoryFiles, Files, Journal, encode, explain, explained
 from postroad.store.journal_replay import replay
 from postroad.store.overlay import Overlay
 from postroad.store.snapshot import StoreSnapshot
@@ -131,19 +131,22 @@ class LayeredStore:
         self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
     ) -> None:
         body = encode(deletes, puts, state)
-        if not self._journal.has_room(body.size) or len(self._overlay.active.entries) >= MAX_ENTRIES:
-            self._rotate()
         try:
             try:
-                self._journal.append(body)
+                self._append(body)
             except OSError as error:
                 if not self._space.make(error, body.packet_bytes):
                     raise
-                self._journal.append(body)
+                self._append(body)
         except OSError as error:
             raise explain(self._journal.file, "writing", error) from error
         with self._lock:
             self._overlay.apply(deletes, puts, state)
+
+    def _append(self, body: Body) -> None:
+        if len(self._overlay.active.entries) >= MAX_ENTRIES or not self._journal.append(body):
+            self._rotate()
+            self._journal.append(body)
 
     def _write_through(
         self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]

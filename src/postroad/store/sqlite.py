@@ -1,7 +1,7 @@
 """The database of the store: SQLite in a data directory, with one connection that writes and one that reads.
 
-layered.py puts a journal in front of it. row.py has the layout of a row, and database.py opens the database and
-explains its errors. No queue rules here.
+layered.py puts a journal in front of it, and database.py opens the database and explains its errors. No queue rules
+here.
 """
 
 from __future__ import annotations
@@ -34,23 +34,77 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import ARRIVAL_MASK, MAX_ARRIVAL, MAX_QUEUE, PRIORITY_SHIFT, Columns, Key, Pair, Record
-from postroad.store.row import (
-    MAX_KEY,
-    MIN_KEY,
-    PACKED_PRIORITY_SHIFT,
+from postroad.store.interface import (
+    ARRIVAL_MASK,
+    MAX_ARRIVAL,
+    MAX_QUEUE,
     PRIORITY_MASK,
-    QUEUE_SHIFT,
-    ROW_WIDTH,
-    Row,
-    from_row,
-    key_is_sound,
-    pack_key,
-    state_checksum,
-    to_row,
-    unpack_key,
+    PRIORITY_SHIFT,
+    Columns,
+    Key,
+    Pair,
+    Record,
+    check_key,
 )
 from postroad.store.space import DiskSpace
+
+# A row: key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet. The checksums detect every flipped
+# bit. In a damaged row, any column can have any type.
+Row = tuple[Any, ...]
+ROW_WIDTH = 8
+
+QUEUE_SHIFT = 47
+PACKED_PRIORITY_SHIFT = 44
+MAX_KEY = (1 << 63) - 1
+MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can
+
+_KEY = Struct(">q")
+_HEAD = Struct(">qqqq")
+
+
+def pack_key(queue: int, lookup_id: int) -> int:
+    """The integer that orders records by queue, then by lookup id. Raises ValueError if one of them is out of range."""
+    check_key(queue, lookup_id)
+    return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
+
+
+def unpack_key(key: int) -> Key:
+    """The inverse of `pack_key`. For a damaged key, returns some key that `pack_key` accepts."""
+    priority = key >> PACKED_PRIORITY_SHIFT & PRIORITY_MASK
+    return Key(key >> QUEUE_SHIFT & MAX_QUEUE, priority << PRIORITY_SHIFT | key & MAX_ARRIVAL)
+
+
+def to_row(record: Record) -> Row:
+    """The row of a record, with its checksums."""
+    queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason = record
+    key = pack_key(queue, lookup_id)
+    key_checksum = crc32(_KEY.pack(key))
+    checksum = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
+    return key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet
+
+
+def key_is_sound(row: Row) -> bool:
+    """Whether the key is as it was written. A damaged key does not tell where its queue ends."""
+    return bool(row[1] == crc32(_KEY.pack(row[0])))
+
+
+def from_row(row: Row) -> Record:
+    """The record of a row with a sound key. Raises CorruptRecord if the checksum is wrong."""
+    key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet = row
+    queue, lookup_id = unpack_key(key)
+    try:
+        actual = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
+    except (struct.error, TypeError):  # a flipped bit in the row's header can change the types of columns
+        actual = None
+    if checksum != actual:
+        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum is wrong")
+    return Record(queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason)
+
+
+def state_checksum(name: bytes, value: bytes) -> int:
+    """The checksum of a state value, bound to its name."""
+    return crc32(value, crc32(name))
+
 
 # Reads many records in one step of SQLite, without the interpreter's lock and without row objects. If such a read finds
 # damage, it raises Suspicious, and the store reads row by row instead.
@@ -76,7 +130,6 @@ BEFORE = "SELECT key, key_checksum FROM message WHERE key <= ?1 ORDER BY key DES
 
 # Lookup id, size, the values that the checksum covers before the packet, the key, its checksum, and that of the row.
 _RECORD = Struct(">qq32s8sII")
-_KEY = Struct(">q")
 
 
 class Suspicious(Exception):

@@ -1,14 +1,11 @@
-"""Tables of fields: reads JSON objects by a table of properties, and TOML tables by a frozen dataclass as their
-schema."""
+"""Tables of a file: a frozen dataclass is their schema, and each of its fields a setting."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, TypeVar, cast
 
-from postroad.errors import InvalidArgument, PostroadError
 from postroad.validation.kinds import FieldFault, Kind, items, suggestion
 
 T = TypeVar("T")
@@ -17,72 +14,6 @@ D = TypeVar("D")
 KIND, KEY, MORE = "kind", "key", "more"
 _TABLE = "a table"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-
-
-# JSON objects
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """A key of a JSON object, and the field or argument that takes its value."""
-
-    name: str
-    field: str
-    kind: Kind[Any]
-    description: str
-    required: bool = False
-
-
-Properties = Mapping[str, Property]
-
-
-def properties(*listed: Property) -> Properties:
-    return {each.name: each for each in listed}
-
-
-def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]:
-    """The values of a JSON object by field. Raises InvalidArgument for the first fault."""
-    values = read_values(data, table)
-    for name, each in table.items():
-        if each.required and name not in data:
-            raise InvalidArgument(f"{name}: is missing")
-    return values
-
-
-def read_values(
-    data: Mapping[str, object], table: Properties, error: type[PostroadError] = InvalidArgument, place: str = ""
-) -> dict[str, Any]:
-    """The values of an object in which nothing is required. A fault is raised as `error`, with its key after
-    `place`."""
-    values: dict[str, Any] = {}
-    for name, value in data.items():
-        wanted = table.get(name)
-        if wanted is None:
-            raise error(f"{place}{name}: there is no such property{suggestion(name, table)}")
-        found = checked(wanted.kind, value, f"{place}{name}", error)
-        if wanted.field in values:
-            raise error(f"{place}{name}: must be given once, got it in two forms")
-        values[wanted.field] = found
-    return values
-
-
-def checked(kind: Kind[T], value: object, name: str, error: type[PostroadError] = InvalidArgument) -> T:
-    """The value, converted to its kind. A fault is raised as `error`, with the name before it."""
-    try:
-        return kind(value)
-    except FieldFault as fault:
-        raise error(str(fault.inside(name))) from None
-
-
-def read_text(kind: Kind[T], text: str, name: str, error: type[PostroadError] = InvalidArgument) -> T:
-    """The value of the text of a query parameter or an option."""
-    try:
-        return kind.from_text(text)
-    except FieldFault as fault:
-        raise error(str(fault.inside(name))) from None
-
-
-# Tables of a file
 
 
 def setting(kind: Kind[T], default: D, *, key: str | None = None, secret: bool = False, more: object = None) -> T | D:

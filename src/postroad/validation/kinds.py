@@ -1,7 +1,6 @@
 """Kinds of values. A kind checks a value of TOML, JSON or Python, reads it from text, and has a JSON schema.
 
-One object does all three, so the check, the reader and the documentation cannot differ. Nothing here knows tables or
-files.
+One object does all three, so the check, the reader and the documentation cannot differ. Nothing here knows files.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from postroad.errors import IllegalName
+from postroad.errors import IllegalName, InvalidArgument, PostroadError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -84,6 +83,22 @@ class Kind(Generic[T]):
         except ValueError:
             raise FieldFault(f"must be {self.what}, got {quoted(text)}") from None
         return self(value)
+
+
+def checked(kind: Kind[T], value: object, name: str, error: type[PostroadError] = InvalidArgument) -> T:
+    """The value, converted to its kind. A fault is raised as `error`, with the name before it."""
+    try:
+        return kind(value)
+    except FieldFault as fault:
+        raise error(str(fault.inside(name))) from None
+
+
+def read_text(kind: Kind[T], text: str, name: str, error: type[PostroadError] = InvalidArgument) -> T:
+    """The value of the text of a query parameter or an option."""
+    try:
+        return kind.from_text(text)
+    except FieldFault as fault:
+        raise error(str(fault.inside(name))) from None
 
 
 def shown(value: object) -> str:
@@ -355,3 +370,50 @@ def items(
 
     schema = {"type": "array", "items": dict(kind.schema), "minItems": least, "maxItems": most}
     return Kind("a list", schema | ({"uniqueItems": True} if distinct else {}), check)
+
+
+# JSON objects, read by a table of their properties
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A key of a JSON object, and the field or argument that takes its value."""
+
+    name: str
+    field: str
+    kind: Kind[Any]
+    description: str
+    required: bool = False
+
+
+Properties = Mapping[str, Property]
+
+
+def properties(*listed: Property) -> Properties:
+    return {each.name: each for each in listed}
+
+
+def read_object(data: Mapping[str, object], table: Properties) -> dict[str, Any]:
+    """The values of a JSON object by field. Raises InvalidArgument for the first fault."""
+    values = read_values(data, table)
+    for name, each in table.items():
+        if each.required and name not in data:
+            raise InvalidArgument(f"{name}: is missing")
+    return values
+
+
+def read_values(
+    data: Mapping[str, object], table: Properties, error: type[PostroadError] = InvalidArgument, place: str = ""
+) -> dict[str, Any]:
+    """The values of an object in which nothing is required. A fault is raised as `error`, with its key after
+    `place`."""
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        wanted = table.get(name)
+        if wanted is None:
+            raise error(f"{place}{name}: there is no such property{suggestion(name, table)}")
+        found = checked(wanted.kind, value, f"{place}{name}", error)
+        if wanted.field in values:
+            raise error(f"{place}{name}: must be given once, got it in two forms")
+        values[wanted.field] = found
+    return values

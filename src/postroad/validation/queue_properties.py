@@ -15,17 +15,19 @@ from enum import StrEnum
 from typing import Any, Literal, TypedDict, TypeVar
 
 from postroad.errors import IllegalName
-from postroad.validation.fields import MORE, Property, properties, setting
+from postroad.validation.fields import MORE, setting
 from postroad.validation.kinds import (
     SWITCH,
     UINT32,
     UINT32_MAX,
     FieldFault,
     Kind,
+    Property,
     choice,
     line,
     nullable,
     parsed,
+    properties,
     whole,
 )
 

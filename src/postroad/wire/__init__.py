@@ -4,19 +4,18 @@
 packet of a session, and `Framer` finds packets in a stream.
 """
 
-from postroad.wire.bodies import body_text, encode_body
 from postroad.wire.framer import Framer, Packet, decode_packet
 from postroad.wire.headers import (
     BaseHeader,
     MessagePropertiesHeader,
-    QueueField,
-    SessionHeader,
     TransactionHeader,
     TxSequenceId,
     UserHeader,
 )
-from postroad.wire.internal import ConnectionParameters, EstablishConnection, Ping, SessionAck
+from postroad.wire.internal import ConnectionParameters, EstablishConnection, Ping, SessionAck, SessionHeader
+from postroad.wire.octets import body_text, encode_body
 from postroad.wire.ordering import FinalAck, OrderAck
+from postroad.wire.queue_names import QueueField
 from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 

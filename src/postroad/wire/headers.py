@@ -27,7 +27,6 @@ from postroad.wire.constants import (
     EncryptionAlgorithm,
     FormatType,
     HashAlgorithm,
-    QueueCode,
     SectionId,
     SecurityFlags,
     SenderIdType,
@@ -35,6 +34,7 @@ from postroad.wire.constants import (
     UserFlags,
 )
 from postroad.wire.octets import NULL_GUID, Reader, Writer, aligned, check_text, encode_text, terminated_text
+from postroad.wire.queue_names import NO_QUEUE, QueueField
 
 # BaseHeader, [MS-MQMQ] 2.2.19.1: the first 16 bytes of every packet of a session.
 
@@ -87,61 +87,11 @@ class BaseHeader:
 
 
 USER_LAYOUT = Struct("<16s16sIIII")
-_COUNT = Struct("<H")
 _U32 = Struct("<I")
-_MAX_COUNT = 0xFFFF
 _CONNECTOR_TYPE = UserFlags.CONNECTOR_TYPE.value
 _DERIVED = (
     UserFlags.DESTINATION_QUEUE | UserFlags.ADMIN_QUEUE | UserFlags.RESPONSE_QUEUE | UserFlags.CONNECTOR_TYPE
 ).value
-
-
-@dataclass(frozen=True, slots=True)
-class QueueField:
-    """A queue name in the form of the UserHeader. The code says which manager a private number belongs to."""
-
-    code: QueueCode = QueueCode.NONE
-    number: int = 0
-    guid: UUID = NULL_GUID
-    direct_name: str = ""
-
-    @classmethod
-    def decode(cls, code: int, reader: Reader, what: str) -> QueueField:
-        match QueueCode(code):
-            case QueueCode.NONE | QueueCode.SAME_AS_ADMIN as kind:
-                return cls(kind)
-            case QueueCode.PUBLIC as kind:
-                return cls(kind, guid=reader.guid(what))
-            case QueueCode.PRIVATE_ON_OTHER as kind:
-                guid = reader.guid(what)
-                return cls(kind, reader.unpack(_U32, what)[0], guid)
-            case QueueCode.DIRECT as kind:
-                (count,) = reader.unpack(_COUNT, what)
-                name = reader.text(count, what)
-                reader.align(4, what)
-                return cls(kind, direct_name=name)
-            case kind:
-                return cls(kind, reader.unpack(_U32, what)[0])
-
-    def encode(self, writer: Writer) -> None:
-        match self.code:
-            case QueueCode.NONE | QueueCode.SAME_AS_ADMIN:
-                pass
-            case QueueCode.PUBLIC:
-                writer.put(self.guid.bytes_le)
-            case QueueCode.PRIVATE_ON_OTHER:
-                writer.put(self.guid.bytes_le + _U32.pack(self.number))
-            case QueueCode.DIRECT:
-                name = encode_text(self.direct_name, "a direct format name")
-                if len(name) > _MAX_COUNT:
-                    raise LocalProtocolError(f"a direct format name of {len(name)} bytes does not fit a packet")
-                writer.put(_COUNT.pack(len(name)) + name)
-                writer.align(4)
-            case _:
-                writer.put(_U32.pack(self.number))
-
-
-NO_QUEUE = QueueField()
 
 
 def direct_name_end(data: bytes, offset: int, end: int, what: str) -> int:
@@ -557,40 +507,6 @@ class MultiQueueFormatHeader:
         writer.put(_SIGNATURE.pack(SectionId.SIGNATURE, self.signature_reserved, len(self.signature)))
         writer.put(self.signature)
         writer.align(4)
-
-
-# SessionHeader, [MS-MQMQ] 2.2.20.4: acknowledgments and counts, in a SessionAck or after a UserMessage.
-
-
-_SESSION_LAYOUT = Struct("<HHIHHHH")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionHeader:
-    """All counters are 16 bits wide and wrap."""
-
-    ack_sequence_number: int = 0
-    recoverable_msg_ack_seq_number: int = 0
-    recoverable_msg_ack_flags: int = 0
-    user_msg_sequence_number: int = 0
-    recoverable_msg_seq_number: int = 0
-    window_size: int = 0x40
-    reserved: int = 0
-
-    @classmethod
-    def decode(cls, data: bytes, offset: int = 0) -> SessionHeader:
-        return cls(*_SESSION_LAYOUT.unpack_from(data, offset))
-
-    def encode(self) -> bytes:
-        return _SESSION_LAYOUT.pack(
-            self.ack_sequence_number,
-            self.recoverable_msg_ack_seq_number,
-            self.recoverable_msg_ack_flags,
-            self.user_msg_sequence_number,
-            self.recoverable_msg_seq_number,
-            self.window_size,
-            self.reserved,
-        )
 
 
 # TransactionHeader, [MS-MQMQ] 2.2.20.5, and the TxSequenceID of 2.2.18.1.2.

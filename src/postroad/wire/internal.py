@@ -1,4 +1,5 @@
-"""The internal packets, [MS-MQQB] 2.2.1 to 2.2.3 and 2.2.6: they open a session and acknowledge messages."""
+"""The internal packets, [MS-MQQB] 2.2.1 to 2.2.3 and 2.2.6, which open a session and acknowledge messages, and the
+SessionHeader."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from postroad.wire.constants import (
     PacketType,
     PingFlags,
 )
-from postroad.wire.headers import BaseHeader, SessionHeader
+from postroad.wire.headers import BaseHeader
 
 # The Ping packet, [MS-MQQB] 2.2.7: 24 bytes of UDP, with the same layout for request and response.
 
@@ -61,6 +62,38 @@ class Ping:
         """The response: the same cookie and client type, with the responder's GUID."""
         kept = self.flags & PingFlags.INDEPENDENT_CLIENT
         return Ping(self.cookie, queue_manager, kept | (PingFlags.REFUSED if refused else 0))
+
+
+_SESSION_LAYOUT = Struct("<HHIHHHH")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHeader:
+    """[MS-MQMQ] 2.2.20.4: acknowledgments and counts, in a SessionAck or after a UserMessage. All counters
+    are 16 bits wide and wrap."""
+
+    ack_sequence_number: int = 0
+    recoverable_msg_ack_seq_number: int = 0
+    recoverable_msg_ack_flags: int = 0
+    user_msg_sequence_number: int = 0
+    recoverable_msg_seq_number: int = 0
+    window_size: int = 0x40
+    reserved: int = 0
+
+    @classmethod
+    def decode(cls, data: bytes, offset: int = 0) -> SessionHeader:
+        return cls(*_SESSION_LAYOUT.unpack_from(data, offset))
+
+    def encode(self) -> bytes:
+        return _SESSION_LAYOUT.pack(
+            self.ack_sequence_number,
+            self.recoverable_msg_ack_seq_number,
+            self.recoverable_msg_ack_flags,
+            self.user_msg_sequence_number,
+            self.recoverable_msg_seq_number,
+            self.window_size,
+            self.reserved,
+        )
 
 
 _INTERNAL = Struct("<HH")

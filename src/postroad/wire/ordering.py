@@ -14,8 +14,14 @@ from uuid import UUID
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.names.format import ORDER_QUEUE, ORDER_QUEUE_NUMBER
 from postroad.wire.constants import DELIVERY_SHIFT, Delivery, MessageClass, QueueCode
-from postroad.wire.headers import BaseHeader, MessagePropertiesHeader, QueueField, TxSequenceId, UserHeader
+from postroad.wire.headers import (
+    BaseHeader,
+    MessagePropertiesHeader,
+    TxSequenceId,
+    UserHeader,
+)
 from postroad.wire.octets import NULL_GUID
+from postroad.wire.queue_names import QueueField
 from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 

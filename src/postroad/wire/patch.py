@@ -15,7 +15,8 @@ from postroad.names import MessageId
 from postroad.wire.constants import PROPERTIES_HEADER_SIZE, QUEUE_CODE_SIZES, TRANSACTION_ID_SHIFT, TransactionFlags
 from postroad.wire.headers import TRANSACTION_LAYOUT as TRANSACTION
 from postroad.wire.headers import TRANSACTION_LAYOUT as _TRANSACTION
-from postroad.wire.headers import SessionHeader, TxSequenceId
+from postroad.wire.headers import TxSequenceId
+from postroad.wire.internal import SessionHeader
 from postroad.wire.view import MessageView
 
 # Single fields of a whole packet, [MS-MQMQ] 2.2.20, for callers that need no view. The bytes must be a valid packet.
@@ -23,6 +24,7 @@ from postroad.wire.view import MessageView
 # These are on the hot path, several times for each message. So they are plain functions that look at the bytes once.
 
 
+_SIZE = slice(8, 12)  # BaseHeader.PacketSize
 SOURCE, MESSAGE_ID = slice(16, 32), slice(56, 60)  # UserHeader.SourceQueueManager and MessageID
 _FLAGS_AT = 60
 _TIMES, _TIMES_AT = Struct("<I32xII"), 12
@@ -37,6 +39,12 @@ def is_recoverable(packet: bytes) -> bool:
 def is_transactional(packet: bytes) -> bool:
     """UserHeader.Flags.TH"""
     return packet[62] & 0x10 != 0
+
+
+def without_local_part(packet: bytes) -> bytes:
+    """The packet as other managers and programs may see it."""
+    size = int.from_bytes(packet[_SIZE], "little")
+    return packet if len(packet) == size else packet[:size]
 
 
 def transaction_fields_of(packets: Sequence[bytes]) -> list[tuple[int, int, int, int, int] | None]:

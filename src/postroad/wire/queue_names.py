@@ -1,20 +1,76 @@
-"""Converts the queue names of a UserHeader to format names and back. It knows which manager a number belongs to.
+"""The queue names of a UserHeader, and format names made from them and back. It knows which manager a number belongs
+to.
 
 A packet has no code for a multicast address. Such a name takes the place of a direct name, with its own prefix.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError
 from postroad.names import DirectName, FormatName, MulticastName, PrivateName, PublicName, parse_format_name
 from postroad.wire.constants import QueueCode
-from postroad.wire.headers import NO_QUEUE, QueueField
-from postroad.wire.octets import NULL_GUID
-from postroad.wire.view import MessageView
+from postroad.wire.octets import NULL_GUID, Reader, Writer, encode_text
+
+if TYPE_CHECKING:
+    from postroad.wire.view import MessageView
 
 MULTICAST_PREFIX = "MULTICAST="
+_U32 = Struct("<I")
+_NAME_COUNT = Struct("<H")
+_MAX_COUNT = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class QueueField:
+    """A queue name in the form of the UserHeader. The code says which manager a private number belongs to."""
+
+    code: QueueCode = QueueCode.NONE
+    number: int = 0
+    guid: UUID = NULL_GUID
+    direct_name: str = ""
+
+    @classmethod
+    def decode(cls, code: int, reader: Reader, what: str) -> QueueField:
+        match QueueCode(code):
+            case QueueCode.NONE | QueueCode.SAME_AS_ADMIN as kind:
+                return cls(kind)
+            case QueueCode.PUBLIC as kind:
+                return cls(kind, guid=reader.guid(what))
+            case QueueCode.PRIVATE_ON_OTHER as kind:
+                guid = reader.guid(what)
+                return cls(kind, reader.unpack(_U32, what)[0], guid)
+            case QueueCode.DIRECT as kind:
+                (count,) = reader.unpack(_NAME_COUNT, what)
+                name = reader.text(count, what)
+                reader.align(4, what)
+                return cls(kind, direct_name=name)
+            case kind:
+                return cls(kind, reader.unpack(_U32, what)[0])
+
+    def encode(self, writer: Writer) -> None:
+        match self.code:
+            case QueueCode.NONE | QueueCode.SAME_AS_ADMIN:
+                pass
+            case QueueCode.PUBLIC:
+                writer.put(self.guid.bytes_le)
+            case QueueCode.PRIVATE_ON_OTHER:
+                writer.put(self.guid.bytes_le + _U32.pack(self.number))
+            case QueueCode.DIRECT:
+                name = encode_text(self.direct_name, "a direct format name")
+                if len(name) > _MAX_COUNT:
+                    raise LocalProtocolError(f"a direct format name of {len(name)} bytes does not fit a packet")
+                writer.put(_NAME_COUNT.pack(len(name)) + name)
+                writer.align(4)
+            case _:
+                writer.put(_U32.pack(self.number))
+
+
+NO_QUEUE = QueueField()
 
 
 def destination_name(view: MessageView) -> FormatName | None:

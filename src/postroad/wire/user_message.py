@@ -12,11 +12,11 @@ from postroad.wire.headers import (
     MessagePropertiesHeader,
     MultiQueueFormatHeader,
     SecurityHeader,
-    SessionHeader,
     SoapHeader,
     TransactionHeader,
     UserHeader,
 )
+from postroad.wire.internal import SessionHeader
 from postroad.wire.octets import Reader, Writer
 from postroad.wire.view import MessageView
 

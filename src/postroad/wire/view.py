@@ -27,9 +27,7 @@ from postroad.wire.headers import TRANSACTION_LAYOUT as TRANSACTION
 from postroad.wire.headers import (
     DebugHeader,
     MultiQueueFormatHeader,
-    QueueField,
     SecurityHeader,
-    SessionHeader,
     SoapHeader,
     TransactionHeader,
     TxSequenceId,
@@ -38,7 +36,9 @@ from postroad.wire.headers import (
     security_header_end,
     soap_header_end,
 )
+from postroad.wire.internal import SessionHeader
 from postroad.wire.octets import Reader, check_text
+from postroad.wire.queue_names import QueueField
 
 # The local part: what a queue manager stores with a message of its own, where no packet format has a field for it.
 #
@@ -48,7 +48,6 @@ from postroad.wire.octets import Reader, check_text
 
 _DEAD_LETTER_QUEUE = b"dead_letter_queue="  # [MS-MQDMPR] 3.1.1.12 ApplicationDeadletterQueue
 _SENDER = b"sender="  # the SID of the user that the manager acts for when it writes something because of the message
-_SIZE = slice(8, 12)  # BaseHeader.PacketSize
 
 
 def with_dead_letter_queue(packet: bytes, name: str) -> bytes:
@@ -85,12 +84,6 @@ def _item(local_part: bytes, key: bytes) -> str | None:
         if item.startswith(key):
             return item[len(key) :].decode()
     return None
-
-
-def without_local_part(packet: bytes) -> bytes:
-    """The packet as other managers and programs may see it."""
-    size = int.from_bytes(packet[_SIZE], "little")
-    return packet if len(packet) == size else packet[:size]
 
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader

@@ -17,9 +17,8 @@ from postroad.wire.constants import MessageClass, SenderIdType
 from postroad.wire.headers import SecurityHeader, TxSequenceId
 from postroad.wire.octets import NULL_GUID
 from postroad.wire.ordering import order_queue
-from postroad.wire.patch import stamp_transaction, transaction_header_at
+from postroad.wire.patch import stamp_transaction, transaction_header_at, without_local_part
 from postroad.wire.user_message import UserMessage
-from postroad.wire.view import without_local_part
 from tests.torture.hostile.stage import BINARY, CLOSED, OPEN, PING, RECOVERABLE, TRANSACTIONAL, Target
 from tests.torture.hostile.stranger import CANARY, Line, Refused, Stranger
 

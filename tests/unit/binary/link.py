@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Acknowledged, Closed, Event, Opened, Received, SessionState, singly
 from postroad.wire import (
     BaseHeader,

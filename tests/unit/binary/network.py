@@ -9,8 +9,7 @@ from uuid import UUID
 
 from postroad.binary.neighbours import DirectoryView
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.carriers.flights import TransferWatcher
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.queues.local import LocalQueueManager

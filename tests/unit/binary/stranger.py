@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Acknowledged, Received, singly
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.names import PublicName
 from tests.unit.binary.network import Network, Station
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroad.binary.session import SentMessages
 from postroad.errors import LocalProtocolError
 from postroad.message import Message
-from postroad.wire.headers import SessionHeader
+from postroad.wire.internal import SessionHeader
 from tests.unit.binary.link import EXPRESS, RECOVERABLE, START, accepted, ack
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.binary.service import Hop
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.errors import Status
 from postroad.message import Message
 from postroad.names import parse_format_name

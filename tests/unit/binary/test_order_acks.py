@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 
 from postroad.binary.sender import OutgoingSequence
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.message import Message
 from postroad.wire.constants import MessageClass, QueueCode
 from postroad.wire.headers import TxSequenceId

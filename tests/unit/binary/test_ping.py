@@ -8,8 +8,7 @@ import pytest
 
 from postroad.binary.ping import PING_RESPONSE_S, Pinger, PingResult, answer, ping_cookies
 from postroad.wire import Ping
-from postroad.wire.headers import SessionHeader
-from postroad.wire.internal import SessionAck
+from postroad.wire.internal import SessionAck, SessionHeader
 
 INITIATOR = UUID("11111111-2222-3333-4444-555555555555")
 ACCEPTOR = UUID("66666666-7777-8888-9999-aaaaaaaaaaaa")

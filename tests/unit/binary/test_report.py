@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.binary.session import BinarySettings
 from postroad.binary.session_reports import STUCK_S, SendingFacts
-from postroad.binary.settings import BinarySettings
 from postroad.errors import NoRoute
 from postroad.manager.composition import SECRET
 from postroad.manager.outlook import Outlook

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.binary.states import ReceivedRun
 from postroad.carriers.flights import TransferWatcher
 from postroad.message import Message

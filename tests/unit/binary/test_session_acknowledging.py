@@ -6,8 +6,7 @@ from struct import unpack_from
 
 import pytest
 
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Acknowledged, Closed, Received
 from postroad.wire import SessionAck, SessionHeader
 from postroad.wire.patch import with_session_header

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.session import ReceivedMessages, SentMessages, Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, ReceivedMessages, SentMessages, Session
 from postroad.binary.states import Received
 from postroad.errors import LocalProtocolError
-from postroad.wire.headers import SessionHeader
+from postroad.wire.internal import SessionHeader
 from postroad.wire.ordering import FinalAck, OrderAck
 from tests.frames import FINAL_ACK, ORDER_ACK
 from tests.packets import with_bits

@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.binary.states import Closed, Opened, SessionState
 from postroad.errors import LocalProtocolError
 from postroad.queues.outgoing_queues import ConnectionStatus

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.binary.session import MAX_HANDSHAKE_PACKET, Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import MAX_HANDSHAKE_PACKET, BinarySettings, Session
 from postroad.binary.states import Closed, Event, Opened, PacketKind, Received, SessionState, singly
 from postroad.wire import (
     BaseHeader,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from tests.unit.binary.link import End, Link
 
 Step = Callable[["Run"], None]

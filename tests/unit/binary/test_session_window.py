@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.session import MAX_UNWRITTEN, Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import MAX_UNWRITTEN, BinarySettings, Session
 from postroad.errors import LocalProtocolError
 from postroad.wire import ConnectionParameters, EstablishConnection
 from tests.unit.binary.link import (

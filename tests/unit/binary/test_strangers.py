@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.message import Message
 from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.wire.constants import MessageClass

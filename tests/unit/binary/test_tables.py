@@ -8,7 +8,7 @@ import pytest
 
 from postroad.binary.neighbours import ADDRESS_STATE
 from postroad.binary.sequences import INCOMING_STATE
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings
 from postroad.message import Message
 from postroad.wire.constants import MessageClass
 from postroad.wire.headers import TxSequenceId

@@ -6,8 +6,7 @@ import pytest
 
 from postroad.binary.ping import Pinger
 from postroad.binary.service import MAX_REFUSALS
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.queues.outgoing_queues import ConnectionStatus
 from tests.unit.binary.network import LEDGER, ORDERS, Network, Station
 from tests.unit.binary.stranger import Stranger

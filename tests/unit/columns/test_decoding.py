@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from postroad.columns import ERROR, PROPERTIES, decode
 from postroad.describe.received import ReceivedMessage
-from postroad.describe.sections import whole_text
 from postroad.errors import RemoteProtocolError
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
 from postroad.wire import UserMessage
 from postroad.wire.constants import BaseFlags, BodyType
+from postroad.wire.octets import whole_text
 from tests import strategies
 from tests.messages import FINAL_ACK, FULL, INTERNAL, ORDER_ACK, PLAIN
 from tests.packets import OTHER, SOURCE

@@ -10,8 +10,7 @@ from uuid import UUID
 import pytest
 
 from postroad.binary.service import BinaryService, Hop, Peer
-from postroad.binary.session import Session
-from postroad.binary.settings import BinarySettings
+from postroad.binary.session import BinarySettings, Session
 from postroad.errors import StorageError
 from postroad.manager.composition import SECRET
 from postroad.message import Composer, Message

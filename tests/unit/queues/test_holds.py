@@ -17,7 +17,7 @@ END = 1 << 40
 
 def hold(harness: Harness, name: str, start: int = 0, end: int | None = None, queue: str = ORDERS) -> Hold:
     manager, held = harness.manager, harness.queue(queue)
-    stop = manager.mark(held) if end is None else end
+    stop = manager.ticks.mark(held) if end is None else end
     made = manager.holding.put(held, name, start, stop, manager.ticks.arrived(held), harness.now)
     harness.tick()
     return made
@@ -156,7 +156,7 @@ def test_what_others_have_locked_is_passed_over_for_good(harness: Harness) -> No
     harness.send(ORDERS, "locked", "free")
     (record,) = harness.lock(ORDERS)
     queue = harness.queue(ORDERS)
-    assert harness.manager.mark(queue) == record.lookup_id & ARRIVAL_MASK
+    assert harness.manager.ticks.mark(queue) == record.lookup_id & ARRIVAL_MASK
     hold(harness, "s", 0, harness.manager.ticks.arrived(queue))
     harness.end(ORDERS, record, delete=False)
     assert harness.labels(ORDERS) == ["locked"]
@@ -256,16 +256,16 @@ def test_a_mark_stands_before_what_is_on_its_way(harness: Harness) -> None:
     queue = harness.queue(ORDERS)
     harness.send(ORDERS, "a")
     (first,) = arrivals(harness)
-    assert harness.manager.mark(queue) == first + 1
+    assert harness.manager.ticks.mark(queue) == first + 1
     harness.promise(ORDERS, "b")
-    assert harness.manager.mark(queue) == first + 1
+    assert harness.manager.ticks.mark(queue) == first + 1
     tick = harness.seal()
     harness.promise(ORDERS, "c")
-    assert harness.manager.mark(queue) == first + 1
+    assert harness.manager.ticks.mark(queue) == first + 1
     harness.land(tick)
-    assert harness.manager.mark(queue) == first + 2
+    assert harness.manager.ticks.mark(queue) == first + 2
     harness.fail()
-    assert harness.manager.mark(queue) > first + 2
+    assert harness.manager.ticks.mark(queue) > first + 2
 
 
 def test_a_late_transaction_comes_after_the_mark(harness: Harness) -> None:
@@ -273,7 +273,7 @@ def test_a_late_transaction_comes_after_the_mark(harness: Harness) -> None:
     transaction = harness.manager.begin()
     harness.promise(LEDGER, "late", transaction=transaction)
     harness.send_transactional(LEDGER, "early")
-    mark = harness.manager.mark(queue)
+    mark = harness.manager.ticks.mark(queue)
     harness.manager.commit(transaction, harness.now)
     harness.tick()
     assert labels(queue.by_arrival(0, mark, 10)) == ["early"]
@@ -284,9 +284,9 @@ def test_a_mark_stands_before_what_can_return(harness: Harness) -> None:
     queue = harness.queue(ORDERS)
     harness.send(ORDERS, "a", "b")
     (record,) = harness.lock(ORDERS)
-    assert harness.manager.mark(queue) == arrivals(harness)[0]
+    assert harness.manager.ticks.mark(queue) == arrivals(harness)[0]
     harness.end(ORDERS, record, delete=True)
-    assert harness.manager.mark(queue) == arrivals(harness)[-1] + 1
+    assert harness.manager.ticks.mark(queue) == arrivals(harness)[-1] + 1
 
 
 def test_added_counts_what_ever_came(harness: Harness) -> None:

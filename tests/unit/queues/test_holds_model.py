@@ -165,7 +165,7 @@ class Pipeline(RuleBasedStateMachine):
     @rule()
     def plan(self) -> None:
         manager, queue = self.harness.manager, self.queue
-        end = manager.mark(queue)
+        end = manager.ticks.mark(queue)
         if end <= self.offset:
             return
         hold = manager.holding.put(queue, STREAM, self.offset, end, manager.ticks.arrived(queue), self.harness.now)
@@ -229,7 +229,7 @@ class Pipeline(RuleBasedStateMachine):
 
     @invariant()
     def nothing_appears_below_the_mark(self) -> None:
-        mark = self.harness.manager.mark(self.queue)
+        mark = self.harness.manager.ticks.mark(self.queue)
         for tick in (self.out, self.harness.manager.tick):
             if tick is not None:
                 assert all(lookup_id & ARRIVAL_MASK >= mark for lookup_id in tick.added_to(self.queue))

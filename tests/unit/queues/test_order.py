@@ -52,6 +52,28 @@ def test_lookup_ids_ascend_along_the_queue_and_never_repeat(harness: Harness) ->
     assert all(0 <= lookup_id < 1 << 64 for lookup_id in by_id)
 
 
+def test_a_range_is_read_only_where_it_has_messages(harness: Harness) -> None:
+    """Each run has one store and one priority; together they have every message of the range once, and none is
+    empty."""
+    random = Random(11)
+    for number in range(40):
+        recoverable = random.random() < 0.5
+        harness.send(ORDERS, Message(label=str(number), priority=random.choice((0, 3, 6, 7)), recoverable=recoverable))
+    queue = harness.queue(ORDERS)
+    arrivals = {record.lookup_id & ARRIVAL: record for record in queue.everything()}
+    first = min(arrivals)
+    assert queue.first_arrival == first
+    for start, end in ((0, first + 100), (first, first + 1), (first + 7, first + 9), (first + 40, first + 99), (5, 5)):
+        found = []
+        for run in queue.runs(start, end):
+            records = run.store.scan(queue.number, run.first - 1, 100)
+            inside = [record for record in records if record.lookup_id <= run.last]
+            assert inside
+            assert all(MessageView(record.packet).recoverable is not run.is_express for record in inside)
+            found += [record.lookup_id & ARRIVAL for record in inside]
+        assert sorted(found) == [arrival for arrival in sorted(arrivals) if start <= arrival < end]
+
+
 @pytest.mark.spec("DM-3.1.7.1.9-04")
 def test_each_arrival_is_one_more_in_the_low_seven_bytes(harness: Harness) -> None:
     harness.send(ORDERS, *priorities(3, 7))

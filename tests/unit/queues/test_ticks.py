@@ -9,8 +9,9 @@ import pytest
 from postroad.errors import QueueNotFound
 from postroad.message import Composer, Message
 from postroad.names import parse_format_name
+from postroad.queues.delivery import new_records
 from postroad.reports.operations import QueueAccess
-from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record, new_records
+from postroad.store.interface import NEVER, PRIORITY_SHIFT, Record
 from tests.unit.queues.harness import DISK_FULL, ELSEWHERE, LEDGER, ORDERS, Harness
 
 NEW = r"private$\new"

@@ -24,7 +24,7 @@ from postroad.remote_read.values import (
     DesiredShare,
     ReadRequest,
 )
-from postroad.rpc.association import Caller
+from postroad.rpc.calls import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.wire.view import MessageView
 from tests.unit.queues.harness import ORDERS, OTHER

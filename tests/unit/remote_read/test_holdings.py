@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import Status
 from postroad.queues.owners import DEFAULTS, Held
 from postroad.remote_read.values import INFINITE_MS, Ack, Action
-from postroad.rpc.association import Caller
+from postroad.rpc.calls import Caller
 from postroad.rpc.constants import AuthLevel
 from tests.unit.remote_read.harness import CLIENT, NOBODY, OK, SOMEBODY, Harness
 

@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import Status
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, ReadRequest
-from postroad.rpc.association import Caller
+from postroad.rpc.calls import Caller
 from postroad.rpc.constants import AuthLevel
 from postroad.security.descriptors import Sid
 from postroad.security.rights import QUEUE_RIGHT_WORDS

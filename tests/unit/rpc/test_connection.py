@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import pdu as pdus
-from postroad.rpc.association import MAX_CONTEXTS, Associations
-from postroad.rpc.calls import CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
+from postroad.rpc.calls import Associations, CallCancelled, CallReceived, Endpoint, Limits, LoginRefused
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
 from postroad.rpc.constants import (
     AuthLevel,
@@ -28,7 +27,7 @@ from postroad.rpc.interface import Nothing
 from postroad.rpc.ndr import Format
 from postroad.rpc.ntlm import NtlmProvider
 from postroad.rpc.pdu import NDR, NDR64, Pdu, PresentationContext, SyntaxId
-from postroad.rpc.server_connection import SIGNATURE, ServerConnection
+from postroad.rpc.server_connection import MAX_CONTEXTS, SIGNATURE, ServerConnection
 from tests.unit.rpc import parcels
 from tests.unit.rpc.parcels import PARCELS, Colour, Echo, EchoReply, Parcel
 from tests.unit.rpc.test_ntlm import AUTHENTICATE, NEGOTIATE

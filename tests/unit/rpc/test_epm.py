@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
 from postroad.rpc import epm_interface as ept
-from postroad.rpc.association import Associations, Caller
-from postroad.rpc.calls import Call, Endpoint
+from postroad.rpc.calls import Associations, Call, Caller, Endpoint
 from postroad.rpc.epm import MAX_ENTRIES, EndpointMapper, Registration, is_local
 from postroad.rpc.epm_interface import Tower
 from postroad.rpc.ndr import Format

@@ -21,8 +21,8 @@ from postroad.rpc.pdu import (
     PresentationContext,
     SecTrailer,
     SyntaxId,
+    fragments,
 )
-from postroad.rpc.security import fragments
 
 IFACE = SyntaxId(UUID("1088a980-eae5-11d0-8d9b-00a02453c337"), 1)
 TRAILER = SecTrailer(10, 6, 3, b"token")

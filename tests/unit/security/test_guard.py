@@ -20,7 +20,8 @@ from postroad.security.keys import KeyRing
 from postroad.security.refusals import Reason, Refused, bad_encryption, bad_signature, not_encrypted
 from postroad.security.signatures import LISTED, PROFILES, VERSIONS, attach, sign
 from postroad.wire.constants import PrivacyLevel, QueueCode
-from postroad.wire.headers import ProviderInfo, QueueField, SecurityHeader
+from postroad.wire.headers import ProviderInfo, SecurityHeader
+from postroad.wire.queue_names import QueueField
 from postroad.wire.records import DsPublicKey, ProviderType, decode_public_keys, encode_public_keys
 from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView

@@ -32,8 +32,10 @@ from postroad.security.signatures import (
     verify,
 )
 from postroad.wire.constants import QueueCode
-from postroad.wire.headers import AddressHeader, QueueField, SessionHeader
+from postroad.wire.headers import AddressHeader
+from postroad.wire.internal import SessionHeader
 from postroad.wire.patch import with_session_header, without_session_header
+from postroad.wire.queue_names import QueueField
 from postroad.wire.user_message import UserMessage
 from postroad.wire.view import MessageView
 from tests.packets import OTHER

@@ -12,7 +12,8 @@ from postroad.security.algorithms import HASHES
 from postroad.security.guard import Guard, Opened
 from postroad.security.signatures import LISTED, UNSIGNED_FIELDS, VERSIONS, sign
 from postroad.wire.constants import PROPERTIES_HEADER_SIZE, QueueCode
-from postroad.wire.headers import QueueField, TransactionHeader, TxSequenceId
+from postroad.wire.headers import TransactionHeader, TxSequenceId
+from postroad.wire.queue_names import QueueField
 from postroad.wire.user_message import UserMessage
 from tests.security_vectors import CERTIFICATE, PLAIN, REGISTERED, RING, SENDER, SID, SIGNED_3_0, unsigned
 

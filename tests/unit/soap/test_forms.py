@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.elements import Attachments, CommitmentReceiptRequest, Envelope, Msmq, Path, Properties, Services
 from postroad.soap.envelope import read_envelope, read_fast, write_envelope
-from postroad.soap.forms import MAX_FORMS, MAX_TEXT, Form, Forms
-from postroad.soap.packets import packet_of
+from postroad.soap.packets import MAX_FORMS, MAX_TEXT, Form, Forms, packet_of
 from postroad.wire.octets import NULL_GUID
 from postroad.wire.view import MessageView
 from tests.soap_strategies import msmqs, urls

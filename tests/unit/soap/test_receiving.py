@@ -19,14 +19,13 @@ from postroad.soap.elements import (
     Decision,
     DeliveryReceipt,
     Envelope,
-    MessageType,
     Services,
     StreamId,
     StreamReceipt,
-    identify,
 )
 from postroad.soap.envelope import write_envelope
 from postroad.soap.multipart import join_entity
+from postroad.soap.packets import MessageType, identify
 from postroad.soap.receiver import Incoming
 from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import MessageClass

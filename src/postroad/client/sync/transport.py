@@ -10,7 +10,7 @@ import select
 import selectors
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Lock
 from time import monotonic
 from weakref import finalize
@@ -137,16 +137,17 @@ class Reply:
 
     def read_all(self) -> bytes:
         if self._head.length is None:
-            return b"".join(self._parts())
+            return b"".join(self.parts())
         content = self._connection.exactly(self._head.length)
         self._ended = True
         return content
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        for piece in self._parts():
+        for piece in self.parts():
             yield piece
 
-    def _parts(self) -> Iterator[bytes]:
+    def parts(self) -> Iterator[bytes]:
+        """The content as it arrives."""
         connection, left = self._connection, self._head.length
         if self._head.chunked:
             while size := chunk_size(connection.line()):
@@ -178,6 +179,9 @@ class Transport:
         finalize(self, self._pool.close)  # close it with the program if nobody else does
 
     async def close(self) -> None:
+        self.disconnect()
+
+    def disconnect(self) -> None:
         """Closes all connections. Requests that wait for answers end with OperationCancelled."""
         self._pool.close()
 
@@ -198,6 +202,14 @@ class Transport:
     async def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AsyncIterator[Reply]:
+        with self.reply(method, target, headers, body, wait) as reply:
+            yield reply
+
+    @contextmanager
+    def reply(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
+    ) -> Iterator[Reply]:
+        """The same for callers without coroutines."""
         connection = self._pool.take() or self._connect()
         try:
             reply = connection.ask(self._address.request(method, target, headers, body), self._timeout(wait))

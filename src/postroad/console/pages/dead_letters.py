@@ -14,7 +14,7 @@ from postroad.console.search import Reader, Row, row, scan
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage, is_short, lifetime_s
 from postroad.errors import PostroadError
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.trace import class_words
 from postroad.wire.constants import INFINITE
 

@@ -16,7 +16,7 @@ from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.failed import ERROR_QUEUE, FailedGroup, FailedMessage, failed_message, joined
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, MessageAlreadyReceived, MessageNotFound, PostroadError, QueueNotFound
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.operations import SeekAction
 
 PAGE = 50

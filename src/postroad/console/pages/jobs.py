@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.console.jobs import MAX_ROWS, Job
 from postroad.console.visit import Form, PageNotFound, Visit
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 
 # Others are counts, whose pages show what they count.
 KINDS = ("search", "move", "dry-run", "resend", "retry-dry-run", "retry")

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from postroad.console.manager_client import Credentials, LoginNeeded
 from postroad.console.visit import Form, Visit, local_path
 from postroad.errors import InvalidArgument, ManagerUnavailable
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 
 _BASE = re.compile("/~[0-9a-f]{32}")
 

@@ -24,11 +24,11 @@ from postroad.errors import (
     PostroadError,
     RemoteProtocolError,
 )
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.operations import SeekAction
 from postroad.wire import Framer, MessageView
 from postroad.wire.constants import MessageClass, class_name
-from postroad.wire.view import without_local_part
+from postroad.wire.patch import without_local_part
 
 PAGE = 50
 MOVED_AT_ONCE = 1000

@@ -8,7 +8,7 @@ from typing import Any
 from postroad.console.pictures import hop_picture, hop_sentence, joined_hops, sign, site_map
 from postroad.console.visit import Visit
 from postroad.errors import PostroadError
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.enterprise import Route
 from postroad.reports.trace import Trace
 

@@ -10,7 +10,7 @@ from postroad.console.manager_client import LoginNeeded
 from postroad.console.pictures import Chart, depth_charts
 from postroad.console.visit import Visit
 from postroad.errors import AccessDenied, ManagerUnavailable
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.info import ManagerInfo, QueueInfo
 
 LARGEST = 10

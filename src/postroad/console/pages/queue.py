@@ -10,7 +10,7 @@ from postroad.console.pictures import depth_charts
 from postroad.console.rendering import plural
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError, Status
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.access_list import read_entries
 from postroad.reports.info import QueueInfo
 from postroad.security.rights import QUEUE_RIGHT_WORDS

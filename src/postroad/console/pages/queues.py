@@ -10,7 +10,7 @@ from postroad.console.history import is_own, queue_name
 from postroad.console.pictures import sparkline
 from postroad.console.visit import BadRequest, Form, Visit
 from postroad.errors import PostroadError
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.info import QueueInfo
 from postroad.validation.queue_properties import QueueAttributes
 

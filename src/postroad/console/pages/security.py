@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.console.visit import Visit
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 
 EVENTS = 200
 DONE = "done"  # any other outcome is the reason why nothing changed

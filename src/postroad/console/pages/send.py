@@ -16,10 +16,10 @@ from postroad.console.visit import BadRequest, Form, Visit
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import MessageAlreadyReceived, MessageNotFound, PostroadError
 from postroad.message import ACK_WORDS, Message
-from postroad.net.response import Response
+from postroad.net.exchange import Response
 from postroad.reports.operations import SeekAction
-from postroad.wire.bodies import body_text, encode_body
 from postroad.wire.constants import INFINITE
+from postroad.wire.octets import body_text, encode_body
 
 DELIVERIES = ("auto", "express", "recoverable", "transactional")
 MAX_COUNT = 10_000

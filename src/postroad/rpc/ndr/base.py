@@ -205,9 +205,6 @@ class Handle(NamedTuple):
     attributes: int
     octets: bytes
 
-    def __bool__(self) -> bool:
-        return self != NULL_HANDLE
-
 
 NULL_HANDLE: Final = Handle(0, bytes(16))
 

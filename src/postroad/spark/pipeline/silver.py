@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
-from postroad.columns import ERROR, PROPERTIES, arrow_type
+from postroad.columns import ARROW_TYPES, ERROR, PROPERTIES
 from postroad.columns import decode as decode_columns
 from postroad.errors import RemoteProtocolError
 from postroad.spark.decoded import DECODED, OUTLINE, outline_columns
@@ -132,7 +132,7 @@ def _is_acknowledgment() -> Column:
 
 
 def _decoded_schema(bronze: StructType) -> StructType:
-    known = [(name, arrow_type(name)) for name in (*PROPERTIES, ERROR)] + [(name, DECODED[name]) for name in OUTLINE]
+    known = [(name, ARROW_TYPES[name]) for name in (*PROPERTIES, ERROR)] + [(name, DECODED[name]) for name in OUTLINE]
     properties = from_arrow_schema(pyarrow.schema(known))
     extras = [StructField(name, DataType.fromDDL(kind)) for name, kind in _EXTRAS.items()]
     return StructType([*bronze, *properties, *extras])
