@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from postroad.api.paths import QUEUES, canonical_path
+from postroad.api.application import QUEUES, canonical_path
 
 
 @pytest.mark.parametrize(

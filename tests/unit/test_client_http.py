@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from postroad import errors
 from postroad.api import problems
+from postroad.api.application import canonical_path
+from postroad.api.calls import API
 from postroad.api.json_values import read_sending
-from postroad.api.paths import API, canonical_path
 from postroad.client.payloads import message_json, queue_path
 from postroad.client.sync.backend import CallerThread
 from postroad.message import Message

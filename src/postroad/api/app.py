@@ -14,12 +14,11 @@ from postroad.api import (
     queues,
 )
 from postroad.api.application import Application, Endpoint, Parameters, endpoint
-from postroad.api.calls import Operation, json_answer
+from postroad.api.calls import API, Operation, json_answer
 from postroad.api.gate import Caller, Gate
 from postroad.api.monitoring import MEDIA_TYPE as METRICS
 from postroad.api.monitoring import QueueSeries, live, metrics_text, ready
 from postroad.api.openapi import document, front_page, reference_page
-from postroad.api.paths import API
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied
 from postroad.manager import Manager

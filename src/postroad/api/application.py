@@ -6,15 +6,16 @@ calls.py has what a call is, and app.py lists them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from http import HTTPStatus
+from urllib.parse import quote, unquote
 
-from postroad.api.calls import Call, Operation, query_reader
+from postroad.api.calls import API, KNOWN_PATHS, Call, Operation, query_reader
 from postroad.api.formats import ARROW, load_arrow
 from postroad.api.gate import Caller, Gate
-from postroad.api.paths import KNOWN_PATHS, canonical_path
-from postroad.api.problems import HttpFault, bug, other_methods, problem, unknown_path
+from postroad.api.problems import HttpFault, bug, problem
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, PostroadError
 from postroad.manager import Manager
@@ -24,6 +25,10 @@ from postroad.net.routes import Route, Routes
 from postroad.security.audit import ACCESS_REFUSED, DONE
 
 log = logging.getLogger(__name__)
+
+QUEUES = f"{API}/queues/"
+_PRIVATE = "private$"
+_COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not a computer
 
 # The parts of the path that its template names, as they were sent.
 Parameters = Mapping[str, str]
@@ -149,3 +154,54 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
     finally:
         call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
     return answer
+
+
+# Queues in URLs: every spelling of a queue's name in a path becomes one segment for the router.
+#
+# This works on the path as sent: after decoding, nothing tells a slash within a name from one between segments.
+
+
+@lru_cache(KNOWN_PATHS)
+def canonical_path(raw: str) -> str:
+    """The path with its queue, if any, as one percent-encoded segment. Other paths stay as they are.
+
+    `private$/orders`, `alpha/private$/orders` and `alpha/orders` are local paths with slashes, and fill two or three
+    segments after `/api/v1/queues/`. A single word is no queue name, so it must be a computer.
+    """
+    if not raw.startswith(QUEUES):
+        return raw
+    segments = raw[len(QUEUES) :].split("/")
+    length = _segments_of_name(segments)
+    name = "\\".join(unquote(each) for each in segments[:length])
+    return QUEUES + "/".join([quote(name, safe=""), *segments[length:]])
+
+
+def _segments_of_name(segments: list[str]) -> int:
+    first = unquote(segments[0])
+    if first.lower() == _PRIVATE:
+        return 2
+    if any(mark in first for mark in _COMPLETE) or "/" in first:
+        return 1
+    return 3 if len(segments) > 1 and unquote(segments[1]).lower() == _PRIVATE else 2
+
+
+def unknown_path(request: Request) -> Response:
+    where = f"{request.method} {unquote(request.path)}"
+    sentence = f"{where}: there is no such call; /api/v1/openapi.json lists all calls"
+    return problem(PostroadError(sentence), HTTPStatus.NOT_FOUND)
+
+
+def other_methods(request: Request, methods: Sequence[str]) -> Response:
+    """The answer to a method that the path does not take."""
+    allowed, path = ", ".join(methods), unquote(request.path)
+    sentence = f"{request.method} {path}: this path takes {allowed}{_taken_for_a_queue(request.path)}"
+    return problem(PostroadError(sentence), HTTPStatus.METHOD_NOT_ALLOWED, {"allow": allowed})
+
+
+def _taken_for_a_queue(path: str) -> str:
+    """Explains a misread path: a single word is no queue name, so the router took the next word for a part of it."""
+    name = unquote(path.removeprefix(QUEUES))
+    if not path.startswith(QUEUES) or "/" in name or "\\" not in name or "$" in name:
+        return ""
+    first, _, rest = name.partition("\\")
+    return rf"; {name} was taken for the queue: write private$/{first}/{rest} for the private queue {first}"

@@ -23,7 +23,6 @@ from postroad.api.json_values import (
     json_object,
     queue_name,
 )
-from postroad.api.paths import KNOWN_PATHS
 from postroad.api.waits import Waits
 from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
 from postroad.manager import Manager
@@ -37,6 +36,8 @@ from postroad.reports.plain import to_json
 from postroad.security.access import Token
 from postroad.validation.kinds import LOOKUP_ID, Kind, read_text, suggestion
 
+API = "/api/v1"
+KNOWN_PATHS = 1024  # cached results: a client calls the same few paths over and over
 MAX_REQUEST_BYTES = 1 << 20  # of a request without messages: room for ten thousand lookup ids
 MAX_PARAMETERS = 64
 KNOWN_QUERIES = 64  # of one call

@@ -22,10 +22,8 @@ from postroad.queues.permissions import Access
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
 
-# Who calls: checks the token, passwords and where requests come from, and refuses web pages of other sites.
-#
-# It also gives each request its canonical path, because that must happen before the router too. What a caller may do is
-# in calls.py.
+# Who calls: checks the token, passwords and where requests come from, and refuses web pages of other sites. What a
+# caller may do is in calls.py.
 
 
 OPEN_PATHS = frozenset({"/", "/docs", "/healthz", "/readyz"})

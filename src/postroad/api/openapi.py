@@ -11,9 +11,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from postroad.api import administration, holdings, messages, offsets, queues
-from postroad.api.calls import Answer, Operation, Parameter
+from postroad.api.calls import API, Answer, Operation, Parameter
 from postroad.api.json_values import MAX_BATCH_MESSAGES, MESSAGE_PROPERTIES, TRANSACTIONAL
-from postroad.api.paths import API
 from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.bodies import BodyKind
 from postroad.net.exchange import HTML, Response

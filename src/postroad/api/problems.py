@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import unquote
 
-from postroad.api.paths import QUEUES
 from postroad.errors import (
     AccessDenied,
     ConfigurationError,
@@ -51,7 +49,7 @@ from postroad.errors import (
     UnsupportedAccessMode,
     UnsupportedFormatNameOperation,
 )
-from postroad.net.exchange import Request, Response
+from postroad.net.exchange import Response
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4096
@@ -149,28 +147,6 @@ def _short(sentence: str) -> str:
 def _title(error: type[PostroadError]) -> str:
     """The name of the class in words, like `Queue not found`."""
     return _WORD.sub(" ", error.__name__).capitalize()
-
-
-def unknown_path(request: Request) -> Response:
-    where = f"{request.method} {unquote(request.path)}"
-    sentence = f"{where}: there is no such call; /api/v1/openapi.json lists all calls"
-    return problem(PostroadError(sentence), HTTPStatus.NOT_FOUND)
-
-
-def other_methods(request: Request, methods: Sequence[str]) -> Response:
-    """The answer to a method that the path does not take."""
-    allowed, path = ", ".join(methods), unquote(request.path)
-    sentence = f"{request.method} {path}: this path takes {allowed}{_taken_for_a_queue(request.path)}"
-    return problem(PostroadError(sentence), HTTPStatus.METHOD_NOT_ALLOWED, {"allow": allowed})
-
-
-def _taken_for_a_queue(path: str) -> str:
-    """Explains a misread path: a single word is no queue name, so the router took the next word for a part of it."""
-    name = unquote(path.removeprefix(QUEUES))
-    if not path.startswith(QUEUES) or "/" in name or "\\" not in name or "$" in name:
-        return ""
-    first, _, rest = name.partition("\\")
-    return rf"; {name} was taken for the queue: write private$/{first}/{rest} for the private queue {first}"
 
 
 def bug() -> Response:
