@@ -13,11 +13,12 @@ from typing import cast
 
 import pytest
 
+from postroad.bodies import write_headers
 from postroad.console import search
 from postroad.console.history import COST
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ManagerClient
-from postroad.console.pages import dead_letters
+from postroad.console.pages import dead_letters, failed
 from postroad.console.pages.dead_letters import Group, count_groups, group_key
 from postroad.console.search import Reader, matcher, row, scan
 from postroad.describe.received import ReceivedMessage
@@ -208,3 +209,25 @@ def test_a_flood_of_types_makes_a_limited_number_of_groups(monkeypatch: pytest.M
     asyncio.run(count_groups(holder.reader, job, "queue", groups))
     assert [(key.type, group.count) for (_, key), group in groups.items()] == [(f"Type{n}", 4) for n in range(3)]
     assert (job.done, job.found) == (20, 8)
+
+
+def test_a_flood_of_failed_messages_makes_a_limited_number_of_short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed, "MOST_GROUPS", 3)
+
+    def gave_up(lookup_id: int) -> ReceivedMessage:
+        headers = {
+            "NServiceBus.FailedQ": f"queue{lookup_id % 5}@APP01",
+            "NServiceBus.ExceptionInfo.ExceptionType": "E" * 5000,
+            "NServiceBus.ExceptionInfo.Message": "m" * 5000,
+        }
+        return received(b"{}", extension=write_headers(headers if lookup_id else {}), lookup_id=lookup_id)
+
+    holder = Holder([gave_up(number) for number in range(21)])
+    census = failed.Census()
+    job = Job("failed", "", 0, "queue")
+    asyncio.run(failed.count(holder.reader, job, census))
+    assert [list(group.ids) for group in census.groups] == [[n, n + 5, n + 10, n + 15] for n in (1, 2, 3)]
+    assert (job.done, census.unnamed, census.left_out) == (21, 1, 8)
+    facts = census.groups[0].facts
+    assert (facts.destination, facts.messages) == (r"DIRECT=OS:APP01\private$\queue1", 4)
+    assert (facts.exception, facts.text) == ("E" * dead_letters.MOST_OF_NAME, "m" * failed.MOST_OF_TEXT)

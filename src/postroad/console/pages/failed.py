@@ -216,7 +216,8 @@ async def resend(visit: Visit, form: Form) -> Response:
 
         visit.session.jobs.start(job, send)
         return visit.go(visit.url("job", id=job.id))
-    chosen = {each for number in form.several("group") for each in _group(visit, form, number)[1].ids}
+    groups = [_group(visit, form, number)[1] for number in set(form.several("group"))]
+    chosen = {each for group in groups for each in group.ids}
     chosen = chosen or set(form.numbers("id"))
     if not chosen:
         visit.session.notify("Choose at least one group or message.", is_error=True)
