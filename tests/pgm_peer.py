@@ -14,8 +14,8 @@ from random import random
 from postroad.pgm.packet import Nak, Packet, Tsi
 from postroad.pgm.receiver import Apdu, Receiver
 from postroad.pgm.settings import PgmSettings
+from postroad.pgm.sockets import PgmTransport, TransportOptions
 from postroad.pgm.source import Source
-from postroad.pgm.transport import PgmTransport, TransportOptions
 from postroad.runtime.deadlines import earliest
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from postroad.pgm.packet import Data, Kind, Nak, Packet, Spm, Tsi, decode, encode
 from postroad.pgm.receiver import OutgoingNak
+from postroad.pgm.sockets import PgmTransport, TransportOptions
 from postroad.pgm.source import Outgoing
-from postroad.pgm.transport import PgmTransport, TransportOptions
 from tests.multicast_relay import group_socket
 
 GROUP = "239.50.2.1"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from postroad.pgm.packet import Data, Fragment, Kind, MalformedPgm, Nak, Spm, Tsi, after, decode, encode
-from postroad.pgm.transport import IP_PROTOCOL
+from postroad.pgm.sockets import IP_PROTOCOL
 
 SOURCES = 100  # that hold as much as they may
 INTERFACE = "eth0"

@@ -256,7 +256,7 @@ class Listeners:
     def _open_multicast(self) -> None:
         """It also works without an HTTP listener."""
         from postroad.pgm.settings import PgmSettings
-        from postroad.pgm.transport import TransportOptions
+        from postroad.pgm.sockets import TransportOptions
         from postroad.soap.multicast import MulticastService, MulticastSettings, ReceiptSettings
         from postroad.soap.multicast_transport import MulticastTransport
 

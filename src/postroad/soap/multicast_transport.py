@@ -10,8 +10,8 @@ from typing import Protocol
 from postroad.carriers.flights import TransferWatcher
 from postroad.pgm.packet import Packet
 from postroad.pgm.receiver import OutgoingNak
+from postroad.pgm.sockets import PgmTransport, TransportOptions
 from postroad.pgm.source import Outgoing
-from postroad.pgm.transport import PgmTransport, TransportOptions
 from postroad.queues.durability import Durability
 from postroad.queues.local import LocalQueueManager
 from postroad.runtime.deadlines import Source

@@ -18,9 +18,9 @@ from postroad.columns import ERROR, PROPERTIES, decode
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
 from postroad.names.format import is_internal
+from postroad.spark.checkpoint import parts_of
 from postroad.spark.decoded import DECODED, NEEDED, decoded_columns
 from postroad.spark.manager_api import ManagerApi
-from postroad.spark.offsets import parts_of
 from postroad.spark.options import ARRIVAL_MASK, ReadOptions
 from postroad.spark.schema import ARRIVAL, BODIES, QUEUE, arrow_schema, named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback

@@ -39,8 +39,8 @@ from postroad.errors import (
     TransactionSequence,
     TransactionUsage,
 )
+from postroad.spark.checkpoint import VERSION, check_version, shares, with_more
 from postroad.spark.manager_api import ANSWER_S, Patience, read_secret
-from postroad.spark.offsets import VERSION, check_version, shares, with_more
 from postroad.spark.options import ARRIVAL_MASK, Place, ReadOptions, Rpc
 from postroad.spark.reading import (
     FIRST_S,

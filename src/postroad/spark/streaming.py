@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
 from postroad.reports.offsets import Mark, Part, Plan
+from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
 from postroad.spark.manager_api import ManagerApi, Patience
-from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
 from postroad.spark.options import Mode, ReadOptions, Start
 from postroad.spark.reading import (
     FIRST_S,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import InvalidArgument
 from postroad.reports.offsets import Mark, Plan
-from postroad.spark.offsets import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
+from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
 
 Q = r"private$\q"
 MARK = Mark(arrival=50, added=10, oldest=None, messages=0, arrived=50, express=6, run="one", settled=True, queue="guid")

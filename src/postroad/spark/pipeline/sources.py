@@ -13,8 +13,8 @@ from postroad.client.opening import connect
 from postroad.names import parse_format_name
 from postroad.names.format import is_internal, leads_to_internal
 from postroad.reports.offsets import Part
+from postroad.spark.checkpoint import shares
 from postroad.spark.manager_api import ManagerApi
-from postroad.spark.offsets import shares
 from postroad.spark.options import TIMEOUT_S, Place
 from postroad.spark.pipeline.locations import KnownManager
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
