@@ -70,7 +70,7 @@ class Transfer(flights.OutgoingTransfer[Flight]):
     `resend_at` is the Stream Receipt Wait Timer."""
 
     stream: OutgoingStream | None = None
-    waits_until: float | None = None  # 3.1.2.1: an answer other than 200, 400 and 5xx stops the queue until then
+    waits_until: float | None = None  # 3.1.2.1: an answer other than 2xx and 400 stops the queue until then
     put_off: int = 0  # how many times in a row it was stopped
     put_off_at: float = 0.0  # when it was last stopped
     fault: str = ""  # the answer that stopped it
@@ -296,7 +296,7 @@ class Sender:
         self.transfers[flight.queue].resend_at = None
 
     def put_off(self, flight: Flight, fault: str, now: float) -> None:
-        """The answer is not 200, 400 or 5xx, so a proxy or web server gave it, not a queue manager. It may concern the
+        """The answer is not 2xx, 400 or 5xx, so a proxy or web server gave it, not a queue manager. It may concern the
         message, its URL or everything. The queue waits, longer each time. After some tries a message that belongs to no
         stream lets later ones go first."""
         self.failed(flight, now)

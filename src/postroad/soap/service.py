@@ -39,9 +39,7 @@ STUCK_S = 15.0  # a step that takes longer needs attention
 _LOGIN = "it wants a login or refuses this manager: allow it there, or set srmp.proxy with its user and password"
 _ELSEWHERE = "it redirects us, and messages follow no redirection: send to the right URL, or set [[srmp.outbound]]"
 _STATUSES = frozenset(HTTPStatus)
-_NO_MANAGER = "a queue manager answers 200, so something else took the message: check the URL and the proxy"
 _ADVICE = {
-    **dict.fromkeys(range(201, 300), _NO_MANAGER),
     **dict.fromkeys((301, 302, 303, 307, 308), _ELSEWHERE),
     **dict.fromkeys((401, 403, 407, 511), _LOGIN),
     **dict.fromkeys(
@@ -81,7 +79,7 @@ def report(service: SoapService, queue: Queue, now: float) -> CarrierReport:
 
 
 def answer_in_words(host: str, status: int) -> str:
-    """An answer other than 200 and 400, for people."""
+    """An answer other than 2xx and 400, for people."""
     phrase = f" ({HTTPStatus(status).phrase})" if status in _STATUSES else ""
     advice = _ADVICE.get(status)
     return f"{host} answered {status}{phrase}" + ("" if advice is None else f": {advice}")
@@ -401,7 +399,7 @@ class SoapService:
     # Answers to our requests, 3.1.7.2.5
 
     def answered(self, post: Post, status: int, now: float) -> None:
-        """200 means that the message is there, 400 that it never will be, everything else that it is sent again, 3.1.2.1."""
+        """Any 2xx counts as 200. 400 means never, everything else later, 3.1.2.1."""
         peer = self._over(post)
         if peer is None:
             self._feed(post.peer.address.host, now)
@@ -413,7 +411,7 @@ class SoapService:
             peer.connected = True
             peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.address.host)
             peer.happened(self.core.queues, OutgoingEvent.CONNECTED)
-        if status == OK:
+        if OK <= status < 300:
             self.sent += 1
             self._goes_on(post, now)
             self.sender.delivered(post.flight, now)
