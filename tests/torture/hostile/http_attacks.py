@@ -1,14 +1,15 @@
-"""Attacks on SOAP over HTTP and on the HTTP API."""
+"""Attacks on HTTP itself and its TLS, on SOAP over HTTP, and on the HTTP API."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import AsyncExitStack
+import ssl
+from contextlib import AsyncExitStack, suppress
 from uuid import uuid4
 
 from tests import soap_samples
-from tests.torture.hostile.stage import API, HTTP, Target
+from tests.torture.hostile.stage import API, CONSOLE, HTTP, HTTPS, Target
 from tests.torture.hostile.stranger import CANARY, Stranger
 
 _ENVELOPES = (
@@ -121,4 +122,82 @@ async def http_garbage(stranger: Stranger) -> None:
         await line.read_all(1.0)
 
 
-ATTACKS = (soap_messages, soap_messages, slow_requests, large_requests, endless_heads, without_a_token, http_garbage)
+def _chunked(target: Target) -> bytes:
+    return post(target, b"").replace(b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n")
+
+
+async def endless_trailers(stranger: Stranger) -> None:
+    """Chunks whose extension, or whose trailers, never end: lines without end, and lines without number."""
+    target, chance = stranger.target(), stranger.chance
+    start, piece = chance.choice(
+        (
+            (b"1;x=", b"y" * 65536),
+            (b"", b"1;" + b"x" * 8000 + b"\r\ny\r\n"),
+            (b"0\r\nx: ", b"y" * 65536),
+            (b"0\r\n", b"x: y\r\n" * 8000),
+        )
+    )
+    async with stranger.line(target.host, chance.choice((HTTP, API, CONSOLE))) as line:
+        await line.send(_chunked(target) + start)
+        for _ in range(chance.randint(1, 200)):
+            await line.send(piece)
+        await line.read()
+
+
+async def tiny_chunks(stranger: Stranger) -> None:
+    """Bodies of megabytes in chunks of a few octets, which cost the reader more than the wire."""
+    target, chance = stranger.target(), stranger.chance
+    size = chance.randint(1, 3)
+    async with AsyncExitStack() as stack:
+        lines = [
+            await stack.enter_async_context(stranger.line(target.host, chance.choice((HTTP, API, CONSOLE))))
+            for _ in range(chance.randint(1, 5))
+        ]
+        for line in lines:
+            await line.send(_chunked(target))
+        for _ in range(chance.randint(1, 20)):
+            for line in lines:
+                await line.send(b"%x\r\n%b\r\n" % (size, b"x" * size) * 10_000)
+        await lines[0].read()
+
+
+def _client_hello() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    outgoing = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+async def broken_handshakes(stranger: Stranger) -> None:
+    """TLS handshakes that stop in the middle: within the first message, behind it, or behind one with broken octets."""
+    target, chance = stranger.target(), stranger.chance
+    async with AsyncExitStack() as stack:
+        for _ in range(chance.randint(1, 40)):
+            line = await stack.enter_async_context(stranger.line(target.host, HTTPS))
+            hello = _client_hello()
+            cut = chance.choice((len(hello), len(hello), chance.randrange(1, len(hello))))
+            octets = bytearray(hello[:cut])
+            for _ in range(chance.choice((0, 0, 2))):
+                octets[chance.randrange(len(octets))] = chance.randrange(256)
+            await line.send(bytes(octets))
+            if chance.random() < 0.5:
+                await line.read(timeout=0.5)  # the manager's part of it
+            if chance.random() < 0.2:
+                await line.send(chance.randbytes(chance.randint(1, 20_000)))
+        await asyncio.sleep(chance.uniform(0.0, 3.0))
+
+
+ATTACKS = (
+    soap_messages,
+    soap_messages,
+    slow_requests,
+    large_requests,
+    endless_heads,
+    endless_trailers,
+    tiny_chunks,
+    broken_handshakes,
+    without_a_token,
+    http_garbage,
+)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from tests.certificates import Authority
+
 TOKEN = "honest-token"
 USER, PASSWORD = "reader", "an honest password"
 GUEST, GUEST_PASSWORD = "guest", "known to strangers"  # a user without any right but what everybody has
-BINARY, PING, HTTP, RPC, API, CONSOLE = 11801, 13527, 18080, 12103, 18180, 18181
+BINARY, PING, HTTP, HTTPS, RPC, API, CONSOLE = 11801, 13527, 18080, 18443, 12103, 18180, 18181
 UNFINISHED_MB = 32
 QUOTA_MB = 128
 SLACK_MB = 192  # the interpreter, the libraries, what SQLite keeps, and what the honest workload holds
@@ -23,6 +25,7 @@ RECOVERABLE, TRANSACTIONAL, OPEN = r"private$\recoverable", r"private$\transacti
 LOCAL, REMOTE, BY_HTTP = r"private$\local", r"private$\remote", r"private$\http"
 DYING, ANSWERED, ANSWERS = r"private$\dying", r"private$\answered", r"private$\answers"
 CLOSED = r"private$\closed"  # nobody but the owner may write here
+LEFT = r"private$\left"  # everybody may receive here, and strangers leave while they wait
 
 _CONFIGURATION = """
 [manager]
@@ -35,6 +38,7 @@ host = "{host}"
 binary = {binary}
 ping = {ping}
 http = {http}
+https = {https}
 rpc = {rpc}
 api = {api}
 console = {console}
@@ -46,6 +50,8 @@ authenticate = true
 retry_connect_s = 0.2
 resend_s = [2.0, 5.0]
 [srmp]
+tls_certificate = "{certificate}"
+tls_key = "{key}"
 resend_s = [2.0, 5.0]
 retransmission_ms = 2000
 [limits]
@@ -78,6 +84,7 @@ _QUEUES = (
     (ANSWERS, False, ""),
     (OPEN, False, "quota_kb = 4096\n"),
     (CLOSED, False, _FOR_NOBODY),
+    (LEFT, False, "acl = 'O:BAD:(A;;0x7;;;WD)'\n"),
 )
 
 
@@ -168,7 +175,11 @@ def _configuration(target: Target, directory: Path, *, with_directory: bool) -> 
         f"[[queue]]\npath = '{path}'\ntransactional = {str(transactional).lower()}\n{properties}"
         for path, transactional, properties in _QUEUES
     )
+    certificate, key = Authority(directory, f"{target.name}-authority").issue(target.host)
     return _CONFIGURATION.format(
+        certificate=certificate,
+        key=key,
+        https=HTTPS,
         name=target.name,
         id=target.id,
         host=target.host,

@@ -17,6 +17,7 @@ from tests.torture.hostile.stage import (
     CONSOLE,
     GUEST,
     GUEST_PASSWORD,
+    LEFT,
     LOCAL,
     OPEN,
     RECOVERABLE,
@@ -198,6 +199,27 @@ async def unfinished_forms(stranger: Stranger) -> None:
         await asyncio.sleep(chance.uniform(0.1, 3.0))
 
 
+async def readers_that_leave(stranger: Stranger) -> None:
+    """Reads that wait, with more requests sent behind them, on connections that are cut."""
+    target, chance = stranger.target(), stranger.chance
+    async with AsyncExitStack() as stack:
+        for _ in range(chance.randint(1, 10)):
+            line = await stack.enter_async_context(stranger.line(target.host, API))
+            read = chance.choice(("receive", "peek", "lock", "receive?timeout=60"))
+            behind = chance.choice(
+                (
+                    b"",
+                    call(target, "GET", "/whoami"),
+                    call(target, "GET", "/whoami") * chance.randint(2, 40),
+                    call(target, "POST", f"/queues/{in_path(LEFT)}/receive") * chance.randint(1, 15),
+                    call(target, "POST", f"/queues/{in_path(OPEN)}/messages", bytes(100_000), length=1_000_000),
+                    bytes(chance.randint(1, 500_000)),
+                )
+            )
+            await line.send(call(target, "POST", f"/queues/{in_path(LEFT)}/{read}") + behind)
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+
+
 ATTACKS = (
     arrow_submissions,
     arrow_bombs,
@@ -208,4 +230,5 @@ ATTACKS = (
     console_visits,
     console_logins,
     unfinished_forms,
+    readers_that_leave,
 )

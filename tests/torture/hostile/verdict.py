@@ -15,6 +15,7 @@ import postroad
 from tests.torture.hostile.honest import ROUTES, Flow, Visitor
 from tests.torture.hostile.stage import (
     CLOSED,
+    LEFT,
     MANAGERS,
     PATIENCE_S,
     QUOTA_MB,
@@ -83,6 +84,7 @@ def run(directory: Path, seed: int, seconds: float) -> Verdict:
         for process in processes:
             _judge_process(verdict, process)
             _check_untouched(verdict, process.target)
+            _check_left(verdict, process.target)
             _check_ready(verdict, process.target)
     finally:
         codes = [process.stop() for process in processes]
@@ -168,6 +170,17 @@ def _check_untouched(verdict: Verdict, target: Target) -> None:
         found = manager.queue(CLOSED).info().messages
         if found:
             verdict.faults.append(f"{target.name}: {found} messages got into a queue that is closed to everybody")
+
+
+def _check_left(verdict: Verdict, target: Target) -> None:
+    """Nobody who has left still reads: what is sent now stays."""
+    with postroad.connect(target.url, token=TOKEN) as manager:
+        queue = manager.queue(LEFT)
+        bodies = [b"%d" % number for number in range(100)]
+        queue.send([postroad.Message(body) for body in bodies])
+        found = queue.receive_many(len(bodies) + 1, timeout=PATIENCE_S)
+        if [message.body for message in found] != bodies:
+            verdict.faults.append(f"{target.name}: readers who had left took {len(bodies) - len(found)} messages")
 
 
 def _check_ready(verdict: Verdict, target: Target) -> None:
