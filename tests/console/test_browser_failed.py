@@ -101,7 +101,7 @@ def test_groups_are_tried_and_sent_back_to_where_they_failed(site: Site, page: P
     page.get_by_role("button", name="Dry run of the chosen groups").click()
     page.locator(".badge.ok", has_text="done").wait_for()
     page.get_by_text(r"2 messages to DIRECT=OS:alpha\private$\Shop.Billing").wait_for()
-    assert page.locator("tr[data-row]", has_text=r"DIRECT=OS:alpha\private$\Shop.Billing").count() == 2
+    wait_for(lambda: page.locator("tr[data-row]", has_text=r"DIRECT=OS:alpha\private$\Shop.Billing").count() == 2)
     assert (len(labels(site, ERROR)), labels(site, BILLING)) == (4, [])
     page.get_by_role("button", name="Send 2 messages again").click()
     page.get_by_text("2 of 2 messages sent again").wait_for()
@@ -122,7 +122,7 @@ def test_messages_of_a_group_are_opened_and_sent_one_by_one(site: Site, page: Pa
     open_groups(site, page, 1)
     page.get_by_role("link", name="System.InvalidOperationException").click()
     page.get_by_role("heading", name="System.InvalidOperationException").wait_for()
-    assert page.locator("tr[data-row]").count() == 50
+    wait_for(lambda: page.locator("tr[data-row]").count() == 50)
     page.get_by_role("link", name="Next").click()
     wait_for(lambda: page.locator("tr[data-row]").count() == 3)
     page.get_by_role("link", name="order 51").click()
@@ -155,7 +155,7 @@ def test_a_dry_run_is_sent_once(site: Site, page: Page, queues: None) -> None:
         manager.queue(ERROR).receive()
     page.get_by_role("button", name="Send 2 messages again").click()
     page.get_by_text("1 of 2 messages sent again").wait_for()
-    assert page.locator(".notice.bad").count() == 1
+    wait_for(lambda: page.locator(".notice.bad").count() == 1)
     assert (labels(site, ERROR), labels(site, BILLING)) == (["third"], ["second"])
     page.go_back()
     page.get_by_role("button", name="Send 2 messages again").click()
@@ -244,7 +244,7 @@ def test_a_user_sends_only_to_queues_that_are_open_to_the_user(shared: Site, pag
         page.get_by_role("button", name="Dry run of the chosen groups").click()
         page.get_by_role("button", name="Send 6 messages again").click()
         page.get_by_text("1 of 6 messages sent again").wait_for()
-        assert page.locator(".notice.bad").count() == 5
+        wait_for(lambda: page.locator(".notice.bad").count() == 5)
         assert sorted(each.label for each in manager.queue(ERROR).messages()) == sorted(
             ["secret", "admin_queue$", "order_queue$", "secret;journal", "Shop.Billing;poison"]
         )
