@@ -7,17 +7,24 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 import postroad as client
+from postroad.message import Composer, Signature
+from postroad.names import parse_format_name
+from postroad.security.signatures import attach, hash_input, sign, signature_of
 from postroad.wire import ConnectionParameters, EstablishConnection, SessionAck, SessionHeader
 from postroad.wire.framer import Framer
 from postroad.wire.octets import NULL_GUID
+from postroad.wire.patch import without_local_part
+from postroad.wire.user_message import UserMessage
+from postroad.wire.view import MessageView
 from tests.commands import ServerProcess, serving
+from tests.security_vectors import CERTIFICATE, SENDER, SIGNED_3_0
 from tests.vectors import FRAME_7
 
 HOST = "127.0.0.21"
@@ -168,3 +175,52 @@ def test_a_thousand_connections_cost_bounded_memory(target: Target) -> None:
         assert target.works()
         assert target.memory_mb - before < MAX_GROWTH_MB
     assert target.works()
+
+
+def _packet(queue: str, text: str) -> bytes:
+    composed = Composer(uuid4(), parse_format_name(rf"DIRECT=TCP:{HOST}\private$\{queue}")).compose(
+        client.Message(text, recoverable=True), 1, int(time.time())
+    )
+    return without_local_part(composed)
+
+
+def _signed(packet: bytes, version: str) -> bytes:
+    return without_local_part(sign(packet, SENDER, CERTIFICATE, version))
+
+
+def _read_as_1_0() -> bytes:
+    """What was signed as 2.0 for another queue, as the body of a message to this one: the digest of 1.0 is the same."""
+    there = MessageView(_packet("q", "2.0"))
+    here = UserMessage.decode(_packet("signed", "2.0"))
+    body = hash_input(there, "2.0")[24:]
+    forged = replace(here, properties=replace(here.properties, body=body, label="", message_size=None))
+    return attach(forged.encode(), Signature(signature_of(there, SENDER), CERTIFICATE))
+
+
+def _for_several() -> bytes:
+    """Signed as 1.0, but with a list of destinations, which 1.0 does not know and so does not sign."""
+    one = UserMessage.decode(_packet("signed", "several"))
+    return _signed(replace(one, multi_queue=UserMessage.decode(SIGNED_3_0).multi_queue).encode(), "1.0")
+
+
+def test_a_signature_of_1_0_counts_for_nothing_that_only_2_0_signs(tmp_path: Path) -> None:
+    queue = "[[queue]]\npath = 'private$\\signed'\nauthenticate = true\n"
+    for accepted, taken in (('["3.0", "2.0"]', {"2.0"}), ('["3.0", "2.0", "1.0"]', {"2.0", "1.0"})):
+        directory = tmp_path / str(len(taken))
+        directory.mkdir()
+        file = directory / "target.toml"
+        file.write_text(f"{CONFIGURATION}{queue}[security]\naccept_signatures = {accepted}\n")
+        with serving(file) as server, client.connect(server.api) as manager:
+            with Target(server).open_session() as connection:
+                for packet in (
+                    _read_as_1_0() if len(taken) == 1 else b"",
+                    _for_several(),
+                    _packet("signed", "unsigned"),
+                    _signed(_packet("signed", "1.0"), "1.0"),
+                    _signed(_packet("signed", "2.0"), "2.0"),
+                ):
+                    connection.sendall(packet)
+                found = {manager.queue(r"private$\signed").receive(timeout=30).text for _ in taken}
+            assert found == taken
+            assert manager.queue(r"private$\signed").info().messages == 0
+            server.end()
