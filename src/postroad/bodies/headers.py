@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from xml.sax.saxutils import escape
 
 from postroad.bodies.amqp import amqp_headers, header_text, is_amqp
 from postroad.bodies.bounds import MOST_HEADERS
@@ -22,8 +21,9 @@ _DOCUMENT = (
     '<?xml version="1.0" encoding="utf-8"?><ArrayOfHeaderInfo xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
     'xmlns:xsd="http://www.w3.org/2001/XMLSchema">%s</ArrayOfHeaderInfo>'
 )
-_REFERENCES = {ord(each): f"&#x{ord(each):X};" for each in map(chr, (*range(9), 0xB, 0xC, *range(0xD, 0x20)))}
-_REFERENCES |= {code: f"&#x{code:X};" for code in (0xFFFE, 0xFFFF)}  # XML forbids them; .NET writes references
+# XML forbids most of these characters, and .NET writes references.
+_REFERENCES = {code: f"&#x{code:X};" for code in (*range(9), *range(0xB, 0x20), 0xFFFE, 0xFFFF)}
+_REFERENCES |= {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 _INTENTS = {1: "Send", 2: "Publish", 3: "Subscribe", 4: "Unsubscribe", 5: "Reply"}
 _INTENT = "NServiceBus.MessageIntent"
 _TYPE_HEADERS = ("NServiceBus.EnclosedMessageTypes", "rbs2-msg-type")
@@ -107,7 +107,8 @@ def write_headers(names: Mapping[str, str]) -> bytes:
     for name, value in names.items():
         if not name.strip():
             raise InvalidArgument("a header must have a name")
-        infos.append(f"<HeaderInfo><Key>{_xml(name)}</Key><Value>{_xml(value)}</Value></HeaderInfo>")
+        key, text = name.translate(_REFERENCES), value.translate(_REFERENCES)
+        infos.append(f"<HeaderInfo><Key>{key}</Key><Value>{text}</Value></HeaderInfo>")
     try:
         extension = (_DOCUMENT % "".join(infos)).encode()
     except UnicodeEncodeError:
@@ -115,10 +116,6 @@ def write_headers(names: Mapping[str, str]) -> bytes:
     if len(extension) > MOST_BYTES:
         raise InvalidArgument(f"headers must have at most {MOST_BYTES:,} bytes together, got {len(extension):,}")
     return extension
-
-
-def _xml(text: str) -> str:
-    return escape(text).translate(_REFERENCES)
 
 
 def _of_json(extension: bytes) -> Headers:
