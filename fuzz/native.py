@@ -144,7 +144,6 @@ FED = {
     "columns.texts": "columns",
     "columns.decoding": "columns",
     "columns.ranges": "columns",
-    "bodies.headers": "bodies",
     "bodies.xml_text": "bodies",
     "describe.packets": "keys",
     "rpc.ntlm_keys": "rpc_tokens",
