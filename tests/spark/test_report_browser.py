@@ -63,7 +63,8 @@ def test_the_page_in_a_browser(tmp_path: Path, width: int) -> None:
     ]
     command = [CHROMIUM, *options, f"--window-size={width},2000", "--virtual-time-budget=20000", "--dump-dom"]
     done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=200)
-    assert "CONSOLE" not in done.stderr, done.stderr
+    told = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert [line for line in told if "source: chrome://" not in line] == []  # those are of Chromium's own pages
     body = re.search(r"<body[^>]*>", done.stdout)
     assert body is not None
     kept = dict(re.findall(r'data-(\w+)="([^"]*)"', body[0]))
