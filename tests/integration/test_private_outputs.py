@@ -18,7 +18,8 @@ from tests.served import served
 # Every parameter with a file or a directory: those that are only read, and those that are written, each with its test.
 READ = {
     *("console --tls-certificate", "console --tls-key", "decode FILE", "definitions import FILE", "import FILE"),
-    *("restore FILE", "route --enterprise", "send --file", "serve --config", "simulate FILE", "remote peek --config"),
+    *("restore FILE", "route --enterprise", "serve --config", "simulate FILE", "remote peek --config"),
+    *("send --extension", "send --file"),
     *("remote purge --config", "remote receive --config", "pipeline run --enterprise", "pipeline retain --enterprise"),
     *("pipeline routes ENTERPRISE", "pipeline what-if ENTERPRISE", "pipeline what-if CHANGED"),
 }
