@@ -13,8 +13,6 @@ SEQUENTIAL_MASK = (1 << 56) - 1  # SequentialId: the least significant seven oct
 LAST_LOOKUP_ID = 0xFFFFFFFFFFFFFFFF  # with a PREV action, the last message of the queue
 SEVERITY = 0x80000000
 
-PORT_STEP = 11  # 3.1.4.8: the step to the next port to try
-
 
 def is_failure(status: int) -> bool:
     """2.2: an HRESULT is a failure if its severity bit is set."""

@@ -34,9 +34,9 @@ from postroad.soap.elements import Attachments, Envelope, Services
 from postroad.soap.envelope import is_receipt, read_envelope
 from postroad.soap.multipart import split_entity
 from postroad.soap.packets import NOT_IDENTIFIED, identifier_of, packet_of
-from postroad.soap.receiver import late_facts
+from postroad.soap.receiver import note_late
 from postroad.soap.requests import Outgoing as Written
-from postroad.soap.settings import CLOCK_TOLERANCE_S
+from postroad.soap.settings import CLOCK_TOLERANCE_S, DUPLICATES, DUPLICATES_S
 from postroad.soap.signature import check_signature
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass
@@ -119,7 +119,6 @@ class Requests:
 
 
 HISTORY_STATE = "multicast-history/"
-DUPLICATES, DUPLICATES_S = 10_000, 1800  # as over HTTP, note 16
 _EVERYONE = Credentials(Token.everyone())
 
 
@@ -206,7 +205,7 @@ class MulticastReceiver:
             else:
                 self.refused += 1
                 if refused is EXPIRED:
-                    self._watcher.suspicious("SOAP message too late", late_facts(view, self._clock_tolerance_s, now))
+                    note_late(self._watcher, view, self._clock_tolerance_s, now)
                 self.core.delivery.tally.refused[refused.reason] += 1
                 self.core.delivery.try_after(packet, self._watcher.refused, view, refused)
         if arrived and asked.services is not None and asked.services.delivery_receipt_request is not None:

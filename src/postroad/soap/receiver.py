@@ -33,7 +33,7 @@ from postroad.soap.addresses import at_address, destination_of, url_of
 from postroad.soap.elements import Attachments, Envelope, Stream
 from postroad.soap.envelope import read_envelope
 from postroad.soap.multipart import split_entity
-from postroad.soap.packets import Form, Forms, MessageType, identify, packet_of
+from postroad.soap.packets import NOT_IDENTIFIED, Form, Forms, MessageType, identify, packet_of
 from postroad.soap.requests import REPORTED, stream_id_of, stream_receipt
 from postroad.soap.sender import Sender, Taken
 from postroad.soap.settings import TIMERS, SoapSettings
@@ -47,7 +47,7 @@ from postroad.wire.view import MessageView
 
 HISTORY_STATE = "soap-history/"
 OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
-NOT_IDENTIFIED = bytes(16) + b"\1\0\0\0"  # 3.1.5.1.11: the id of every message without an Msmq element
+_NO_ID = NOT_IDENTIFIED.to_bytes()
 _STREAM_RECEIPTS = frozenset({MessageType.STREAM_RECEIPT, MessageType.FINAL_STREAM_RECEIPT})
 _EVERYONE = Credentials(Token.everyone())
 # 3.1.5.2.1.1 and 3.1.7.3.2: the reasons for which a message that belongs to no stream leaves its dead letter here,
@@ -302,9 +302,7 @@ class Receiver:
             self.core.delivery.arrive(queue, view.data, view, now)
         else:
             if refused is EXPIRED:
-                self._watcher.suspicious(
-                    "SOAP message too late", late_facts(view, self.settings.clock_tolerance_s, now)
-                )
+                note_late(self._watcher, view, self.settings.clock_tolerance_s, now)
             self._refuse(view, refused, now)
         self._remember(view, key, now)
 
@@ -379,7 +377,7 @@ class Receiver:
         except PostroadError as fault:
             raise _NotForUs(str(fault)) from None
         if view.has_expired(now - self.settings.clock_tolerance_s):
-            self._watcher.suspicious("SOAP message too late", late_facts(view, self.settings.clock_tolerance_s, now))
+            note_late(self._watcher, view, self.settings.clock_tolerance_s, now)
             self._refuse(view, EXPIRED, now)
         else:
             try:
@@ -514,11 +512,12 @@ class Receiver:
         return queue, written
 
 
-def late_facts(view: MessageView, tolerance_s: float, now: float) -> dict[str, object]:
-    """Facts for people about a message that is dropped because of its time, 2.2.6.17."""
+def note_late(watcher: TransferWatcher, view: MessageView, tolerance_s: float, now: float) -> None:
+    """Tells people about a message that is dropped because of its time, 2.2.6.17."""
     late_s = int(now) - view.sent_time - view.time_to_reach_queue
     advice = f"compare the clocks of both computers; srmp.clock_tolerance_s is {tolerance_s:g}"
-    return {"peer": brought_by(view.data), "queue": str(destination_name(view)), "late_s": late_s, "advice": advice}
+    facts = {"peer": brought_by(view.data), "queue": str(destination_name(view)), "late_s": late_s, "advice": advice}
+    watcher.suspicious("SOAP message too late", facts)
 
 
 def _history_key(identifier: bytes, address: str) -> bytes:
@@ -526,6 +525,6 @@ def _history_key(identifier: bytes, address: str) -> bytes:
 
     Empty for a message without an id.
     """
-    if identifier == NOT_IDENTIFIED:
+    if identifier == _NO_ID:
         return b""
     return foreign_id(identifier, address)

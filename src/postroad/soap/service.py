@@ -22,7 +22,7 @@ from postroad.queues.queue import PositionState, Queue
 from postroad.reports.info import SessionInfo
 from postroad.runtime.deadlines import Source, earliest
 from postroad.soap.addresses import url_of
-from postroad.soap.receiver import Incoming, Outcome, Receiver
+from postroad.soap.receiver import BAD_REQUEST, OK, SERVER_ERROR, Incoming, Outcome, Receiver
 from postroad.soap.requests import Outgoing, Request, admin_of
 from postroad.soap.sender import Flight, Sender, Standing, Transfer
 from postroad.soap.settings import TIMERS, SoapSettings
@@ -131,7 +131,6 @@ def _until(time: float, now: float) -> float:
     return round(max(0.0, time - now), 3)
 
 
-OK, BAD_REQUEST, SERVER_ERROR = 200, 400, 500
 KNOWN_ADDRESSES = 10_000
 
 

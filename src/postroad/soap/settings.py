@@ -8,8 +8,7 @@ from postroad.soap.addresses import Redirections
 from postroad.wire.constants import RESEND_TABLE_S
 
 CLOCK_TOLERANCE_S = 300.0
-
-
+DUPLICATES, DUPLICATES_S = 10_000, 1800  # entries of a MessageIdHistoryTable, and how long they stay: note 16
 TIMERS = "soap timers"  # as people see them where they fail
 
 
@@ -23,8 +22,8 @@ class SoapSettings:
     max_receipt_delay_s: float = 10.0  # 3.1.5.1.6.3
     cleanup_ms: int = 300_000  # Session Cleanup Timer
     clock_tolerance_s: float = CLOCK_TOLERANCE_S  # later messages are dropped; clocks differ
-    duplicates: int = 10_000  # entries of MessageIdHistoryTable
-    duplicates_s: int = 1800
+    duplicates: int = DUPLICATES
+    duplicates_s: int = DUPLICATES_S
     posts_per_host: int = 8  # requests to one host that wait for answers at a time
     remote_managers: int = 10_000  # streams of other managers that are remembered, at most
     unacknowledged: int = 10_000  # stream messages of one queue that wait for a receipt, at most
