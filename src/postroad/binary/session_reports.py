@@ -12,7 +12,7 @@ from postroad.binary.sender import Flight, flight_of
 from postroad.binary.session import Session
 from postroad.queues.outgoing_queues import NOBODY_KNOWN, CarrierReport, Progress
 from postroad.queues.queue import PositionState, Queue
-from postroad.reports.info import SessionInfo, span
+from postroad.reports.info import SessionInfo, counted, span
 from postroad.runtime.deadlines import earliest
 from postroad.wire.octets import NULL_GUID
 
@@ -189,7 +189,7 @@ def session_info(service: BinaryService, session: Session, peer: Peer | None) ->
 
 
 def _waiting(count: int) -> str:
-    return "1 message waits" if count == 1 else f"{count} messages wait"
+    return counted(count, "message waits", "messages wait")
 
 
 def _until(time: float, now: float) -> float:

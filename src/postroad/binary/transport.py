@@ -37,7 +37,7 @@ from postroad.wire.view import MessageView
 log = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class BinaryManager(Protocol):
     """What the transport needs from its queue manager."""
 
     core: LocalQueueManager
@@ -137,7 +137,12 @@ class BinaryTransport:
     """The Driver of a BinaryService on an event loop."""
 
     def __init__(
-        self, manager: Host, host: str, port: int, ports: Callable[[str], int], ping_client: PingClient | None = None
+        self,
+        manager: BinaryManager,
+        host: str,
+        port: int,
+        ports: Callable[[str], int],
+        ping_client: PingClient | None = None,
     ) -> None:
         """With a `ping_client`, a peer is pinged before the first connection to it, 3.1.5.2.2."""
         self.manager = manager

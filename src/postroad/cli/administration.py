@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import MAX_LOOKUP_ID, Context, QueueName
-from postroad.cli.output import count_text, print_line, print_table, report
+from postroad.cli.output import print_line, print_table, report
 from postroad.cli.serve import LogLevel
+from postroad.reports.info import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,11 +110,9 @@ def release(
         source = manager.queue(queue)
         released = source.release_locks(lookup)
         locked = source.info().locked
-    context.print(
-        {"released": released, "locked": locked}, f"released {count_text(len(released), 'message')} of {queue}"
-    )
+    context.print({"released": released, "locked": locked}, f"released {counted(len(released), 'message')} of {queue}")
     if locked and not lookup:
-        have = "1 message is" if locked == 1 else f"{locked} messages are"
+        have = counted(locked, "message is", "messages are")
         report(f"{have} still locked, by transactions or remote readers: postroad lock list {shlex.quote(queue)}")
 
 
@@ -179,7 +178,7 @@ def report_locked(queue: Queue, what_became: str) -> dict[str, int]:
     """
     info = queue.info()
     name = shlex.quote(queue.name)
-    what = f"{what_became}: {count_text(info.locked, 'message')} of {queue.name}"
+    what = f"{what_became}: {counted(info.locked, 'message')} of {queue.name}"
     if info.locked and info.type == "outgoing":
         report(f"{what} on the way to the next hop; see postroad queue show {name}")
     elif info.locked:

@@ -13,7 +13,8 @@ from uuid import uuid4
 import typer
 
 from postroad.cli.context import AsJson, Context
-from postroad.cli.output import Bar, ExitCode, count_text, fail, print_json, print_line, report, size_text
+from postroad.cli.output import Bar, ExitCode, fail, print_json, print_line, report, size_text
+from postroad.reports.info import counted
 
 if TYPE_CHECKING:
     from postroad.store.backup import Contents
@@ -56,7 +57,7 @@ def backup(
     name = contents.head.get("name")
     context.print(
         {"file": str(file), "bytes": size, **_facts(contents)},
-        f"backed up {name}: {count_text(contents.records, 'message')}, {size_text(size)} in {file}",
+        f"backed up {name}: {counted(contents.records, 'message')}, {size_text(size)} in {file}",
     )
 
 
@@ -90,7 +91,7 @@ def restore(
         return
     head = contents.head
     print_line(f"restored {head.get('name')} {head.get('id')} as of {head.get('made_at')}")
-    print_line(f"{count_text(contents.records, 'message')} in {data}")
+    print_line(f"{counted(contents.records, 'message')} in {data}")
 
 
 def _facts(contents: Contents) -> dict[str, object]:
@@ -100,7 +101,7 @@ def _facts(contents: Contents) -> dict[str, object]:
 
 def _report_damaged(contents: Contents) -> None:
     if contents.damaged:
-        report(f"left out: {count_text(contents.damaged, 'record')} whose checksum is wrong; see the manager's log")
+        report(f"left out: {counted(contents.damaged, 'record')} whose checksum is wrong; see the manager's log")
 
 
 @contextmanager

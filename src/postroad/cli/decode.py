@@ -24,7 +24,6 @@ from postroad.cli.output import (
     Line,
     Span,
     block_writer,
-    count_text,
     fail,
     hex_lines,
     printable,
@@ -42,6 +41,7 @@ from postroad.describe.capture import DamagedPacket, DecodedPacket, Kind, Origin
 from postroad.errors import RemoteProtocolError
 from postroad.names import MessageId
 from postroad.net import ports
+from postroad.reports.info import counted
 from postroad.wire import FinalAck, MessageView, OrderAck, Ping
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ def decode(
         except OSError as fault:
             fail(f"{file}: {fault.strerror}", ExitCode.FAILED)
     if verifier is not None and verifier.refused:
-        fail(f"{file}: {count_text(verifier.refused, 'signed message')} not verified", ExitCode.FAILED)
+        fail(f"{file}: {counted(verifier.refused, 'signed message')} not verified", ExitCode.FAILED)
     if verifier is not None and not verifier.verified:
         fail(f"{file}: no message is signed", ExitCode.FAILED)
 
@@ -433,7 +433,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
     if not whole and (alone is not None or not faults):
         fail(f"{file}: {_no_packet(capture, alone)}", ExitCode.FAILED)
     if faults:
-        fail(f"{file}: {count_text(faults, 'fault')}, {count_text(whole, 'packet')} decoded", ExitCode.FAILED)
+        fail(f"{file}: {counted(faults, 'fault')}, {counted(whole, 'packet')} decoded", ExitCode.FAILED)
 
 
 def _described(others: OtherPackets, item: OtherPacket) -> Other | Skipped:
@@ -449,5 +449,5 @@ def _no_packet(capture: CaptureFile, fault: Skipped | None) -> str:
     if fault is not None:
         return f"no packet in this file: {fault.reason}"
     if capture.frames:
-        return f"no packet in this file: {count_text(capture.frames, 'frame')}, none of them on the ports of MSMQ"
+        return f"no packet in this file: {counted(capture.frames, 'frame')}, none of them on the ports of MSMQ"
     return "no packet in this file"

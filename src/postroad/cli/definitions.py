@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroad.cli.context import Context
-from postroad.cli.output import ExitCode, count_text, fail, print_json, print_line, report
+from postroad.cli.output import ExitCode, fail, print_json, print_line, report
+from postroad.reports.info import counted
 from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def export(
         write_private(Path(file), text)
     except OSError as fault:
         fail(f"{file}: cannot be written: {fault.strerror}", ExitCode.FAILED)
-    counts = f"{count_text(len(queues), 'queue')} and {count_text(len(users), 'user')}"
+    counts = f"{counted(len(queues), 'queue')} and {counted(len(users), 'user')}"
     context.print({"file": file, "queues": len(queues), "users": len(users)}, f"wrote {counts} to {file}")
 
 
@@ -104,13 +105,13 @@ def import_definitions(
                 if not dry_run:
                     _apply(manager, change)
             except Exception:
-                report(f"{count_text(done, 'queue')} of {len(changes)} changed, then {change.path} failed")
+                report(f"{counted(done, 'queue')} of {len(changes)} changed, then {change.path} failed")
                 raise
             _show(context, change, dry_run)
     _show_users(definitions.users, users)
     same = len(definitions.queues) - len(changes)
     if not context.as_json:
-        print_line(f"{count_text(same, 'queue')} as in the file already")
+        print_line(f"{counted(same, 'queue')} as in the file already")
 
 
 def _queues(manager: QueueManager, *, internal: bool = False) -> dict[QueueTail, QueueInfo]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
-from postroad.cli.output import ExitCode, count_text, fail, print_json, print_line, print_table, size_text
+from postroad.cli.output import ExitCode, fail, print_json, print_line, print_table, size_text
+from postroad.reports.info import counted
 from postroad.runtime.private_files import write_private
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ def run(
             counts = {"batch": outcome.batch, "packets": outcome.packets, "removed": outcome.removed}
             print_json(counts | {"queues": outcome.sources, "seconds": took_s})
         else:
-            new = count_text(outcome.packets, "new packet")
-            print_line(f"batch {outcome.batch}: {new} from {count_text(outcome.sources, 'queue')} in {took_s} s")
+            new = counted(outcome.packets, "new packet")
+            print_line(f"batch {outcome.batch}: {new} from {counted(outcome.sources, 'queue')} in {took_s} s")
         if report is not None and outcome.batch:
             _write_report(opened, report, levels, as_json)
         if every is None:
@@ -426,9 +427,9 @@ def replay(
         print_json({"selected": done.selected, "sent": done.sent, "removed": done.removed, "dry_run": dry_run})
     elif dry_run:
         print_table(("queue", "lookup id", "reason", "label", "would go to"), done.planned)
-        print_line(f"{count_text(done.selected, 'dead letter')} would be sent again")
+        print_line(f"{counted(done.selected, 'dead letter')} would be sent again")
     else:
-        print_line(f"{count_text(done.sent, 'message')} sent again, {count_text(done.removed, 'dead letter')} removed")
+        print_line(f"{counted(done.sent, 'message')} sent again, {counted(done.removed, 'dead letter')} removed")
 
 
 def _require_spark() -> None:
@@ -548,7 +549,7 @@ def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], as_json:
     print_line(summary(facts))
     if todo:
         first = todo[0]
-        print_line(f"to do: {count_text(len(todo), 'finding')}; first {first.where}: {first.messages:,}. {first.what}")
+        print_line(f"to do: {counted(len(todo), 'finding')}; first {first.where}: {first.messages:,}. {first.what}")
     print_line(f"the report is in {output}")
 
 

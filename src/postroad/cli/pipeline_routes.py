@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroad.cli.output import count_text, print_json, print_line, print_table, size_text
+from postroad.cli.output import print_json, print_line, print_table, size_text
 from postroad.errors import InvalidArgument
+from postroad.reports.info import counted
 from postroad.runtime.private_files import make_private_directory
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def _moved(differing: DataFrame) -> dict[str, Any]:
 
 def _print_totals(totals: dict[str, Any], output: Path | None) -> None:
     print_line(
-        f"{count_text(totals['sites'], 'site')}, {count_text(totals['links'], 'link')}: "
-        f"{count_text(totals['routes'], 'route')}, {totals['unreachable']} pairs of sites without one; "
+        f"{counted(totals['sites'], 'site')}, {counted(totals['links'], 'link')}: "
+        f"{counted(totals['routes'], 'route')}, {totals['unreachable']} pairs of sites without one; "
         f"cost {totals['mean_cost']} on average, {totals['greatest_cost']} at most"
     )
     if output is not None:
@@ -159,7 +160,7 @@ def _print_loads(spark: SparkSession, before: Directory, after: Directory | None
     ]
     print_table(("link", "messages now", "then", "size then"), rows, numbers=("messages now", "then", "size then"))
     for row in lost:
-        print_line(f"! {count_text(row.messages, 'message')} from {row.from_site} to {row.to_site} would have no way")
+        print_line(f"! {counted(row.messages, 'message')} from {row.from_site} to {row.to_site} would have no way")
 
 
 def _messages(loads: dict[tuple[str, str], Any], link: tuple[str, str]) -> int:
@@ -197,13 +198,13 @@ def show_comparison(found: Comparison, *, as_json: bool) -> None:
     if as_json:
         _print_json(found, links)
         return
-    print_line(f"{count_text(found.pairs, 'pair')} with traffic: {len(found.changed)} change")
+    print_line(f"{counted(found.pairs, 'pair')} with traffic: {len(found.changed)} change")
     for kind, words in _COUNTED.items():
         pairs, load = found.count(kind)
         if pairs:
-            print_line(f"  {pairs} {words}: {count_text(load.messages, 'message')}, {size_text(load.bytes)}")
+            print_line(f"  {pairs} {words}: {counted(load.messages, 'message')}, {size_text(load.bytes)}")
     if found.unknown.messages:
-        print_line(f"! {count_text(found.unknown.messages, 'message')} between managers without a site do not count")
+        print_line(f"! {counted(found.unknown.messages, 'message')} between managers without a site do not count")
     if found.changed:
         print_table(
             ("from", "to", "messages", "route now", "cost now", "route then", "cost then"),
@@ -296,9 +297,9 @@ def show_capacity(found: Capacity, day: str, *, as_json: bool) -> None:
             print_json({"kind": "queue"} | each.json() | {"highest_at": clock(each.highest_at), "depths": depths})
         return
     each_is = "" if found.factor == 1 else f", each for {found.factor}"
-    print_line(f"{day}: {count_text(found.messages, 'message')}; {found.simulated} simulated{each_is}")
+    print_line(f"{day}: {counted(found.messages, 'message')}; {found.simulated} simulated{each_is}")
     if found.skipped:
-        print_line(f"! {count_text(found.skipped, 'message')} inside one manager, or of unknown managers, are left out")
+        print_line(f"! {counted(found.skipped, 'message')} inside one manager, or of unknown managers, are left out")
     if found.drained_at is None:
         print_line("! the queues never got empty")
     else:

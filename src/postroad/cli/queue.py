@@ -12,7 +12,8 @@ import typer
 from postroad.cli.acl import app as acl
 from postroad.cli.administration import report_locked
 from postroad.cli.context import Context, QueueName
-from postroad.cli.output import ExitCode, count_text, fail, print_line, print_table, size_text
+from postroad.cli.output import ExitCode, fail, print_line, print_table, size_text
+from postroad.reports.info import counted
 
 if TYPE_CHECKING:
     from postroad.reports.info import QueueInfo
@@ -91,7 +92,7 @@ def purge(context: Context, queue: QueueName) -> None:
         source = manager.queue(queue)
         purged = source.purge()
         locked = report_locked(source, "purged when their readers release them")
-    context.print({"purged": purged, **locked}, f"purged {count_text(purged, 'message')} from {queue}")
+    context.print({"purged": purged, **locked}, f"purged {counted(purged, 'message')} from {queue}")
 
 
 @app.command("pause")
@@ -126,7 +127,7 @@ def release(
             fail(f"no pipeline called {name} holds messages of {queue}{known}", ExitCode.FAILED)
         manager.queue(queue).release(name)
         messages = sum(hold.messages for hold in held if hold.name == name)
-    context.print({"released": name, "messages": messages}, f"released {count_text(messages, 'message')} of {queue}")
+    context.print({"released": name, "messages": messages}, f"released {counted(messages, 'message')} of {queue}")
 
 
 def is_of_interest(info: QueueInfo) -> bool:

@@ -20,7 +20,6 @@ from postroad.cli.context import MAX_LOOKUP_ID, Context, QueueName, predicate
 from postroad.cli.output import (
     Bar,
     ExitCode,
-    count_text,
     fail,
     header_line,
     print_json,
@@ -28,6 +27,7 @@ from postroad.cli.output import (
     print_table,
     report,
 )
+from postroad.reports.info import counted
 from postroad.runtime.private_files import open_private
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def move(
         locked = {} if lookup else report_locked(source, "not moved")
     expired.report(to)
     facts = {"moved": bar.done, **locked, **expired.facts}
-    context.print(facts, f"moved {count_text(bar.done, 'message')} from {queue} to {to}")
+    context.print(facts, f"moved {counted(bar.done, 'message')} from {queue} to {to}")
 
 
 class Expired:
@@ -135,7 +135,7 @@ class Expired:
         fates = ((self._again, "dead letters again"), (self._gone, "deleted, because they ask for no dead letter"))
         for count, fate in fates:
             if count:
-                what = f"expired: {count_text(count, 'message')} will not stay in {to}"
+                what = f"expired: {counted(count, 'message')} will not stay in {to}"
                 report(f"{what}, and will be {fate}; `postroad resend` sends a message with a new lifetime")
 
 
@@ -165,7 +165,7 @@ def _show(messages: Iterator[ReceivedMessage], as_json: bool) -> None:
         else:
             print_line(header_line(message))
     if not as_json:
-        print_line(f"{count_text(count, 'message')} would move")
+        print_line(f"{counted(count, 'message')} would move")
 
 
 def export(
@@ -212,7 +212,7 @@ def export(
     if context.as_json:
         print_json({"exported": bar.done, "file": file, **locked})
     elif file != STANDARD_STREAM:
-        print_line(f"exported {count_text(bar.done, 'message')} from {queue} to {file}")
+        print_line(f"exported {counted(bar.done, 'message')} from {queue} to {file}")
 
 
 def _writable(file: str, force: bool) -> AbstractContextManager[BinaryIO]:
@@ -289,11 +289,9 @@ def import_packets(
                     bar.advance(len(batch))
             except Exception:
                 if bar.done:
-                    print_line(f"imported the first {bar.done} of {count_text(total, 'message')}")
+                    print_line(f"imported the first {bar.done} of {counted(total, 'message')}")
                 raise
-    context.print(
-        {"imported": total, "file": file}, f"imported {count_text(total, 'message')} from {file} into {queue}"
-    )
+    context.print({"imported": total, "file": file}, f"imported {counted(total, 'message')} from {file} into {queue}")
 
 
 def _readable(file: str) -> AbstractContextManager[BinaryIO]:
@@ -436,7 +434,7 @@ def resend(
     facts |= {"expiring": len(short), "first_expires_s": min(short)} if short else {}
     where_to = "" if to is None else f" to {to}"
     where_to = " to where they failed" if failed and to is None else where_to
-    context.print(facts, f"sent {count_text(sent, 'message')} of {queue} again{where_to}")
+    context.print(facts, f"sent {counted(sent, 'message')} of {queue} again{where_to}")
     if refused:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -463,7 +461,7 @@ def _resend(
                 outcomes = api.json("POST", path, order, member="resent")
             except Exception:
                 if sent:
-                    print_line(f"sent the first {sent} of {count_text(len(ids), 'message')} again")
+                    print_line(f"sent the first {sent} of {counted(len(ids), 'message')} again")
                 raise
             refused += [(each["lookup_id"], each["why"]) for each in outcomes if each["id"] is None]
             sent += sum(each["id"] is not None for each in outcomes)
@@ -476,13 +474,15 @@ def _report_refused(refused: Sequence[tuple[int, str]], word: str) -> None:
     for lookup_id, why in refused[:SHOWN_REFUSALS]:
         report(f"{word}: the message {lookup_id}: {why}")
     if len(refused) > SHOWN_REFUSALS:
-        report(f"{word}: {count_text(len(refused) - SHOWN_REFUSALS, 'more message')}")
+        report(f"{word}: {counted(len(refused) - SHOWN_REFUSALS, 'more message')}")
 
 
 def _warn(short: Sequence[int], word: str) -> None:
     if short:
-        who = "1 message" if len(short) == 1 else f"{len(short)} messages"
-        report(f"{who} {word} soon, the first after {min(short)} s: --ttbr S gives each S seconds to be received")
+        report(
+            f"{counted(len(short), 'message')} {word} soon, the first after {min(short)} s: "
+            "--ttbr S gives each S seconds to be received"
+        )
 
 
 def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int | None, as_json: bool) -> None:
@@ -509,7 +509,7 @@ def _show_resent(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int 
         return
     print_table(("lookup id", "label", "reason", "to", "lifetime s"), rows(), numbers=("lookup id", "lifetime s"))
     _warn(short, "would expire")
-    print_line(f"{count_text(count, 'message')} would be sent again")
+    print_line(f"{counted(count, 'message')} would be sent again")
 
 
 def _reason(message: ReceivedMessage) -> str | None:
@@ -599,4 +599,4 @@ def _show_failed(messages: Iterator[ReceivedMessage], to: str | None, ttbr: int 
         ),
         numbers=("messages",),
     )
-    print_line(f"{count_text(sum(group.messages for group in groups), 'message')} would be sent again")
+    print_line(f"{counted(sum(group.messages for group in groups), 'message')} would be sent again")

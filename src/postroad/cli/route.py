@@ -10,6 +10,7 @@ import typer
 from postroad.cli.context import AsJson, Context
 from postroad.cli.output import ExitCode, fail, print_json, print_line, print_table, report
 from postroad.net import ports
+from postroad.reports.info import counted
 
 if TYPE_CHECKING:
     from postroad.reports.enterprise import Route, Table
@@ -133,8 +134,7 @@ def trace(
 
 
 def _extent(found: Trace) -> str:
-    was = "1 message was" if found.looked_at == 1 else f"{found.looked_at} messages were"
-    looked = f": {was} searched"
+    looked = f": {counted(found.looked_at, 'message was', 'messages were')} searched"
     if not found.cut_off:
         return looked
     ends = f"of {', '.join(found.cut_off)} only the first and the last {found.limit_per_queue // 2}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.context import AsJson
-from postroad.cli.output import ExitCode, count_text, print_json, print_line, print_table
+from postroad.cli.output import ExitCode, print_json, print_line, print_table
+from postroad.reports.info import counted
 
 if TYPE_CHECKING:
     from postroad.simulation.verdict import FlowReport, Report
@@ -57,7 +58,7 @@ def _print(found: Report) -> None:
     for name in found.down:
         print_line(f"! {name} is not running")
     for queue in found.stuck:
-        print_line(f"! {queue.manager}: {count_text(queue.messages, 'message')} in {queue.queue}: {queue.why}")
+        print_line(f"! {queue.manager}: {counted(queue.messages, 'message')} in {queue.queue}: {queue.why}")
     for sentence in found.faults:
         print_line(f"! {sentence}")
     print_line(f"lost {found.lost}, duplicated {found.duplicated}, reordered {found.reordered}")

@@ -11,9 +11,9 @@ import typer
 
 from postroad.cli.administration import print_locks, print_transactions
 from postroad.cli.context import Context
-from postroad.cli.output import count_text, print_json, print_line, print_table, shortened, size_text
+from postroad.cli.output import print_json, print_line, print_table, shortened, size_text
 from postroad.cli.queue import is_of_interest, print_queues
-from postroad.reports.info import attention
+from postroad.reports.info import attention, counted
 
 if TYPE_CHECKING:
     from postroad.reports.info import (
@@ -104,14 +104,14 @@ def _print_totals(
     quota = "" if info.quota_kb is None else f" of {size_text(info.quota_kb * 1024)}"
     print_line(f"{info.name}  {info.id}  postroad {info.version}")
     print_line(
-        f"up {_duration(info.started_at_s)}, {count_text(info.queues, 'queue')}, "
-        f"{count_text(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
-        f"{count_text(info.transactions, 'open transaction')}"
+        f"up {_duration(info.started_at_s)}, {counted(info.queues, 'queue')}, "
+        f"{counted(info.messages, 'message')}, {size_text(info.bytes)}{quota}, "
+        f"{counted(info.transactions, 'open transaction')}"
     )
     locked = sum(each.messages for each in locks)
     print_line(
-        f"{count_text(len(sessions), 'session')}, {count_text(len(readers), 'remote reader')}, "
-        f"{count_text(locked, 'locked message')}"
+        f"{counted(len(sessions), 'session')}, {counted(len(readers), 'remote reader')}, "
+        f"{counted(locked, 'locked message')}"
     )
     if info.disk:
         used = sum(size for use, size in info.disk.items() if use not in ("free", "total"))
@@ -143,8 +143,8 @@ def _print_largest(queues: list[QueueInfo]) -> None:
     ordered = sorted(queues, key=lambda queue: (-queue.messages, -queue.bytes, queue.path.lower()))
     print_queues(map(_with_short_name, ordered[:LARGEST]))
     if rest := ordered[LARGEST:]:
-        messages = count_text(sum(queue.messages for queue in rest), "message")
-        print_line(f"{count_text(len(rest), 'more queue')} with {messages}: postroad status --all")
+        messages = counted(sum(queue.messages for queue in rest), "message")
+        print_line(f"{counted(len(rest), 'more queue')} with {messages}: postroad status --all")
 
 
 def _with_short_name(queue: QueueInfo) -> QueueInfo:
@@ -157,7 +157,7 @@ def _multicast_line(found: dict[str, Any]) -> str:
     groups = ", ".join(each["address"] for each in found["groups"]) or "none"
     full = f", {found['overflowed']} found the receive buffer full" if found["overflowed"] else ""
     return (
-        f"multicast: from {found['address']}, groups {groups}, {count_text(found['sources'], 'source')}, "
+        f"multicast: from {found['address']}, groups {groups}, {counted(found['sources'], 'source')}, "
         f"{found['received']} received, {found['repaired']} repaired, {found['lost']} lost{full}"
     )
 
@@ -191,13 +191,13 @@ def _print_queues(queues: list[QueueInfo]) -> None:
     print_queues(map(_with_short_name, [*outgoing[:MOST_OUTGOING], *own[:MOST_QUEUES]]))
     for rest, what in ((outgoing[MOST_OUTGOING:], "outgoing queue"), (own[MOST_QUEUES:], "queue")):
         if rest:
-            messages = count_text(sum(queue.messages for queue in rest), "message")
-            print_line(f"{count_text(len(rest), f'more {what}')} with {messages}: postroad queue list")
+            messages = counted(sum(queue.messages for queue in rest), "message")
+            print_line(f"{counted(len(rest), f'more {what}')} with {messages}: postroad queue list")
 
 
 def _print_rest(found: int, what: str) -> None:
     if found > SHOWN_LOCKS:
-        print_line(f"and {count_text(found - SHOWN_LOCKS, f'more {what}')}: postroad {what} list")
+        print_line(f"and {counted(found - SHOWN_LOCKS, f'more {what}')}: postroad {what} list")
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:
@@ -244,7 +244,7 @@ def _print_readers(readers: list[ReaderInfo]) -> None:
 def _dead_letters(queues: list[QueueInfo]) -> Iterator[str]:
     for queue in queues:
         if queue.path.lower() in _DEAD_LETTERS and queue.messages:
-            yield f"{count_text(queue.messages, 'dead letter')} in ;{queue.path.partition(';')[2]}"
+            yield f"{counted(queue.messages, 'dead letter')} in ;{queue.path.partition(';')[2]}"
 
 
 def _duration(started_at_s: float) -> str:

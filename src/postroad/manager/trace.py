@@ -20,6 +20,7 @@ from postroad.queues.outcomes import Departure
 from postroad.queues.outgoing_queues import NextHop
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
+from postroad.reports.info import counted
 from postroad.reports.trace import Finding, FindingKind, Trace, TraceHop, TraceState, class_words, read_message_id
 from postroad.store.interface import Record
 from postroad.wire.constants import MessageClass, class_name
@@ -411,7 +412,7 @@ class Search:
         if report is None or not report.is_about(self.id.guid, self.id.ordinal):
             return None
         manager = view.source_queue_manager
-        hops = "1 hop" if report.hops == 1 else f"{report.hops} hops"
+        hops = counted(report.hops, "hop")
         did = "reported as come in" if report.next_hop is None else f"reported as sent on to {report.next_hop}"
         sentence = f"{did} by {self._manager(manager)}, after {hops}, bound for {report.target_queue or 'nowhere'}"
         return _found(

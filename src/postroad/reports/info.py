@@ -9,6 +9,11 @@ from postroad.reports.plain import listed
 from postroad.validation.queue_properties import QueueSettings
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """1 message, 3 messages; with `many`: 1 message waits, 3 messages wait"""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo(QueueSettings):
     """A queue.
@@ -310,22 +315,22 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     if info.directory_error is not None:
         yield f"the directory's file cannot be loaded, and an earlier copy is used: {info.directory_error}"
     if info.damaged:
-        yield f"{info.damaged} stored records have a wrong checksum; see the log"
+        yield f"{counted(info.damaged, 'stored record has', 'stored records have')} a wrong checksum; see the log"
     for name, limit in info.limits.items():
         if limit["reached"]:
-            yield f"the limit {name} of {limit['maximum']} was reached {limit['reached']} times"
+            yield f"the limit {name} of {limit['maximum']} was reached {counted(limit['reached'], 'time')}"
     stuck = sorted((queue for queue in queues if queue.stuck), key=lambda queue: queue.oldest_arrived_ms or 0)
     for queue in stuck[:MOST_NAMED]:
-        count = "1 message waits" if queue.messages == 1 else f"{queue.messages} messages wait"
-        yield f"{count} for {queue.path}: {queue.why}"
+        yield f"{counted(queue.messages, 'message waits', 'messages wait')} for {queue.path}: {queue.why}"
     if rest := stuck[MOST_NAMED:]:
-        yield f"{len(rest)} more outgoing queues are stuck, with {sum(queue.messages for queue in rest)} messages"
+        stuck_too = counted(len(rest), "more outgoing queue is stuck", "more outgoing queues are stuck")
+        yield f"{stuck_too}, with {counted(sum(queue.messages for queue in rest), 'message')}"
     for queue in queues:
         if queue.nearly_full:
             yield f"{queue.path} is nearly full: {queue.bytes} of {(queue.quota_kb or 0) * 1024} bytes"
     if info.journal_overflows:
-        copies = "1 copy" if info.journal_overflows == 1 else f"{info.journal_overflows} copies"
-        yield f"{copies} dropped, because a journal or dead-letter queue is full: {', '.join(info.overflowed)}"
+        dropped, full = counted(info.journal_overflows, "copy", "copies"), ", ".join(info.overflowed)
+        yield f"{dropped} dropped, because a journal or dead-letter queue is full: {full}"
     if info.follow_up_errors:
         yield f"{info.follow_up_errors} acknowledgments or copies could not be made; see the log"
 

@@ -24,6 +24,7 @@ from postroad.pgm.source import Outgoing
 from postroad.queues.core_settings import Chance
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.queue import Queue
+from postroad.reports.info import counted
 from postroad.soap.addresses import Redirections
 from postroad.soap.multicast import MulticastService, MulticastSettings
 from postroad.soap.requests import Outgoing as Written
@@ -315,7 +316,7 @@ def _judge(
     for host in sources:
         waiting = sum(queue.count for queue in host.core.queues.outgoing.values())
         if waiting:
-            outcome.sentences.append(f"{host.name} has {waiting} messages that never left")
+            outcome.sentences.append(f"{host.name} has {counted(waiting, 'message')} that never left")
     for host in receivers:
         labels = host.labels(QUEUE)
         outcome.received += len(labels)

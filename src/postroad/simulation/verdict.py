@@ -11,6 +11,7 @@ from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.queues.collection import DEADLETTER, DEADXACT, JOURNAL
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
+from postroad.reports.info import counted
 from postroad.simulation.apps import SendingApp
 from postroad.simulation.ledger import Ledger, Promise, TrackedMessage
 from postroad.simulation.loop import STARTED
@@ -132,12 +133,15 @@ def _stuck(node: Node, *, all_read: bool) -> Iterator[str]:
         if queue.reserved_bytes:
             yield f"{node.name}: {path} has {queue.reserved_bytes} reserved bytes without an owner"
         if queue.is_outgoing and queue.count:
-            yield f"{node.name}: {queue.count} messages are still in {path}: {_reason_to_wait(node, queue)}"
+            staying = counted(queue.count, "message is", "messages are")
+            yield f"{node.name}: {staying} still in {path}: {_reason_to_wait(node, queue)}"
         if path.lower() == AWAITING_FINAL_ACK and queue.count and all_read:
-            yield f"{node.name}: {queue.count} messages still wait for a final acknowledgment"
+            waiting = counted(queue.count, "message still waits", "messages still wait")
+            yield f"{node.name}: {waiting} for a final acknowledgment"
     for session in node.service.sessions:
         if owed := session.sent.in_flight:
-            yield f"{node.name}: {len(owed)} messages of a session are not acknowledged"
+            sent = counted(len(owed), "message of a session is", "messages of a session are")
+            yield f"{node.name}: {sent} not acknowledged"
 
 
 def _reason_to_wait(node: Node, queue: Queue) -> str:
@@ -152,8 +156,8 @@ def _miscounted(node: Node) -> Iterator[str]:
         records = list(queue.everything())
         found = len(records), sum(len(record.packet) for record in records)
         if found != (queue.count, queue.total_bytes):
-            counted = f"{queue.count} messages of {queue.total_bytes} bytes"
-            yield f"{node.name}: {queue.properties.path} counts {counted} and has {found[0]} of {found[1]}"
+            count = f"{counted(queue.count, 'message')} of {queue.total_bytes} bytes"
+            yield f"{node.name}: {queue.properties.path} counts {count} and has {found[0]} of {found[1]}"
 
 
 def _contradictions(ledger: Ledger, world: World) -> Iterator[str]:

@@ -23,7 +23,7 @@ from postroad.wire.view import MessageView
 log = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class MulticastManager(Protocol):
     """What the transport needs from its queue manager."""
 
     clock: Callable[[], float]
@@ -34,7 +34,7 @@ class Host(Protocol):
 class MulticastTransport:
     """The Driver of a MulticastService. `serve`, then `start`."""
 
-    def __init__(self, manager: Host, options: TransportOptions) -> None:
+    def __init__(self, manager: MulticastManager, options: TransportOptions) -> None:
         self.manager = manager
         self.service: MulticastService
         self._pgm = PgmTransport(options, self._received)

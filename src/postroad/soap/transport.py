@@ -56,7 +56,7 @@ Done = Callable[[Post, int], None]
 Failed = Callable[[Post, ConnectionStatus, str], None]
 
 
-class Host(Protocol):
+class SoapManager(Protocol):
     """What the transport needs from its queue manager."""
 
     clock: Callable[[], float]
@@ -132,7 +132,7 @@ class SoapTransport(SoapApp):
     Call `serve` before a listener uses this as its app, and `start` once all listeners accept.
     """
 
-    def __init__(self, manager: Host, options: ClientOptions, known: Lookup = lambda host: None) -> None:
+    def __init__(self, manager: SoapManager, options: ClientOptions, known: Lookup = lambda host: None) -> None:
         self.manager = manager
         self.service: SoapService
         self._options = options

@@ -39,6 +39,7 @@ from postroad.errors import (
     TransactionSequence,
     TransactionUsage,
 )
+from postroad.reports.info import counted
 from postroad.spark.checkpoint import VERSION, check_version, shares, with_more
 from postroad.spark.manager_api import ANSWER_S, Patience, read_secret
 from postroad.spark.options import ARRIVAL_MASK, Place, ReadOptions, Rpc
@@ -565,7 +566,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = len(partition.messages)
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{self._options.place.queue}: only {found} of the batch's {wanted} messages are left: "
+                f"{self._options.place.queue}: only {found} of the batch's {counted(wanted, 'message')} are left: "
                 f"others have received them, or they were purged or have expired; {GO_ON}"
             )
 

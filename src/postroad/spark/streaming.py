@@ -22,6 +22,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
+from postroad.reports.info import counted
 from postroad.reports.offsets import Mark, Part, Plan
 from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
 from postroad.spark.manager_api import ManagerApi, Patience
@@ -391,7 +392,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "restarted"
         )
         return MessagesGone(
-            f"{queue}: {lost} of {came} messages between {position.arrival} and {mark.arrival} are lost: {why}; {GO_ON}"
+            f"{queue}: {lost} of {counted(came, 'message')} between {position.arrival} and {mark.arrival} "
+            f"{'is' if lost == 1 else 'are'} lost: {why}; {GO_ON}"
         )
 
     def _idle(
@@ -460,8 +462,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             api.release(name)
             patience.wait(
                 SharingViolation(
-                    f"{queue}: other readers still have {passed_over} messages between {begin} and {end} locked; "
-                    "start the stream again later"
+                    f"{queue}: other readers still have {counted(passed_over, 'message')} between {begin} and {end} "
+                    "locked; start the stream again later"
                 )
             )
 
@@ -483,7 +485,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _require(self, queue: str, begin: int, end: int, wanted: int, found: int) -> None:
         if found < wanted and self._options.fail_on_data_loss:
             raise MessagesGone(
-                f"{queue}: only {found} of {wanted} messages between {begin} and {end} are left; "
+                f"{queue}: only {found} of {counted(wanted, 'message')} between {begin} and {end} are left; "
                 f"others have received or are receiving them, or they were purged or have expired; {GO_ON}"
             )
 

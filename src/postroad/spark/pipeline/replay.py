@@ -30,6 +30,7 @@ from postroad.client.opening import connect
 from postroad.describe.received import ReceivedMessage, new_message
 from postroad.errors import InvalidArgument, ManagerUnavailable, PipelineError, PostroadError, StorageError
 from postroad.message import Message
+from postroad.reports.info import counted
 from postroad.spark.options import ARRIVAL_MASK
 from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.lake import record_sent
@@ -331,7 +332,8 @@ class _Plan:
                 first = run.dead_letters[0]
                 raise PipelineError(
                     f"{first.destination} refused the dead letter {first.lookup_id} of {first.queue}: {fault}; "
-                    f"{sent} messages before it were sent again, and the other dead letters stay"
+                    f"{counted(sent, 'message')} before it {'was' if sent == 1 else 'were'} sent again, and the other "
+                    "dead letters stay"
                 ) from None
             removed += manager.queue(run.queue).commit_hold(f"{self.name}-{run.number}", run.end)
             done += [letter.id for letter in run.dead_letters]
