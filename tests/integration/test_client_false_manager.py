@@ -14,8 +14,9 @@ import pytest
 
 import postroad
 from postroad import aio
+from postroad.client import exchange
 from postroad.client.arrow import batches
-from postroad.errors import RemoteProtocolError
+from postroad.errors import ManagerUnavailable, RemoteProtocolError
 from tests.arrow_samples import BODIES, HOSTILE, changed, honest, int64
 from tests.faces import driven
 
@@ -27,15 +28,17 @@ FACES: dict[str, Callable[[str], object]] = {
 
 
 @contextmanager
-def answering(pieces: Iterable[bytes]) -> Iterator[str]:
+def answering(
+    pieces: Iterable[bytes], media_type: str = "application/vnd.apache.arrow.stream", status: int = 200
+) -> Iterator[str]:
     """A server that gives this answer to everything, in chunks, until the client has enough. Gives its URL."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/vnd.apache.arrow.stream")
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             self.close_connection = True
@@ -95,3 +98,36 @@ def test_an_answer_without_end_is_not_read_on(name: str, face: str) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_what_follows_the_end_of_a_stream_is_not_read(face: str) -> None:
     assert read(face, repeat(honest())) == BODIES
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_json_without_end_does_not_fill_the_memory(face: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MAX_ANSWER", 1 << 20)
+    with (
+        answering(repeat(b"[" * 65536), "application/json") as url,
+        FACES[face](url) as manager,  # type: ignore[attr-defined]
+        pytest.raises(ManagerUnavailable),
+    ):
+        manager.info()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_error_without_end_does_not_fill_the_memory(face: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of a stream, which is read as it comes."""
+    monkeypatch.setattr(exchange, "MAX_ANSWER", 1 << 20)
+    with (
+        answering(repeat(b"[" * 65536), "application/problem+json", 500) as url,
+        FACES[face](url) as manager,  # type: ignore[attr-defined]
+        pytest.raises(ManagerUnavailable),
+    ):
+        list(manager.queue(r"private$\orders").arrow())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_json_that_is_nested_deeply_is_an_error_of_ours(face: str) -> None:
+    with (
+        answering([b"[" * 100_000], "application/json") as url,
+        FACES[face](url) as manager,  # type: ignore[attr-defined]
+        pytest.raises(RemoteProtocolError, match="must be JSON"),
+    ):
+        manager.info()

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from postroad.client import exchange
 from postroad.client.aio.transport import Connection
 from postroad.client.exchange import MAX_HEAD, BadAnswer
 
@@ -74,6 +75,20 @@ def test_an_answer_that_breaks_off_is_none(answer: bytes) -> None:
     ],
 )
 def test_what_is_not_http_is_refused(answer: bytes) -> None:
+    (fault,) = asyncio.run(asked([answer]))
+    assert isinstance(fault, BadAnswer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 200,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"a" * 1000,
+    ],
+)
+def test_an_answer_that_would_fill_the_memory_is_refused(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MAX_ANSWER", 1000)
     (fault,) = asyncio.run(asked([answer]))
     assert isinstance(fault, BadAnswer)
 

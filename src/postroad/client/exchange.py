@@ -133,7 +133,7 @@ class Address:
         try:
             value: Any = json.loads(answer) if answer else None
             return value if member is None else value[member]
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError):
             wanted = "JSON" if member is None else f"JSON with {member!r}"
             raise RemoteProtocolError(
                 f"the answer of {self.url} must be {wanted}: the server there is not a queue manager"
@@ -315,12 +315,19 @@ def _own_name() -> str:
 
 
 MAX_HEAD = 0x10000  # bytes
+MAX_ANSWER = 1 << 30  # bytes of an answer that is not streamed; a receive of 64 MiB takes far less in every format
 KNOWN_HEADS = 64  # heads that are kept as they were read: small answers of the same second have equal ones
 END = b"\r\n\r\n"
 
 
 class BadAnswer(ConnectionError):
-    """The answer is not HTTP, or it ends too early."""
+    """The answer is not HTTP, it is too large, or it ends too early."""
+
+
+def check_size(size: int) -> None:
+    """Raises BadAnswer for an answer that would fill the memory."""
+    if size > MAX_ANSWER:
+        raise BadAnswer(f"the answer must have at most {MAX_ANSWER} bytes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from postroad.client.exchange import (
     BadAnswer,
     Head,
     WholeReply,
+    check_size,
     chunk_size,
     read_head,
 )
@@ -42,7 +43,11 @@ class Reply:
         self.headers = {name.lower(): value for name, value in response.headers.items()}
 
     async def read(self) -> bytes:
-        return await self._response.read()
+        content = bytearray()
+        async for piece in self.pieces():
+            content += piece
+            check_size(len(content))
+        return bytes(content)
 
     def pieces(self) -> AsyncIterator[bytes]:
         return self._response.content.iter_any()
@@ -177,6 +182,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()  # received, but not parsed yet
         self._head: Head | None = None
         self._chunks: list[bytes] = []
+        self._taken = 0  # bytes received of this answer
         self._heard = 0.0  # when the server was last heard
 
     async def ask(self, request: bytes, timeout: float | None) -> tuple[Head, bytes]:
@@ -188,7 +194,7 @@ class Connection(asyncio.Protocol):
             raise BadAnswer(EARLY_END)
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[tuple[Head, bytes]] = loop.create_future()
-        self._reply = reply
+        self._reply, self._taken = reply, 0
         self._transport.write(request)
         alarm = None
         if timeout is not None:
@@ -228,8 +234,10 @@ class Connection(asyncio.Protocol):
             self.close()  # data after an answer can only mean that the server closes the connection
             return
         self._buffer += data
+        self._taken += len(data)
         self._heard = asyncio.get_running_loop().time()
         try:
+            check_size(self._taken)
             content = self._content()
         except BadAnswer as fault:
             self.close()
@@ -268,6 +276,7 @@ class Connection(asyncio.Protocol):
         if self._head.chunked:
             return self._chunked()
         length = self._head.length
+        check_size(length or 0)
         if length is None or len(self._buffer) < length:
             return None
         content = bytes(self._buffer[:length])

@@ -25,6 +25,7 @@ from postroad.client.exchange import (
     BadAnswer,
     Head,
     WholeReply,
+    check_size,
     chunk_size,
     read_head,
 )
@@ -137,7 +138,12 @@ class Reply:
 
     def read_all(self) -> bytes:
         if self._head.length is None:
-            return b"".join(self.parts())
+            joined = bytearray()
+            for part in self.parts():
+                joined += part
+                check_size(len(joined))
+            return bytes(joined)
+        check_size(self._head.length)
         content = self._connection.exactly(self._head.length)
         self._ended = True
         return content
