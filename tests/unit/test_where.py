@@ -265,6 +265,13 @@ def test_a_body_without_such_a_value_has_none(body: bytes) -> None:
     assert finds("body.a == null and body.a.b[0] is null and not body.a and headers.a == null", sent(body))
 
 
+def test_a_long_text_is_no_number() -> None:
+    """Each comparison would read a stranger's text to its end, and a filter has room for hundreds."""
+    short, long = (sent(json.dumps({"Total": " " * spaces + "7"})) for spaces in (999, 1_000_000))
+    assert finds("body.Total == 7", short)
+    assert not finds("body.Total == 7", long)
+
+
 def test_only_what_a_filter_names_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[str] = []
 

@@ -114,6 +114,7 @@ _METHODS: Mapping[str, tuple[Callable[..., object], int, Kind]] = {
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,3})?\s*")
+_LONGEST_NUMBER = 1000  # characters: a filter may compare each of a stranger's texts a thousand times
 _CLASS, _CLASS_STAND_IN = "class", "klass"  # a field of ours that is a keyword of Python
 _MARK = "_"  # before a name that follows a dot, because it may be a keyword of Python: body.from
 
@@ -385,7 +386,7 @@ def _as_truth(value: object) -> bool | None:
 
 
 def _as_number(value: object) -> int | float | None:
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
+    if isinstance(value, str) and len(value) <= _LONGEST_NUMBER and _NUMBER.fullmatch(value):
         return float(value) if set(value) & set(".eE") else int(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
