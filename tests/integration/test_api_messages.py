@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from postroad.api.formats import ARROW
-from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES
+from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES, READ_MESSAGES
 from postroad.bodies import write_headers
-from postroad.describe.received import decode_records
+from postroad.describe.received import ReceivedMessage, decode_records
 from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from tests.served import API, ORDERS, Served, served
 
@@ -266,6 +266,29 @@ def test_a_list_stops_at_its_limit_within_a_page(api: Served) -> None:
     api.send(*map(str, range(PAGE_MESSAGES + 20)))
     answer = api.call("GET", f"{ORDERS}/messages?limit={PAGE_MESSAGES + 10}")
     assert len(answer.json["messages"]) == PAGE_MESSAGES + 10
+
+
+@pytest.mark.parametrize("path", ["messages?limit=1000", "packets?limit=1000"])
+def test_large_messages_before_many_small_ones_are_read_few_at_a_time(
+    api: Served, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean size says that a page has room for far more of them."""
+    large, small = ["x" * (3 << 20)] * 2 * READ_MESSAGES, ["y"] * PAGE_MESSAGES
+    api.send(*small, priority=0)
+    for each in large:
+        api.send(each, priority=7)
+    peek, read = api.manager.reads.peek, list[int]()
+
+    async def spied(*arguments: Any, **options: Any) -> list[ReceivedMessage]:
+        found = await peek(*arguments, **options)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(api.manager.reads, "peek", spied)
+    answer = api.call("GET", f"{ORDERS}/{path}", headers={"Accept": RECORDS})
+    assert max(read) == READ_MESSAGES
+    if path.startswith("messages"):
+        assert [record.text for record in decode_records(answer.body)] == large + small
 
 
 def test_receive_takes_and_peek_does_not(api: Served) -> None:

@@ -67,6 +67,7 @@ MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # for the body of one message in JSON
 MAX_ANSWER_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20  # of a streamed answer, about, that one turn of the event loop reads and writes
 PAGE_MESSAGES = 500
+READ_MESSAGES = 16  # that a page reads at once where all have more than MAX_BATCH_BYTES: each may have 4 MiB
 DECODED_MESSAGES = 25  # of a page whose bodies are decoded
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000_000_000
@@ -296,9 +297,9 @@ async def list_messages(call: Call) -> Response:
     after, limit = START if after is None else after, limit or DEFAULT_LIMIT
     form = _format(call)
     page = _fitting(call, queue, DECODED_MESSAGES if form.in_thread else PAGE_MESSAGES, PAGE_BYTES)
-    first = await call.manager.reads.peek(queue, min(page, limit), after=after)
+    first, ended = await _page(call, queue, min(page, limit), after)
     begun = _beginning(first, most_bytes)
-    if not form.in_thread and (len(first) < page or len(first) == limit or len(begun) < len(first)):
+    if not form.in_thread and (ended or len(first) == limit or len(begun) < len(first)):
         answer = whole_answer(form, begun)
     else:
         answer = await streamed_answer(form, _pages(call, queue, first, limit, page, most_bytes))
@@ -328,7 +329,24 @@ async def _pages(
         if left <= 0 or most_bytes <= 0:
             return
         call.authorize()  # another queue may have the name by now
-        messages = await call.manager.reads.peek(queue, min(page, left), after=messages[-1].lookup_id)
+        messages, _ = await _page(call, queue, min(page, left), messages[-1].lookup_id)
+
+
+async def _page(call: Call, queue: str, count: int, after: int) -> tuple[list[ReceivedMessage], bool]:
+    """Up to `count` messages, and no more once they have PAGE_BYTES; and whether these are the last ones. The mean size
+    says little of the next messages."""
+    step = count if call.manager.core.queues.get(queue).total_bytes <= MAX_BATCH_BYTES else READ_MESSAGES
+    found: list[ReceivedMessage] = []
+    size = 0
+    while len(found) < count and size < PAGE_BYTES:
+        wanted = min(step, count - len(found))
+        messages = await call.manager.reads.peek(queue, wanted, after=after)
+        found += messages
+        if len(messages) < wanted:
+            return found, True
+        size += sum(len(message.packet) for message in messages)
+        after = messages[-1].lookup_id
+    return found, False
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
@@ -541,7 +559,7 @@ async def export_packets(call: Call) -> Response:
     packets: list[bytes] = []
     size = 0
     while limit and size < MAX_BATCH_BYTES:
-        messages = await call.manager.reads.peek(queue, min(page, limit), after=after)
+        messages, _ = await _page(call, queue, min(page, limit), after)
         if not messages:
             break
         packets += [without_local_part(message.packet) for message in messages]
