@@ -42,7 +42,7 @@ class Group:
 
 
 def _when(time: datetime | None) -> str:
-    return when(time.timestamp() if time else None)
+    return when(time.isoformat() if time else None)  # no timestamp: the last one there is would round to the year 10000
 
 
 @dataclass(slots=True)
