@@ -9,5 +9,5 @@ try:
 except ImportError:  # the source tree itself, not installed
     COMMIT = ""
 
-RELEASE = "0.1.0"
+RELEASE = "0.2.0"
 __version__ = f"{RELEASE}+{COMMIT}" if COMMIT else RELEASE
