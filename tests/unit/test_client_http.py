@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from threading import current_thread
+from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -175,3 +177,16 @@ def test_the_path_of_a_queue_has_no_escapes_if_it_needs_none_and_the_server_find
     assert queue_path(name, "messages") == f"/queues/{path}/messages"
     found = canonical_path(f"{API}{queue_path(name, 'messages')}")
     assert unquote(found) == f"{API}/queues/{name}/messages"
+
+
+def test_a_buffer_that_is_filled_again_is_sent_as_it_is_now() -> None:
+    buffer: Any = bytearray(b"one")  # accepted, though typed programs give bytes
+    message_json(Message(extension=buffer))
+    buffer[:] = b"two"
+    assert message_json(Message(extension=buffer))["extension_base64"] == b64encode(b"two").decode()
+
+
+def test_a_property_of_a_wrong_type_is_refused_after_an_equal_one() -> None:
+    message_json(Message(priority=1))
+    with pytest.raises(errors.InvalidMessage, match="priority"):
+        message_json(Message(priority=True))

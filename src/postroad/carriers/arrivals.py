@@ -158,9 +158,8 @@ class MessageIdHistory:
         self._is_known = is_known
         self._begun = begun
         self._ages = False  # until `clean` finds nothing
-        self._owners: dict[
-            str, tuple[str, bool, float]
-        ] = {}  # by address: the owner, whether known, and when looked up
+        # By address: the owner, whether it is known, and when it was looked up.
+        self._owners: dict[str, tuple[str, bool, float]] = {}
         self._blocks: OrderedDict[str, bytes] = OrderedDict()
         self._in_blocks = 0  # ids in all blocks
         self._gathering: list[bytes] = []  # the entries of the gathering tick, one or several in each

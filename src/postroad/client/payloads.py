@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -189,29 +189,24 @@ def read_info(kind: type[InfoT], values: Mapping[str, Any]) -> InfoT:
 
 
 def messages_json(messages: Sequence[Message]) -> list[dict[str, object]]:
-    """Messages as JSON for the API, without values that are the default."""
-    return list(map(message_json, messages))
+    """Messages as JSON for the API, without values that are the default. Adjacent similar messages share the work."""
+    from postroad.message import properties_of
+
+    made = []
+    shared: tuple[object, ...] | None = None
+    values: dict[str, object] = {}
+    for message in messages:
+        properties = properties_of(message)
+        if properties != shared:
+            shared, values = properties, _properties_json(properties)
+        made.append(values | _own_json(message))
+    return made
 
 
 def message_json(message: Message) -> dict[str, object]:
-    """A message as JSON. It shares the work with the message before, if that has the same properties."""
-    global _shared
-    properties = _properties_of()(message)
-    known, values = _shared
-    if properties != known:
-        values = _properties_json(properties)
-        _shared = properties, values
-    return values | _own_json(message)
+    from postroad.message import properties_of
 
-
-_shared: tuple[tuple[object, ...], dict[str, object]] = (), {}
-
-
-@cache
-def _properties_of() -> Callable[[Message], tuple[object, ...]]:
-    from postroad.message import properties_of  # imported here, because it imports everything about packets
-
-    return properties_of
+    return _properties_json(properties_of(message)) | _own_json(message)
 
 
 def _own_json(message: Message) -> dict[str, object]:
