@@ -7,8 +7,10 @@ PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --dis
 RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 STAMP := $(VENV)/.installed
+comma := ,
 RUN_EXTRAS := console
-TEST_EXTRAS := $(RUN_EXTRAS),test,auth
+# gssapi and krb5 are compiled: without the headers of Kerberos, the tests that need them are skipped.
+TEST_EXTRAS := $(RUN_EXTRAS),test,auth$(if $(shell command -v krb5-config),$(comma)domain)
 EXTRAS := $(TEST_EXTRAS),check,docs,spark,delta,iceberg,browser
 # Compiled modules are kept, also where the environment says otherwise: the tests start thousands of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,7 +32,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console bench-directory
 .PHONY: test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
@@ -155,6 +157,10 @@ $(PEERS_VENV)/.installed: benchmarks/peers.txt
 	$(PYTHON) -m venv $(PEERS_VENV)
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
 	@touch $@
+
+# A domain with 100,000 public queues. Needs root and Samba's domain controller. QUEUES=N for another number.
+bench-directory: install
+	$(BIN)/python -m benchmarks.directory $(if $(QUEUES),--queues $(QUEUES))
 
 bench-rpc: install
 	$(BIN)/python -m benchmarks.remote_read

@@ -157,5 +157,5 @@ def remote_read_figures(messages: int, seconds: float) -> list[Figures]:
         totals = remote_read.rates(server, SEVERAL, seconds, "ndr")
     return [
         Figures(name, total.done, total.per_s, {"broker": total.server_us, "clients": total.clients_us})
-        for name, total in ((READ_EMPTY, totals["empty"]), (READ, totals["pairs"]))
+        for name, total in ((READ_EMPTY, totals["empty"]), (READ, totals["mqqp"]))
     ]

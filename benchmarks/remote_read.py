@@ -23,8 +23,9 @@ from postroad.errors import NoMessage
 from postroad.manager import build_manager
 from postroad.message import Message
 from postroad.remote_read import qm2qm, structures
+from postroad.remote_read.client import Received
 from postroad.remote_read.server import RemoteReadServer
-from postroad.remote_read.values import Ack, DesiredAccess
+from postroad.remote_read.values import Ack
 from postroad.rpc.ndr import Format
 from postroad.store import open_store
 
@@ -36,6 +37,7 @@ CLIENTS = (1, 8)
 BATCH = 1000
 TURNS = 16
 TOGETHER = 100  # messages in one call of `receive_many`
+KINDS = ("empty", "mqqp", "mqrr", "joined", "together")
 LAYOUTS = {"ndr": Format.NDR, "ndr64": Format.NDR64}
 
 
@@ -58,10 +60,13 @@ async def serve(directory: Path, kind: str, messages: int) -> None:
 async def measure(port: int, layout: str) -> None:
     """One client. Each line of its input names a kind of call and the seconds to make it, one call after the other. The
     answer is how many calls it made, or messages it got, and in which time and processor time."""
-    backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],))
-    async with backend._open(backend._name(QUEUE), DesiredAccess.RECEIVE) as opened:
-        client = backend.client
+    backend = RemoteBackend(HOST, port, layouts=(LAYOUTS[layout],), protocol="mqrr")
+    client, modern = backend._mqqp, backend._mqrr
+    try:
+        name = backend._name(QUEUE)
+        opened, mqrr = await client.open(name), await modern.open(name)
         connection = await client._read_connection()
+        held: Received | None = None
 
         async def empty() -> int:
             await connection.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(1))
@@ -76,7 +81,19 @@ async def measure(port: int, layout: str) -> None:
         async def together() -> int:
             return len(await backend.receive(QUEUE, TOGETHER, 0, None))
 
-        steps = {"empty": empty, "pairs": pair, "together": together}
+        async def pair_by_mqrr() -> int:
+            received = await modern.receive(mqrr)
+            await modern.end(received.entry, Ack.RR_ACK)
+            return 1
+
+        async def joined() -> int:
+            """The next receive leaves with the acknowledgment."""
+            nonlocal held
+            done, held = held, None
+            held = await modern.receive(mqrr) if done is None else await modern.receive_next(mqrr, done.entry)
+            return 1
+
+        steps = {"empty": empty, "mqqp": pair, "mqrr": pair_by_mqrr, "joined": joined, "together": together}
         print("ready", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             name, seconds = line.split()
@@ -84,8 +101,13 @@ async def measure(port: int, layout: str) -> None:
             with contextlib.suppress(NoMessage):
                 while time.perf_counter() - started < float(seconds):
                     done += await step()
+            if held is not None:
+                await modern.end(held.entry, Ack.RR_NACK)
+                held = None
             print(json.dumps([done, time.perf_counter() - started, time.process_time() - cpu]), flush=True)
-    await backend.close()
+    finally:
+        await client.close()
+        await modern.close()
 
 
 @dataclass(slots=True)
@@ -126,7 +148,7 @@ def rates(server: Server, clients: int, seconds: float, layout: str) -> dict[str
     """The sums over clients that make the same kind of call at the same time. The kinds take turns, so that other load
     on the machine affects all of them alike."""
     command = [sys.executable, "-m", "benchmarks.remote_read", "--measure", str(server.port), layout]
-    totals = {name: Total() for name in ("empty", "pairs", "together")}
+    totals = {name: Total() for name in KINDS}
     with contextlib.ExitStack() as stack:
         running = [
             stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
@@ -166,30 +188,35 @@ def main() -> None:
         port, layout = arguments.measure
         asyncio.run(measure(int(port), layout))
         return
-    rows = []
+    rows, costs = [], []
     for kind, layout in (("express", "ndr"), ("express", "ndr64"), ("recoverable", "ndr")):
         for clients in CLIENTS:
             with serving(kind, arguments.messages) as server:
                 totals = rates(server, clients, arguments.seconds, layout)
-            empty, pairs, together = totals.values()
-            cpu = [f"{each.server_us:.0f} + {each.clients_us:.0f}" for each in (empty, pairs)]
-            figures = (f"{empty.per_s:,.0f}", f"{pairs.per_s:,.0f}", f"{pairs.per_s / empty.per_s:.2f}", *cpu)
-            rows.append((f"{kind}, {layout}", str(clients), *figures, f"{together.per_s:,.0f}"))
+            empty = totals["empty"]
+            name = (f"{kind}, {layout}", str(clients))
+            rest = [totals[each] for each in KINDS[1:]]
+            beside = [f"{each.per_s:,.0f} ({each.per_s / empty.per_s:.2f})" for each in rest]
+            rows.append((*name, f"{empty.per_s:,.0f}", *beside))
+            whole = [each.server_us + each.clients_us for each in rest]
+            ratios = [f"{(empty.server_us + empty.clients_us) / max(each, 1):.2f}" for each in whole]
+            spent = [f"{each.server_us:.0f} + {each.clients_us:.0f}" for each in (empty, *rest)]
+            costs.append(
+                (*name, spent[0], *[f"{each} ({ratio})" for each, ratio in zip(spent[1:], ratios, strict=True)])
+            )
+    kinds = ("MS-MQQP", "MS-MQRR", "MS-MQRR, joined", f"MS-MQRR, {TOGETHER} a call")
     print_table(
-        "Remote read, messages of 1 KiB",
-        (
-            "messages",
-            "clients",
-            "empty calls/s",
-            "receive+ack pairs/s",
-            "pairs per empty call",
-            "CPU us, empty call",
-            "CPU us, pair",
-            "messages/s, 100 a call",
-        ),
+        "Messages of 1 KiB received and acknowledged by remote read, per second (beside empty calls)",
+        ("messages", "clients", "empty calls", *kinds),
         rows,
-        "A pair is two calls: one half is the most that there can be. A recoverable message is gone from disk first. "
-        "CPU: of the server, and of the client that called.",
+        "A message is two calls. Joined: the acknowledgment leaves with the receive of the next message. A recoverable "
+        "message is gone from disk before its acknowledgment is answered.",
+    )
+    print_table(
+        "The same in processor time, us: the server's and the client's (an empty call's share of it)",
+        ("messages", "clients", "empty calls", *kinds),
+        costs,
+        "Other load on the machine changes this less than the rates.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Messages read into Spark by MS-MQQP, compared with one plain reader of the same server. Part of `make
+"""Messages read into Spark by MS-MQRR, and by MS-MQQP, compared with one plain reader of the same server. Part of `make
 bench-spark`."""
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def measure(spark: SparkSession, messages: int = MESSAGES) -> None:
             ),
             "Spark, consumed by a stream, to Parquet": timed(lambda: consume(spark, given, messages)),
         }
+    with serving("recoverable", messages) as (_, port):
+        old = {"rpc": f"{HOST}:{port}", "queue": QUEUE, "partitions": str(PARTITIONS), "protocol": "mqqp"}
+        times["the same, by MS-MQQP"] = timed(lambda: consume(spark, old, messages))
     print_table(
         f"{messages:,} messages of 1 KiB into Spark by remote read",
         ("how", "rows/s"),

@@ -23,13 +23,12 @@ class Authority:
         self.file = directory / f"{name}.pem"
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, address: str) -> tuple[Path, Path]:
-        """The certificate and the key of a server with this address or name."""
+    def issue(self, address: str, *others: str, days: int = 1) -> tuple[Path, Path]:
+        """The certificate and the key of a server with these addresses or names. Negative `days` make it expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-        named = x509.IPAddress(ip_address(address)) if address[0].isdecimal() else x509.DNSName(address)
-        names = x509.SubjectAlternativeName([named])
-        certificate = self._sign(name, key, [names])
+        names = x509.SubjectAlternativeName([_alternative(each) for each in (address, *others)])
+        certificate = self._sign(name, key, [names], days)
         files = self._directory / f"{address}.pem", self._directory / f"{address}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(
@@ -40,7 +39,7 @@ class Authority:
         return files
 
     def _sign(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType]
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType], days: int = 1
     ) -> x509.Certificate:
         now = datetime.now(UTC)
         builder = (
@@ -49,9 +48,13 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=1 + abs(days)))
+            .not_valid_after(now + timedelta(days=days))
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
         return builder.sign(self._key, hashes.SHA256())
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    return x509.IPAddress(ip_address(name)) if name[0].isdecimal() else x509.DNSName(name)

@@ -18,13 +18,15 @@ SPEC_TITLES = {
     "mqbr": "MS-MQBR: routing",
     "mqsrm": "MC-MQSRM: SOAP reliable messaging",
     "mqqp": "MS-MQQP: remote read over RPC",
+    "mqrr": "MS-MQRR: remote read over RPC, of Windows Vista and later",
+    "mqmr": "MS-MQMR: remote management over RPC",
 }
 # Sections go down to six levels; three keep one table to a screen or two.
 SECTION_DEPTH = 3
 # The page stays under 400 KB, which browsers and code hosts still render. The whole sentence is in the CSV,
 # and the test of a covered row says the rest.
 REQUIREMENT_CHARACTERS = 80
-COVERED_CHARACTERS = 56
+COVERED_CHARACTERS = 40
 FAILED_TESTS_NAMED = 20
 
 INTRODUCTION = """# Conformance

@@ -15,6 +15,7 @@ from enum import Enum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from postroad.errors import ConfigurationError, IllegalIdentifier
@@ -109,11 +110,31 @@ def _word(known: Iterable[str]) -> Kind[str]:
     return parsed(listed(words), read, 64)
 
 
+def _ldap_urls(text: str) -> tuple[str, ...]:
+    """URLs of domain controllers, separated by spaces."""
+    for each in text.split():
+        try:
+            split = urlsplit(each)
+            right = split.scheme in ("ldap", "ldaps") and split.hostname and split.port != 0
+        except ValueError:
+            right = False
+        if not right or split.path not in ("", "/") or split.query or split.username is not None:
+            raise FieldFault(f"must be ldaps://HOST or ldap://HOST, several separated by spaces, got {quoted(each)}")
+    return tuple(each.rstrip("/") for each in text.split())
+
+
 def _sid(text: str) -> Sid:
     try:
         return Sid.parse(text)
     except IllegalIdentifier as fault:
         raise FieldFault(str(fault)) from None
+
+
+def _principal(text: str) -> str:
+    name, at, realm = text.rpartition("@")
+    if not at or not name or not realm or " " in text:
+        raise FieldFault(f"must be a name and a realm, as in ann@CORP.LOCAL, got {quoted(text)}")
+    return text
 
 
 def _queue_url(text: str) -> str:
@@ -123,6 +144,7 @@ def _queue_url(text: str) -> str:
 
 TOKEN = parsed("text", _token, 4096, secret=True)
 SID = parsed("a SID, as in S-1-5-21-1-2-3-1001", _sid, 256)
+PRINCIPAL = parsed("a Kerberos principal, as in ann@CORP.LOCAL", _principal, 256)
 SDDL = parsed("an access list in SDDL", parse_sddl, 65_535)
 QUEUE_URL = parsed("text", _queue_url, 2048)
 RESEND_TABLE = items(number(0.001, YEAR_S), least=1, most=1000)
@@ -148,6 +170,7 @@ class ManagerSettings:
     data: Path | None = setting(PATH, None)
     quota_kb: int = setting(UINT32, DEFAULT_QUOTA_KB)
     keep_journal_days: float | None = setting(number(0.04, 36_500), None)  # None: journals keep everything
+    strict_names: bool = setting(SWITCH, False)  # queues are made with names of [MS-MQMQ] 2.1.1 alone
 
 
 class LogLevel(Enum):
@@ -178,19 +201,21 @@ class ListenSettings:
     rpc: int | None = setting(LISTEN_PORT, ports.RPC_HANDSHAKE)
     rpc_read: int | None = setting(LISTEN_PORT, WITH_RPC)
     api: int | None = setting(LISTEN_PORT, ports.API)
-    epm: int | None = setting(LISTEN_PORT, None)
+    epm: int | None = setting(LISTEN_PORT, StandardPort(ports.ENDPOINT_MAPPER))
     console: int | None = setting(LISTEN_PORT, WITH_API)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """`[api]`: who may use it from other computers."""
+    """`[api]`: who may use it from other computers. `keytab` is for Kerberos; absent, that of `[rpc]` counts."""
 
     token: str | None = setting(TOKEN, None, secret=True)
     token_file: Path | None = setting(FILE, None)  # after the load, `token` has its content
     client_ca: Path | None = setting(FILE, None)
     tls_certificate: Path | None = setting(FILE, None)
     tls_key: Path | None = setting(FILE, None)
+    keytab: Path | None = setting(PATH, None)
+    require_channel_binding: bool = setting(SWITCH, False)  # of logins by Kerberos over TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,22 +309,41 @@ class RpcLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
-    """`[rpc]`: MS-MQQP. With `authenticate`, only an authenticated `[[user]]` can open queues."""
+    """`[rpc]`: MS-MQQP. With `authenticate`, only an authenticated user can open queues. `keytab` has the keys of this
+    manager's services for Kerberos. Without `ntlm`, nobody logs in by NTLM."""
 
     authenticate: bool | None = setting(SWITCH, None)  # None: true if other computers can reach the listener
     anonymous: bool = setting(SWITCH, False)
     minimum_level: RpcLevel = setting(choice(RpcLevel), RpcLevel.INTEGRITY)
+    keytab: Path | None = setting(PATH, None)
+    ntlm: bool = setting(SWITCH, True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
-    """`[directory]`: `poll_s` is how often the file is checked for changes; the others are from the specifications."""
+    """`[directory]`: a file, or Active Directory by LDAP.
+
+    `poll_s` is how often the file is checked for changes, and `refresh_s` how often a domain controller is asked for
+    them; the others are from the specifications.
+    """
 
     file: Path | None = setting(PATH, None)
+    ldap: tuple[str, ...] = setting(parsed("text", _ldap_urls, 4096), ())
+    base: str | None = setting(line(4096), None)
+    user: str | None = setting(line(1024), None)
+    password_file: Path | None = setting(PATH, None)
+    keytab: Path | None = setting(PATH, None)
+    ca_certificates: Path | None = setting(PATH, None)
+    publish: bool = setting(SWITCH, False)
+    site: str | None = setting(line(64), None)  # of this manager; None: as the directory has it
+    routing_server: bool | None = setting(SWITCH, None)  # likewise
     poll_s: float = setting(number(0.05, YEAR_S), 5.0)
+    refresh_s: float = setting(number(0.05, YEAR_S), 15.0)
+    online_s: float = setting(SECONDS, 60.0)  # [MS-MQDMPR] 3.1.2.5
     sites_update_s: float = setting(SECONDS, 43_200.0)  # [MS-MQDMPR] 3.1.2.1
     site_gates_update_s: float = setting(SECONDS, 3_600.0)  # [MS-MQDMPR] 3.1.2.2
     query_s: float = setting(SECONDS, 3_600.0)  # [MS-MQBR] 3.1.3
+    administrators: tuple[str, ...] = setting(items(line(256), most=100), ())  # names and SIDs of the domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,14 +360,16 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """`[[user]]`: a user who can authenticate. Without `sid`, the user has one that follows from the name."""
+    """`[[user]]`: a user who can authenticate. Without `sid`, the user has one that follows from the name. `principal`
+    is the user's name in Kerberos."""
 
     name: str = required(line(256))
     sid: Sid | None = setting(SID, None)
     groups: tuple[Sid, ...] = setting(items(SID, most=1000), ())
     administrator: bool = setting(SWITCH, False)
     monitor: bool = setting(SWITCH, False)
-    password: str = setting(line(256, secret=True), "", secret=True)  # never empty after the load
+    principal: str | None = setting(PRINCIPAL, None)
+    password: str = setting(line(256, secret=True), "", secret=True)  # after the load, empty only with a principal
     password_file: Path | None = setting(FILE, None)
 
 
@@ -477,7 +523,14 @@ def load_configuration(file: Path) -> Configuration:
     _check_tls(settings.srmp, place.inside("srmp"))
     if settings.listen.https is not None and settings.srmp.tls_certificate is None:
         place.inside("srmp").inside("tls_certificate").fail("is missing: listen.https needs a certificate and its key")
+    _check_directory(settings.directory, place.inside("directory"))
+    if settings.directory.publish and settings.manager.id is not None:
+        fault = "must be absent where directory.publish is true: the directory chooses the manager's id"
+        place.inside("manager").inside("id").fail(fault)
     refuse_duplicates(settings.users, place.inside("user"), "name")
+    refuse_duplicates(settings.users, place.inside("user"), "principal", lambda user: user.principal or (user.name,))
+    if not settings.rpc.ntlm and settings.rpc.keytab is None:
+        place.inside("rpc").inside("keytab").fail("is missing: without it and with ntlm = false, nobody could log in")
     for index, queue in enumerate(settings.queues, 1):
         if not queue.path.is_local and queue.path.computer.lower() != settings.manager.name.lower():
             fault = f"must be a queue of {settings.manager.name}, got {queue.path}"
@@ -525,8 +578,9 @@ def _with_secrets(settings: _File, place: Place) -> _File:
             user = replace(
                 user, password=_secret(user.password_file, inside.inside("password_file"), line(4096, secret=True))
             )
-        elif not user.password:
-            inside.inside("password").fail("is missing: set password or password_file")
+        elif not user.password and user.principal is None:
+            fault = "is missing: set password or password_file, or principal for a user who logs in by Kerberos alone"
+            inside.inside("password").fail(fault)
         users.append(user)
     return replace(settings, api=api, users=tuple(users))
 
@@ -554,6 +608,24 @@ def _check_ports(listen: ListenSettings, place: Place) -> None:
             place.inside("listen").inside(name).fail(f"must differ from listen.{taken[number]}, got port {number}")
         if number:
             taken[number] = name
+
+
+def _check_directory(settings: DirectorySettings, place: Place) -> None:
+    if settings.file is not None and settings.ldap:
+        place.inside("ldap").fail("must not be set together with file: the directory has one source")
+    if not settings.ldap:
+        for name in ("base", "user", "password_file", "keytab", "ca_certificates"):
+            if getattr(settings, name) is not None:
+                place.inside(name).fail("needs ldap: set ldap to the URL of a domain controller")
+        if settings.publish:
+            place.inside("publish").fail("needs ldap: set ldap to the URL of a domain controller")
+    for name in ("site", "routing_server"):
+        if getattr(settings, name) is not None and not settings.publish:
+            place.inside(name).fail("needs publish = true: it is what the manager publishes of itself")
+    if settings.password_file is not None and settings.keytab is not None:
+        place.inside("keytab").fail("must not be set together with password_file: one of them logs in")
+    if settings.user is None and (settings.password_file is not None or settings.keytab is not None):
+        place.inside("user").fail("is missing: set it to the user whose password or key the file has")
 
 
 def _check_tls(section: ApiSettings | SrmpSettings, place: Place) -> None:

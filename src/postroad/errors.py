@@ -6,7 +6,7 @@ Nothing here knows HTTP or exit codes. The API and the commands translate these 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import ClassVar
 
 
@@ -25,6 +25,7 @@ class Status(IntEnum):
     SHARING_VIOLATION = 0xC00E0009
     NO_DS = 0xC00E0013
     ILLEGAL_QUEUE_PATHNAME = 0xC00E0014
+    PROPERTY = 0xC00E0019
     BUFFER_OVERFLOW = 0xC00E001A
     IO_TIMEOUT = 0xC00E001B
     ILLEGAL_CURSOR_ACTION = 0xC00E001C
@@ -33,6 +34,7 @@ class Status(IntEnum):
     UNSUPPORTED_FORMATNAME_OPERATION = 0xC00E0020
     ACCESS_DENIED = 0xC00E0025
     INSUFFICIENT_RESOURCES = 0xC00E0027
+    ILLEGAL_PROPID = 0xC00E0039
     UNSUPPORTED_ACCESS_MODE = 0xC00E0045
     QUEUE_NOT_AVAILABLE = 0xC00E004B
     TRANSACTION_USAGE = 0xC00E0050
@@ -44,7 +46,9 @@ class Status(IntEnum):
     MESSAGE_NOT_FOUND = 0xC00E0088
     MESSAGE_NOT_AUTHENTICATED = 0xC00E009B
     MESSAGE_LOCKED_UNDER_TRANSACTION = 0xC00E009C
+    STATUS_INVALID_HANDLE = 0xC0000008  # [MS-MQRR]
     STATUS_INVALID_PARAMETER = 0xC000000D  # [MS-MQQP]
+    STATUS_ACCESS_DENIED = 0xC0000022  # [MS-MQRR]
     STATUS_SHARING_VIOLATION = 0xC0000043  # [MS-MQMP] 3.1.4.2
     STATUS_NOT_FOUND = 0xC0000225  # [MS-MQDMPR]
 
@@ -161,6 +165,45 @@ class DirectoryError(PostroadError):
     """The directory cannot be read, or its objects contradict each other."""
 
     status = Status.NO_DS
+
+
+class LdapFault(Enum):
+    """Why a domain controller could not be used, or why it refused."""
+
+    LIBRARY_MISSING = "library missing"
+    NAME_NOT_FOUND = "name not found"
+    NO_ANSWER = "no answer"
+    TLS = "TLS failed"
+    CERTIFICATE_UNTRUSTED = "certificate untrusted"
+    CERTIFICATE_EXPIRED = "certificate expired"
+    CERTIFICATE_OTHER_HOST = "certificate of another host"
+    STRONG_AUTHENTICATION = "strong authentication required"
+    WRONG_PASSWORD = "wrong password"
+    ACCOUNT = "account cannot log in"
+    NO_TICKET = "no ticket"
+    TICKET_EXPIRED = "ticket expired"
+    CLOCK_SKEW = "clock skew"
+    SERVICE_UNKNOWN = "service unknown"
+    NO_PERMISSION = "no permission"
+    NOT_FOUND = "not found"
+    EXISTS = "exists"
+    SIZE_LIMIT = "size limit"
+    REFUSED = "refused"
+    BAD_ANSWER = "bad answer"
+
+
+class LdapError(DirectoryError):
+    """A domain controller could not be used, or refused a request. `fault` tells the causes apart, and `code` is the
+    LDAP result code, if the controller gave one."""
+
+    def __init__(self, fault: LdapFault, sentence: str, code: int | None = None) -> None:
+        self.fault = fault
+        self.code = code
+        super().__init__(sentence)
+
+
+class WrongIdentity(DirectoryError):
+    """The directory knows this computer's queue manager by another id than the data directory has."""
 
 
 class ManagerNotFound(PostroadError):
@@ -357,6 +400,10 @@ class RpcUnavailable(PostroadError):
     """An RPC server cannot be reached, refused the bind, or closed the connection during a call."""
 
     status = Status.REMOTE_MACHINE_NOT_AVAILABLE
+
+
+class InterfaceNotOffered(RpcUnavailable):
+    """An RPC server, or its endpoint mapper, does not have the interface."""
 
 
 class BindRefused(RpcUnavailable):

@@ -330,6 +330,7 @@ def test_headers_and_extensions(alpha: Commands, tmp_path: Path) -> None:
         (["--header", "a"], 2, "--header: must be NAME=VALUE, got 'a'"),
         (["--header", "=b"], 2, "--header: a header must have a name"),
         (["--header", "a=b", "--header", "a=c"], 2, "--header: a is given twice"),
+        (["--header", "a=x\x01y"], 2, "--header: 'a' must not have the character U+0001, which XML cannot say"),
         (["--extension", "no-such-file"], 2, "--extension: no-such-file: cannot be read: No such file or directory"),
         (["--extension", "/"], 2, "--extension: /: cannot be read: Is a directory"),
         (["--extension", "/dev/zero"], 1, "--extension: /dev/zero: a message must have at most 4194304 bytes (4 MiB)"),

@@ -28,7 +28,7 @@ PASSWORD = "a-password-that-nobody-guesses"
 
 def configured(directory: Path, rest: str = "", host: str = "127.0.0.1") -> Path:
     file = directory / "alpha.toml"
-    listen = f'host = "{host}"\nbinary = 0\nping = 0\nhttp = 0\nrpc = 0\napi = 0\n'
+    listen = f'host = "{host}"\nbinary = 0\nping = 0\nhttp = 0\nrpc = 0\nepm = false\napi = 0\n'
     rest += "[rpc]\nanonymous = true\n" if host == "0.0.0.0" else ""
     queues = "[[queue]]\npath = 'private$\\orders'\n[[queue]]\npath = 'private$\\other'\n"
     file.write_text(f'[manager]\nname = "alpha"\n[listen]\n{listen}{rest}\n{queues}', encoding="utf-8")

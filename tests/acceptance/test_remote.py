@@ -166,6 +166,18 @@ def test_messages_are_looked_up(orders: ServerProcess) -> None:
     assert left(orders) == ["three", "four"]
 
 
+@pytest.mark.spec("RR-3.2.4.1-02")
+@pytest.mark.parametrize("protocol", ["mqrr", "mqqp", "auto"])
+def test_every_command_takes_a_protocol(orders: ServerProcess, protocol: str) -> None:
+    send(orders, "one", "two")
+    chosen = ("--protocol", protocol)
+    assert labels(remote(orders, "peek", "--json", *chosen)) == ["one"]
+    assert labels(remote(orders, "receive", "--json", *chosen)) == ["one"]
+    assert remote(orders, "purge", *chosen).code == 0
+    assert left(orders) == []
+    assert remote(orders, "peek", "--protocol", "soap").code == 2
+
+
 def test_purge(orders: ServerProcess) -> None:
     send(orders, "one", "two")
     assert remote(orders, "purge", "--json").objects == [

@@ -51,4 +51,7 @@ def page(browser: Browser) -> Iterator[Page]:
     title = opened.title()
     context.close()
     assert title != "owned"
-    assert [each for each in complaints if "the server responded with a status of" not in each] == []
+    # An answer that is an error is one that the test asked for. A console that the test itself started may be gone
+    # before its page, which still asks it for news.
+    expected = ("the server responded with a status of", "net::ERR_CONNECTION_REFUSED")
+    assert [each for each in complaints if not any(words in each for words in expected)] == []

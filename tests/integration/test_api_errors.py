@@ -319,9 +319,11 @@ def test_the_table_knows_every_error_by_itself_or_by_its_base() -> None:
     told_by_base = {each.__name__ for each in kinds if each not in STATUSES and status_of(each) != 400}
     clients_own = {"CannotSign", "ManagerUnavailable", "MessagesGone", "PipelineError"}  # no server raises them
     clients_own |= {"SparkUnavailable", "UnreadableBody"}
+    clients_own |= {"LdapError", "WrongIdentity"}  # the first is answered as a DirectoryError, the second ends a start
     clients_own |= {
         "AuthenticationFailed",
         "BindRefused",
+        "InterfaceNotOffered",
         "RemoteCancelled",
         "RpcFault",
         "RpcUnavailable",

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from postroad.api.formats import ARROW
-from postroad.api.messages import DECODED_MESSAGES, PAGE_MESSAGES, READ_MESSAGES
+from postroad.api.messages import DECODED_MESSAGES, PAGE_BYTES, PAGE_MESSAGES
 from postroad.bodies import write_headers
 from postroad.describe.received import ReceivedMessage, decode_records
+from postroad.queues.queue import READ_BYTES
 from postroad.reports.operations import RECORDS_TYPE as RECORDS
 from tests.served import API, ORDERS, Served, served
 
@@ -268,12 +269,15 @@ def test_a_list_stops_at_its_limit_within_a_page(api: Served) -> None:
     assert len(answer.json["messages"]) == PAGE_MESSAGES + 10
 
 
+LARGE = 3 << 20  # bytes; 32 of them are a large queue
+
+
 @pytest.mark.parametrize("path", ["messages?limit=1000", "packets?limit=1000"])
 def test_large_messages_before_many_small_ones_are_read_few_at_a_time(
     api: Served, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mean size says that a page has room for far more of them."""
-    large, small = ["x" * (3 << 20)] * 2 * READ_MESSAGES, ["y"] * PAGE_MESSAGES
+    large, small = ["x" * LARGE] * 32, ["y"] * PAGE_MESSAGES
     api.send(*small, priority=0)
     for each in large:
         api.send(each, priority=7)
@@ -281,14 +285,23 @@ def test_large_messages_before_many_small_ones_are_read_few_at_a_time(
 
     async def spied(*arguments: Any, **options: Any) -> list[ReceivedMessage]:
         found = await peek(*arguments, **options)
-        read.append(len(found))
+        read.append(sum(len(each.packet) for each in found))
         return found
 
     monkeypatch.setattr(api.manager.reads, "peek", spied)
     answer = api.call("GET", f"{ORDERS}/{path}", headers={"Accept": RECORDS})
-    assert max(read) == READ_MESSAGES
+    assert max(read) < PAGE_BYTES + 2 * LARGE
     if path.startswith("messages"):
         assert [record.text for record in decode_records(answer.body)] == large + small
+
+
+@pytest.mark.parametrize("verb", ["peek", "lock", "receive"])
+def test_an_answer_has_few_large_messages_however_many_small_ones_follow(api: Served, verb: str) -> None:
+    api.send(*["y"] * PAGE_MESSAGES, priority=0)
+    for _ in range(32):
+        api.send("x" * LARGE, priority=7)
+    answer = api.call("POST", f"{ORDERS}/{verb}?count=10000&timeout=0", headers={"Accept": RECORDS})
+    assert len(decode_records(answer.body)) == -(-READ_BYTES // LARGE)
 
 
 def test_receive_takes_and_peek_does_not(api: Served) -> None:

@@ -91,7 +91,9 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "POST /queues/{queue}/resend": ({"lookup_ids": []}, ""),
     "POST /queues/{queue}/messages/{lookup_id}/resend": ({"to": r"private$\other"}, ""),
     "GET /users": (None, ""),
+    "GET /names": (None, ""),
     "GET /whoami": (None, ""),
+    "POST /login": (None, ""),
     "GET /log-level": (None, ""),
     "PUT /log-level": ({"level": "info"}, ""),
     "GET /keys": (None, ""),
@@ -100,6 +102,8 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "GET /route": (None, "?to=alpha"),
     "GET /route/table": (None, ""),
     "GET /directory": (None, ""),
+    "GET /directory/export": (None, ""),
+    "GET /directory/check": (None, ""),
     "GET /audit": (None, ""),
     "GET /sessions": (None, ""),
     "GET /readers": (None, ""),
@@ -344,8 +348,9 @@ WATCHED = {
     f"GET {path}"
     for path in (
         *("/status", "/sessions", "/readers", "/exposure", "/transactions", "/trace/{message_id}", "/users", "/audit"),
-        *("/keys", "/log-level", "/manager", "/directory", "/route", "/route/table", "/queues", "/queues/{queue}"),
-        *("/queues/{queue}/acl", "/locks", "/whoami"),
+        *("/keys", "/log-level", "/manager", "/directory", "/directory/export", "/route"),
+        *("/route/table", "/queues", "/queues/{queue}"),
+        *("/queues/{queue}/acl", "/locks", "/whoami", "/names"),
     )
 }
 

@@ -152,7 +152,7 @@ def test_a_directory_file_that_went_bad_needs_attention(api: Served, tmp_path: P
     status = api.call("GET", f"{API}/status").json
     assert (status["manager"]["directory_failures"], status["manager"]["directory_error"]) == (1, watch.last_error)
     fault = f"{file}: site[1].name: is missing"
-    assert status["attention"] == [f"the directory's file cannot be loaded, and an earlier copy is used: {fault}"]
+    assert status["attention"] == [f"the directory cannot be read, and an earlier copy is used: {fault}"]
     metrics = api.call("GET", "/metrics").body.decode().splitlines()
     assert "postroad_directory_up 0.0" in metrics
     assert "postroad_directory_failures_total 1.0" in metrics

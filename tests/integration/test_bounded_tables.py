@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 import postroad
+from postroad.api.logins import KerberosLogins, KerberosSettings
 from postroad.binary.neighbours import Neighbours, _Origin
 from postroad.binary.sequences import IncomingSequence, IncomingSequences
 from postroad.carriers.arrivals import MessageIdHistory
@@ -68,11 +70,15 @@ NAMED = {
     "Agenda._heap": "its spare entries alone",
     "Association.contexts": CONNECTION,
     "Asked._by_id": "messages that applications here have sent",
+    "Accounts._absent": CACHE,
+    "Accounts._known": "accounts that the domain has; those that nobody uses leave first",
+    "Accounts.wanted": CACHE,
     "AuditLog._unlisted": "counts of one minute; further callers are counted together",
     "AuditLog.deque": "the newest for a page; the file has them all",
     "BinaryService.sessions": "a connection each: net/limits.py shares these out by address",
     "Destinations._known": CACHE,
     "DirectoryFiles._descriptors": DISK,
+    "DomainReader.found.queues": "sent on in parts of this size",
     "Flood._seen": "kinds of events, which are texts of the program; cleared each half a minute",
     "Forms._known": CACHE,
     "HttpConnection._waiting": CONNECTION,
@@ -89,9 +95,12 @@ NAMED = {
     "OutgoingInfo.deque": "of one outgoing queue",
     "OtherAce.body": "a value",
     "Presentations.accepted": CONNECTION,
+    "Publishing._changed": "public queues that callers with the right to do so have changed",
+    "Publishing._gone": "public queues that callers with the right to do so have deleted",
     "Queue._front": "what is read ahead of one queue",
     "Receiver._refusal_acks": "what has left it is written twice, within the share of one address",
     "Relay._named": "hosts that applications of this manager have named",
+    "RemoteReadService.parent.subqueues": "of one queue, by callers with a right to receive; newcomers are refused",
     "SecurityContexts._table": CONNECTION,
     "Sender.transfer.unacked": "messages of one outgoing queue",
     "ServerConnection.calls": CONNECTION,
@@ -104,6 +113,8 @@ NAMED = {
     "TimedCache._entries": "[MS-MQQB] 3.1.5.8.3 says what leaves; a key or certificate that has left is read again",
     "Watch._series": "queues of the managers that the console shows",
     "Watch.deque": "samples of one manager",
+    "_Channel._buffer": "one answer of a domain controller",
+    "_Channel._raw": "one answer of a domain controller",
     "_Link.server.links": "a connection each: net/limits.py shares these out by address",
     "_Resolver.found": "hosts that this manager calls: [relay] says which may be named by strangers",
     "_Run.ids": DISK,
@@ -241,6 +252,10 @@ TABLES: dict[str, tuple[type, Add]] = {
     "FailedLogins._failures": (FailedLogins, _add(lambda number, _: f"host{number}", lambda *_: (9, 0.0))),
     "RpcServer.half_open": (RpcServer, _add(lambda *_: _Link(), lambda *_: None)),
     "Receiver.sessions": (PgmReceiver, _add_source),
+    "KerberosLogins._sessions": (
+        KerberosLogins,
+        _add(lambda number, _: number.to_bytes(32, "little"), lambda *_: None),
+    ),
     "Sessions._sessions": (
         console.Sessions,
         _add(lambda number, _: f"cookie {number}", lambda *_: console.Session()),
@@ -276,8 +291,9 @@ def test_no_flood_of_any_table_takes_what_another_has_proven(configuration: Path
         server = Server(load_configuration(configuration))
         await server.start()
         shown = Console(Settings(apis=["http://127.0.0.1:1"]))
+        logins = KerberosLogins(cast(KerberosSettings, None), time.time)  # a server has them where it has a keytab
         try:
-            found = tables_of(server, shown)
+            found = tables_of(server, shown, logins)
             assert set(found) == set(TABLES), "say in TABLES how the new table gets an entry"
             assert {type(holder).__name__ for holder, _ in found.values()} == tables_in_the_source()
             for name, (holder, table) in found.items():

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_what_a_user_locks_can_be_settled_and_transactions_commit(api: Served) -
         ({"user": "ann", "password": "x", "token": "y"}, "user: must not be set together with token"),
     ],
 )
-def test_a_login_that_cannot_be_is_refused_at_once(options: dict[str, str], fault: str) -> None:
+def test_a_login_that_cannot_be_is_refused_at_once(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(InvalidArgument, match=fault):
         postroad.connect("http://127.0.0.1:1", **options)
 

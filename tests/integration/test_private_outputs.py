@@ -19,7 +19,8 @@ from tests.served import served
 READ = {
     *("console --tls-certificate", "console --tls-key", "decode FILE", "definitions import FILE", "import FILE"),
     *("restore FILE", "route --enterprise", "serve --config", "simulate FILE", "remote peek --config"),
-    *("send --extension", "send --file"),
+    *("send --extension", "send --file", "remote info --config"),
+    *("directory check --config", "directory export --config", "directory show --config"),
     *("remote purge --config", "remote receive --config", "pipeline run --enterprise", "pipeline retain --enterprise"),
     *("pipeline routes ENTERPRISE", "pipeline what-if ENTERPRISE", "pipeline what-if CHANGED"),
 }

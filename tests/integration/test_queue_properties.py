@@ -132,7 +132,7 @@ def test_where_multicast_is_off_nothing_is_sent_or_listened_to(api: Served) -> N
 
 def test_openapi_describes_each_property(api: Served) -> None:
     schemas = api.call("GET", f"{API}/openapi.json").json["components"]["schemas"]
-    assert list(schemas["NewQueue"]["properties"]) == ["path", *QUEUE_PROPERTIES]
+    assert list(schemas["NewQueue"]["properties"]) == ["path", "public", *QUEUE_PROPERTIES]
     assert list(schemas["QueueChanges"]["properties"]) == list(CHANGEABLE)
     assert schemas["Queue"]["properties"].keys() >= QUEUE_PROPERTIES.keys()
     for name, each in QUEUE_PROPERTIES.items():

@@ -33,8 +33,11 @@ from postroad.errors import (
     TransactionSequence,
 )
 from postroad.message import Message
+from postroad.remote_read.client import RemoteReadClient
+from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.remote_read.values import Ack, DesiredAccess
 from postroad.reports.info import LockInfo
+from postroad.rpc.client import RpcClient
 from postroad.rpc.ndr import Format
 from postroad.store import MemoryStore, open_store
 from postroad.store.interface import Batch
@@ -50,21 +53,42 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+PROTOCOL: dict[str, Any] = {"protocol": "auto"}  # that of the test
+
+
+@pytest.fixture(autouse=True, params=["mqrr", "mqqp"])
+def protocol(request: pytest.FixtureRequest) -> Iterator[None]:
+    PROTOCOL["protocol"] = request.param
+    yield
+    PROTOCOL["protocol"] = "auto"
+
+
 @pytest.fixture
 def running() -> Iterator[Station]:
     with station() as running:
         yield running
 
 
+def pending(backend: RemoteBackend) -> dict[int, Any]:
+    client = backend.client
+    assert isinstance(client, RemoteReadClient | MqrrClient)
+    return dict(client.pending)
+
+
+def connection_of(backend: RemoteBackend) -> RpcClient | None:
+    client = backend.client
+    return client._connection if isinstance(client, MqrrClient) else backend._mqqp._qm2qm
+
+
 @pytest.fixture
 def manager(running: Station) -> Iterator[postroad.QueueManager]:
-    with postroad.remote(HOST, port=running.address[1]) as remote:
+    with postroad.remote(HOST, port=running.address[1], **PROTOCOL) as remote:
         yield remote
 
 
 @contextlib.asynccontextmanager
 async def backend(running: Station, **options: Any) -> AsyncIterator[RemoteBackend]:
-    made = RemoteBackend(*running.address, **options)
+    made = RemoteBackend(running.address[0], running.address[1], **{**PROTOCOL, **options})
     try:
         yield made
     finally:
@@ -169,7 +193,7 @@ def test_a_reader_who_leaves_in_the_middle_of_many_leaves_them_all(running: Stat
                 else:
                     await reader.settle(ORDERS, [each.lookup_id for each in task.result()], False)
                 await asyncio.to_thread(running.wait_until, "unacknowledged", 0)
-                assert reader.client.pending == {}
+                assert pending(reader) == {}
 
     asyncio.run(scene())
     assert running.labels() == [str(number) for number in range(200)]
@@ -183,7 +207,7 @@ def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back
     async def scene() -> None:
         async with backend(running) as reader:
             await reader.settle(ORDERS, [each.lookup_id for each in await reader.lock(ORDERS, 1, 5)], False)
-            connection = reader.client._qm2qm
+            connection = connection_of(reader)
             assert connection is not None
             task = asyncio.ensure_future(reader.lock(ORDERS, 1, 5))
             settle = connection._settle
@@ -198,7 +222,7 @@ def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back
             def settle_and_leave(call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
                 nonlocal left
                 settle(call_id, answer, error)
-                if reader.client.pending and not left:
+                if pending(reader) and not left:
                     left = True
                     leave(turns)
 
@@ -207,7 +231,7 @@ def test_a_message_that_comes_in_the_moment_in_which_its_reader_leaves_goes_back
                 await reader.settle(ORDERS, [each.lookup_id for each in await task], False)
             assert left
             await asyncio.to_thread(running.wait_until, "unacknowledged", 0)
-            assert reader.client.pending == {}
+            assert pending(reader) == {}
 
     asyncio.run(scene())
     assert running.labels() == ["one"]
@@ -278,7 +302,7 @@ def test_cursors(running: Station, manager: postroad.QueueManager) -> None:
 def test_exclusive_readers(running: Station, manager: postroad.QueueManager) -> None:
     with (
         manager.queue(ORDERS).open(exclusive=True),
-        postroad.remote(HOST, port=running.address[1]) as other,
+        postroad.remote(HOST, port=running.address[1], **PROTOCOL) as other,
         pytest.raises(SharingViolation),
     ):
         other.queue(ORDERS).receive(timeout=0)
@@ -310,7 +334,6 @@ async def _describe(running: Station) -> str:
 
 def test_what_the_protocol_has_no_words_for(running: Station, manager: postroad.QueueManager) -> None:
     for attempt in (
-        manager.info,
         manager.queues,
         manager.sessions,
         lambda: manager.create_queue(r"private$\new"),
@@ -327,7 +350,10 @@ def test_what_the_protocol_has_no_words_for(running: Station, manager: postroad.
 
 
 def test_nobody_there() -> None:
-    with postroad.remote("127.0.70.77", port=1) as manager, pytest.raises(RpcUnavailable, match=r"127\.0\.70\.77:1"):
+    with (
+        postroad.remote("127.0.70.77", port=1, **PROTOCOL) as manager,
+        pytest.raises(RpcUnavailable, match=r"127\.0\.70\.77:1"),
+    ):
         manager.queue(ORDERS).peek(timeout=0)
 
 
@@ -438,7 +464,7 @@ def test_no_read_that_waits_holds_up_another(running: Station) -> None:
 def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None:
     with station(open_store(tmp_path)) as running:
         running.send("one", "two", "three")
-        with postroad.remote(HOST, port=running.address[1]) as manager:
+        with postroad.remote(HOST, port=running.address[1], **PROTOCOL) as manager:
             assert manager.queue(ORDERS).receive(timeout=5).label == "one"
             manager.queue(ORDERS).lock(1, timeout=5)
     with station(open_store(tmp_path), queues=()) as running:
@@ -449,7 +475,7 @@ def test_an_acknowledged_message_is_gone_after_a_restart(tmp_path: Path) -> None
 def test_a_disk_that_is_full_keeps_the_message() -> None:
     """The failure has a code of our own, with the severity bit of a failure."""
     store = FailingStore()
-    with station(store) as full, postroad.remote(HOST, port=full.address[1]) as manager:
+    with station(store) as full, postroad.remote(HOST, port=full.address[1], **PROTOCOL) as manager:
         full.send("one")
         orders = manager.queue(ORDERS)
         (message,) = orders.lock(1, timeout=5)
@@ -506,7 +532,7 @@ def test_a_receive_makes_no_commit_and_acknowledgments_that_come_together_share_
 READER = """
 import sys, postroad
 host, port, queue = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-manager = postroad.remote(host, port=port)
+manager = postroad.remote(host, port=port, protocol=sys.argv[4])
 messages = manager.queue(queue).lock(3, timeout=20)
 print(" ".join(message.label for message in messages), flush=True)
 sys.stdin.read()
@@ -517,7 +543,7 @@ def test_a_reader_killed_with_messages_in_its_hands_puts_them_back_in_place(runn
     running.send("one", "two", "three", "four", "five")
     host, port = running.address
     with subprocess.Popen(
-        [sys.executable, "-c", READER, host, str(port), ORDERS],
+        [sys.executable, "-c", READER, host, str(port), ORDERS, PROTOCOL["protocol"]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -538,7 +564,7 @@ def test_a_server_that_stops_ends_reads_that_wait() -> None:
             await reader.close()
 
     with station() as running:
-        reading = RemoteBackend(*running.address)
+        reading = RemoteBackend(*running.address, **PROTOCOL)
         loop = asyncio.new_event_loop()
         task = loop.create_task(scene(reading))
 
@@ -573,7 +599,7 @@ def test_readers_are_shown_by_api_and_metrics(running: Station) -> None:
     from postroad.api.monitoring import QueueSeries, metrics_text
 
     running.send("one", "two")
-    with postroad.remote(HOST, port=running.address[1]) as manager:
+    with postroad.remote(HOST, port=running.address[1], **PROTOCOL) as manager:
         manager.queue(ORDERS).receive(timeout=5)
         manager.queue(ORDERS).lock(1, timeout=5)
 

@@ -121,7 +121,7 @@ def test_who_asks_the_endpoint_mapper_does_not_ask_for_the_port() -> None:
         running.send("one")
 
         async def scene() -> None:
-            backend = RemoteBackend(HOST, 1, endpoint_mapper=int(address.rpartition(":")[2]))
+            backend = RemoteBackend(HOST, 1, endpoint_mapper=int(address.rpartition(":")[2]), protocol="mqqp")
             (message,) = await backend.receive(ORDERS, 1, 5, None)
             assert message.label == "one"
             await backend.close()
@@ -330,7 +330,7 @@ def test_an_infinite_wait_is_all_ones(running: Station, trace: Trace) -> None:
     running.send("one", "two")
 
     async def scene() -> None:
-        backend = RemoteBackend(*running.address)
+        backend = RemoteBackend(*running.address, protocol="mqqp")
         await backend.receive(ORDERS, 1, None, None)
         await backend.receive(ORDERS, 1, 1e9, None)
         await backend.close()
@@ -624,7 +624,7 @@ def test_a_connection_that_is_gone_is_made_anew(running: Station) -> None:
     running.send("one", "two")
 
     async def scene() -> None:
-        backend = RemoteBackend(*running.address)
+        backend = RemoteBackend(*running.address, protocol="mqqp")
         (first,) = await backend.lock(ORDERS, 1, 5)
         assert first.label == "one"
         await asyncio.to_thread(running.run, cut(running))

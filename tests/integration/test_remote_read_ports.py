@@ -13,10 +13,11 @@ import pytest
 
 from postroad.config import load_configuration
 from postroad.remote_read import qm2qm, qmcomm, structures
-from postroad.remote_read.values import PortType
+from postroad.remote_read.values import Ports, PortType
 from postroad.rpc.client import connect
 from postroad.rpc.interface import Nothing
 from postroad.server.server import Server
+from tests.remote.calls import calling, port_of
 from tests.remote.station import Station, station
 
 HOST = "127.0.70.5"  # nobody else's, so that the standard ports are free
@@ -56,6 +57,16 @@ def test_the_standard_ports() -> None:
     with station(host=HOST, port=2103, read_port=2105) as running:
         for port in (2103, 2105):
             assert reported(running, port) == ([2103, 2105], [2103, 2105])
+
+
+@pytest.mark.spec("RR-3.1.4.1-02", "RR-3.1.4.1-03", "RR-2.1-03")
+def test_remote_read_tells_of_the_first_of_the_standard_ports() -> None:
+    with station(host=HOST, port=2103, read_port=2105) as running, calling(running) as caller:
+        assert port_of(caller) == 2103
+    with taken(2103), station(host=HOST, port=2103, read_port=2105) as running, calling(running) as caller:
+        assert port_of(caller) == 2114
+        running.server.service.listen_on(Ports(0, 0))
+        assert port_of(caller) == 0  # nothing listens
 
 
 @pytest.mark.spec("QP-3.1.4.8-09")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -17,9 +17,13 @@ from postroad.errors import AccessDenied, AuthenticationFailed, PostroadError, S
 from postroad.message import Message
 from postroad.names import DirectName, QueueFormat
 from postroad.remote_read import qm2qm, qmcomm, structures
-from postroad.remote_read.handlers import READ_KIND, SESSION_KIND
+from postroad.remote_read import remoteread as wire
+from postroad.remote_read.mqqp_handlers import READ_KIND, SESSION_KIND
+from postroad.remote_read.mqrr import MOVE_ACCESS
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM, TransferBuffer
+from postroad.remote_read.remoteread import REMOTE_READ
+from postroad.remote_read.service import RemoteQueue
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.values import Ack, Action, DesiredAccess
 from postroad.rpc.client import connect
@@ -30,6 +34,7 @@ from postroad.rpc.ndr import Handle
 from postroad.rpc.ntlm import NtlmProvider
 from postroad.security.descriptors import Sid
 from postroad.security.users import User, Users
+from tests.remote.calls import calling
 from tests.remote.station import DIRECT, HOST, ORDERS, OTHER, OTHER_USER, PASSWORD, USER, Station, station
 
 READER = User(USER, Sid.parse("S-1-5-21-1-2-3-1001"))
@@ -42,9 +47,20 @@ def running() -> Iterator[Station]:
         yield running
 
 
-def remote(running: Station, user: str | None = USER) -> postroad.QueueManager:
+PROTOCOL = {"protocol": "auto"}  # that of the test
+
+
+@pytest.fixture(autouse=True, params=["mqrr", "mqqp"])
+def protocol(request: pytest.FixtureRequest) -> Iterator[None]:
+    PROTOCOL["protocol"] = request.param
+    yield
+    PROTOCOL["protocol"] = "auto"
+
+
+def remote(running: Station, user: str | None = USER, protocol: str | None = None) -> postroad.QueueManager:
     host, port = running.address
-    return postroad.remote(host, port=port, user=user, password=PASSWORD if user else None)
+    protocol = protocol or PROTOCOL["protocol"]
+    return postroad.remote(host, port=port, user=user, password=PASSWORD if user else None, protocol=protocol)
 
 
 def allow(running: Station, *rights: str, who: str = USER) -> None:
@@ -190,12 +206,19 @@ def test_a_login_under_way_ends_when_its_user_is_removed(running: Station) -> No
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What a reader has: an open queue with a cursor, an unacknowledged message, and a read that waits."""
+    """What a reader has by each protocol: an open queue with a cursor, and an unacknowledged message; and a queue that
+    is open for moves."""
 
     handle: int
     cursor: int
     session: Handle
     read: Handle
+    queue: Handle
+    cursor_queue: Handle
+    queue_cursor: int
+    request_id: int
+    move_context: int
+    lookup_id: int
 
 
 def described(owned: Owned, action: Action, cursor: int = 0) -> RemoteReadDesc:
@@ -205,6 +228,11 @@ def described(owned: Owned, action: Action, cursor: int = 0) -> RemoteReadDesc:
 def asked_for(access: DesiredAccess) -> qmcomm.OpenRemoteQueueIn:
     name = QueueFormat.from_format_name(DirectName.from_wire(DIRECT))
     return qmcomm.OpenRemoteQueueIn(qmcomm.queue_format_structure(name), 0, access, 0, uuid4(), 0x500)
+
+
+def opening(access: int, suffix: str = "") -> wire.OpenQueueIn:
+    name = QueueFormat.from_format_name(DirectName.from_wire(DIRECT + suffix))
+    return wire.OpenQueueIn(qmcomm.queue_format_structure(name), access, 0, uuid4(), 1, 6, 1, 7601, 1)
 
 
 CALLS: dict[Operation[Any, Any], Callable[[Owned], Any]] = {
@@ -229,7 +257,24 @@ CALLS: dict[Operation[Any, Any], Callable[[Owned], Any]] = {
         0, RemoteReadDesc2(described(owned, Action.LOOKUP_PEEK_NEXT))
     ),
 }
-PUBLIC = {qmcomm.GET_SERVER_PORT, qm2qm.GET_SERVER_PORT, qm2qm.GET_VERSION}  # ports and the version: anybody may know
+CALLS |= {
+    wire.GET_SERVER_PORT: lambda owned: Nothing(),
+    wire.OPEN_QUEUE: lambda owned: opening(DesiredAccess.RECEIVE),
+    wire.CLOSE_QUEUE: lambda owned: wire.OneQueue(owned.queue),
+    wire.CREATE_CURSOR: lambda owned: wire.OneQueue(owned.queue),
+    wire.CLOSE_CURSOR: lambda owned: wire.CloseCursorIn(owned.cursor_queue, owned.queue_cursor),
+    wire.PURGE_QUEUE: lambda owned: wire.OneQueue(owned.queue),
+    wire.START_RECEIVE: lambda owned: wire.StartReceiveIn(owned.queue, 0, 0, Action.RECEIVE, 0, 99, 0, 0),
+    wire.CANCEL_RECEIVE: lambda owned: wire.CancelReceiveIn(owned.queue, owned.request_id),
+    wire.END_RECEIVE: lambda owned: wire.EndReceiveIn(owned.queue, Ack.RR_ACK, owned.request_id),
+    wire.MOVE_MESSAGE: lambda owned: wire.MoveMessageIn(
+        owned.queue, owned.move_context, owned.lookup_id, wire.NO_TRANSACTION
+    ),
+    wire.OPEN_QUEUE_FOR_MOVE: lambda owned: opening(MOVE_ACCESS, ";made"),
+    wire.SET_USER_ACKNOWLEDGEMENT_CLASS: lambda owned: wire.SetClassIn(owned.queue, owned.lookup_id, 0xC004),
+}
+# Ports and the version: anybody may know them.
+PUBLIC = {qmcomm.GET_SERVER_PORT, qm2qm.GET_SERVER_PORT, qm2qm.GET_VERSION, wire.GET_SERVER_PORT}
 STRANGER = User(OTHER_USER, Sid.parse("S-1-5-21-1-2-3-1002"))
 STRANGERS: dict[str, tuple[User | None, tuple[str, ...]]] = {
     "nobody": (None, ()),
@@ -244,22 +289,26 @@ STRANGERS: dict[str, tuple[User | None, tuple[str, ...]]] = {
 async def everything(running: Station) -> Any:
     """Everything that a call could have changed."""
     core, service = running.manager.core, running.server.service
-    queues = [(each.name, each.properties, each.count, dict(each.positions)) for each in core.queues]
-    opened = [(each.handle, each.cursors, len(each.unacknowledged)) for each in service.remote_queues.values()]
-    reads = {handle: len(each) for handle, each in service.remote_reads.items()}
+    queues = [(each.name, each.properties, each.count, dict(each.positions), [*each.subqueues]) for each in core.queues]
+    opened = [(id(each), each.cursors, len(each.unacknowledged), [*each.waiting]) for each in service.opened]
     held = {name: each["current"] for name, each in core.owners.figures.items()}
-    return queues, opened, reads, sorted(core.descriptors), held, service.received, service.returned
+    return queues, opened, sorted(core.descriptors), held, service.received, service.returned
 
 
 @contextmanager
 def owner(running: Station) -> Iterator[Owned]:
-    with remote(running) as manager:
-        queue = manager.queue(ORDERS)
-        with queue.receiving(0), queue.cursor() as cursor:
-            cursor.peek(0)
+    with ExitStack() as stack:
+        for protocol in ("mqqp", "mqrr"):
+            queue = stack.enter_context(remote(running, protocol=protocol)).queue(ORDERS)
+            stack.enter_context(queue.receiving(0))
+            stack.enter_context(queue.cursor()).peek(0)
+        with calling(running, user=USER) as caller:
+            context, _ = caller.target(DIRECT + ";sub")
 
             async def look() -> Owned:
-                (opened,) = [each for each in running.server.service.remote_queues.values() if each.descriptor.cursors]
+                (opened,) = [
+                    each for each in running.server.mqqp.mqqp.remote_queues.values() if each.remote.descriptor.cursors
+                ]
                 contexts: list[tuple[Handle, str]] = [
                     (handle, context.kind)
                     for link in running.server.rpc.links
@@ -269,20 +318,33 @@ def owner(running: Station) -> Iterator[Owned]:
                 session, read = (
                     next(handle for handle, kind in contexts if kind == wanted) for wanted in (SESSION_KIND, READ_KIND)
                 )
-                return Owned(opened.handle, next(iter(opened.descriptor.cursors)), session, read)
+                by_mqrr = [
+                    (handle, context.value)
+                    for link in running.server.rpc.links
+                    if link.connection is not None and link.connection.association is not None
+                    for handle, context in link.connection.association.contexts.items()
+                    if isinstance(context.value, RemoteQueue)
+                ]
+                queue, request_id = next(
+                    (each, next(iter(one.unacknowledged))) for each, one in by_mqrr if one.unacknowledged
+                )
+                other, made = next((each, next(iter(one.descriptor.cursors))) for each, one in by_mqrr if one.cursors)
+                cursor = next(iter(opened.remote.descriptor.cursors))
+                first = running.manager.core.queues.get(ORDERS).available(1)[0].lookup_id
+                return Owned(opened.handle, cursor, session, read, queue, other, made, request_id, context, first)
 
             yield running.run(look())
 
 
 def test_every_operation_has_a_call_here() -> None:
-    assert set(CALLS) == {*QM2QM.operations.values(), *QMCOMM.operations.values()}
+    assert set(CALLS) == {each for one in (QM2QM, QMCOMM, REMOTE_READ) for each in one.operations.values()}
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_no_operation_does_or_tells_anything_beyond_the_callers_rights(running: Station, kind: str) -> None:
     stranger, rights = STRANGERS[kind]
     keep(running, READER, *([] if stranger is None else [stranger]))
-    running.send("secret one", "secret two", "secret three")
+    running.send("secret one", "secret two", "secret three", "secret four")
     allow(running, "receive")
     if rights:
         allow(running, *rights, who=str(STRANGER.sid))
@@ -292,7 +354,7 @@ def test_no_operation_does_or_tells_anything_beyond_the_callers_rights(running: 
         security = None
         if stranger is not None:
             security = initiator(OTHER_USER, PASSWORD, host=HOST, auth_type=AuthType.NTLM, level=AuthLevel.PRIVACY)
-        client = await connect(host, port, QMCOMM, QM2QM, security=security)
+        client = await connect(host, port, QMCOMM, QM2QM, REMOTE_READ, security=security)
         if kind.endswith("removed"):
             assert running.server.set_passwords({USER: PASSWORD})
             running.manager.core.use(
@@ -314,4 +376,4 @@ def test_no_operation_does_or_tells_anything_beyond_the_callers_rights(running: 
 
     with owner(running) as owned:
         running.run(ask(owned))
-    assert len(running.labels()) == 2  # the owner has received one, as ever
+    assert len(running.labels()) == 2  # the owner has received one by each protocol, as ever

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
-from postroad.errors import RpcFault, RpcUnavailable
+from postroad.errors import AuthenticationFailed, RpcFault, RpcUnavailable
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.client_connection import ClientConnection
 from postroad.rpc.constants import AuthLevel, AuthType, FaultStatus
-from postroad.rpc.gss import initiator, kerberos_available, providers
+from postroad.rpc.gss import initiator, kerberos_initiator, providers
 from postroad.rpc.ndr import Format
 from postroad.rpc.security import SecurityContext
 from tests.unit.rpc import parcels
@@ -137,8 +138,7 @@ def test_a_replayed_request_is_refused() -> None:
     asyncio.run(run())
 
 
-def test_kerberos_without_the_systems_library_says_so() -> None:
-    if kerberos_available():
-        pytest.skip("the system has Kerberos")
-    with pytest.raises(RpcUnavailable, match="kerberos is not available"):
-        security(AuthType.KERBEROS, AuthLevel.PRIVACY)
+def test_kerberos_without_its_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(AuthenticationFailed, match=r"run pip install 'postroad\[domain\]'"):
+        kerberos_initiator(HOST)

@@ -204,7 +204,7 @@ def test_new_public_queues_are_made_when_the_file_is_written(
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(body())
-    (told,) = [record for record in caplog.records if record.getMessage() == "public queue not created"]
+    (told,) = [record for record in caplog.records if record.getMessage() == "public queue not provided"]
     assert r"the queue alpha\third exists with the id" in str(told.__dict__["reason"])
 
 

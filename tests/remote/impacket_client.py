@@ -20,6 +20,7 @@ from impacket.uuid import uuidtup_to_bin
 
 from tests.remote import impacket_stubs as stubs
 
+INTERFACES = {"qm2qm": stubs.QM2QM, "qmcomm": stubs.QMCOMM, "remoteread": stubs.REMOTE_READ}
 _printing = threading.Lock()
 _binding = threading.Lock()
 
@@ -64,7 +65,7 @@ class Connection:
         if level:
             self.dce.set_auth_level(level)
         self.dce.connect()
-        uuid = {"qm2qm": stubs.QM2QM, "qmcomm": stubs.QMCOMM}[interface]
+        uuid = INTERFACES[interface]
         with _binding:
             _JoiningBind.association = association
             acknowledgment = self.dce.bind(uuid, transfer_syntax=stubs.NDR64 if ndr64 else stubs.NDR)
@@ -82,7 +83,7 @@ class Connection:
         rpc = transport.DCERPCTransportFactory(f"ncacn_ip_tcp:{host}[{port}]")
         dce = rpc.get_dce_rpc()
         dce.connect()
-        uuid = {"qm2qm": stubs.QM2QM, "qmcomm": stubs.QMCOMM}[interface]
+        uuid = INTERFACES[interface]
         try:
             return {"binding": epm.hept_map(host, uuid, protocol="ncacn_ip_tcp", dce=dce)}
         finally:
@@ -239,6 +240,109 @@ class Connection:
     def beyond(self) -> dict[str, object]:
         self._request(stubs.RemoteQMBeyond())
         return {}
+
+    # RemoteRead
+
+    def rr_port(self) -> dict[str, object]:
+        return {"port": self._request(stubs.R_GetServerPort())["Port"]}
+
+    def rr_open(
+        self, name: str, access: int = 1, share: int = 0, keep: str = "queue", move: bool = False
+    ) -> dict[str, object]:
+        call = stubs.R_OpenQueueForMove() if move else stubs.R_OpenQueue()
+        format_ = call["pQueueFormat"]
+        format_["m_qft"] = format_["u"]["tag"] = 8 if ";" in name else 3
+        format_["m_SuffixAndFlags"] = 5 if ";" in name else 0
+        format_["m_reserved"] = 0
+        format_["u"]["m_pDirectSubqueueID" if ";" in name else "m_pDirectID"] = name + "\0"
+        call["dwAccess"], call["dwShareMode"] = 4 if move else access, share
+        call["pClientId"] = bytes(range(16))
+        call["fNonRoutingServer"] = call["fWorkgroup"] = 1
+        call["Major"], call["Minor"], call["BuildNumber"] = 6, 1, 7601
+        answer = self._request(call)
+        self.contexts[keep] = bytes(answer["pphContext"])
+        return {"context": self.contexts[keep].hex(), "move": answer["pMoveContext"] if move else 0}
+
+    def rr_keep(self, context: str, keep: str = "queue") -> dict[str, object]:
+        """Uses a handle of another connection."""
+        self.contexts[keep] = bytes.fromhex(context)
+        return {}
+
+    def rr_close(self, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_CloseQueue()
+        call["pphContext"] = self.contexts[keep]
+        answer = self._request(call)
+        return {"status": answer["Status"], "context": bytes(answer["pphContext"]).hex()}
+
+    def rr_cursor(self, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_CreateCursor()
+        call["phContext"] = self.contexts[keep]
+        answer = self._request(call)
+        return {"status": answer["Status"], "cursor": answer["phCursor"]}
+
+    def rr_close_cursor(self, cursor: int, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_CloseCursor()
+        call["phContext"], call["hCursor"] = self.contexts[keep], cursor
+        return {"status": self._request(call)["Status"]}
+
+    def rr_purge(self, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_PurgeQueue()
+        call["phContext"] = self.contexts[keep]
+        return {"status": self._request(call)["Status"]}
+
+    def rr_start(
+        self,
+        action: int,
+        request: int,
+        keep: str = "queue",
+        timeout: int = 0,
+        cursor: int = 0,
+        lookup: int = 0,
+        body: int = 0xFFFFFFFF,
+    ) -> dict[str, object]:
+        call = stubs.R_StartReceive()
+        call["phContext"] = self.contexts[keep]
+        call["LookupId"], call["hCursor"], call["ulAction"] = lookup, cursor, action
+        call["ulTimeout"], call["dwRequestId"], call["dwMaxBodySize"] = timeout, request, body
+        call["dwMaxCompoundMessageSize"] = 0
+        answer = self._request(call)
+        count = answer["pdwNumberOfSections"]
+        sections = [
+            (
+                each["SectionBufferType"],
+                each["SectionSizeAlloc"],
+                each["SectionSize"],
+                b"".join(each["pSectionBuffer"]).hex(),
+            )
+            for each in (answer["ppPacketSections"] if count else ())
+        ]
+        return {
+            "status": answer["Status"],
+            "arrived": answer["pdwArriveTime"],
+            "sequence": answer["pSequenceId"],
+            "sections": sections,
+        }
+
+    def rr_cancel(self, request: int, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_CancelReceive()
+        call["phContext"], call["dwRequestId"] = self.contexts[keep], request
+        return {"status": self._request(call)["Status"]}
+
+    def rr_end(self, ack: int, request: int, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_EndReceive()
+        call["phContext"], call["dwAck"], call["dwRequestId"] = self.contexts[keep], ack, request
+        return {"status": self._request(call)["Status"]}
+
+    def rr_move(self, target: int, lookup: int, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_MoveMessage()
+        call["phContextFrom"], call["ullContextTo"], call["LookupId"] = self.contexts[keep], target, lookup
+        call["pTransactionId"] = bytes(16)
+        return {"status": self._request(call)["Status"]}
+
+    def rr_class(self, lookup: int, number: int, keep: str = "queue") -> dict[str, object]:
+        call = stubs.R_SetUserAcknowledgementClass()
+        call["phContext"], call["LookupId"], call["usClass"] = self.contexts[keep], lookup, number
+        return {"status": self._request(call)["Status"]}
 
     def _request(self, call: Any) -> Any:
         return self.dce.request(call, checkError=False)

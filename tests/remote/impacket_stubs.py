@@ -1,6 +1,6 @@
-"""qm2qm and qmcomm in impacket's own words: another implementation of the same IDL, to hold ours against.
+"""qm2qm, qmcomm and RemoteRead in impacket's own words: another implementation of the same IDL, to hold ours against.
 
-Written from the IDL of [MS-MQQP] 6 and [MS-MQMP] 6 alone; nothing of Postroad is imported.
+Written from the IDL of [MS-MQQP] 6, [MS-MQMP] 6 and [MS-MQRR] 6 alone; nothing of Postroad is imported.
 """
 
 # ruff: noqa: N801, N802, N815, RUF012  (names and shapes are the IDL's and impacket's)
@@ -17,6 +17,7 @@ from impacket.dcerpc.v5.ndr import (
     NDRPOINTER,
     NDRSTRUCT,
     NDRUNION,
+    NDRUniConformantArray,
     NDRUniConformantVaryingArray,
 )
 from impacket.uuid import uuidtup_to_bin
@@ -195,7 +196,7 @@ class RemoteQMBeyondResponse(NDRCALL):  # type: ignore[misc]
 
 class QUEUE_FORMAT_UNION(NDRUNION):  # type: ignore[misc]
     commonHdr = (("tag", UCHAR),)
-    union = {3: ("m_pDirectID", LPWSTR)}
+    union = {3: ("m_pDirectID", LPWSTR), 8: ("m_pDirectSubqueueID", LPWSTR)}
 
 
 class QUEUE_FORMAT(NDRSTRUCT):  # type: ignore[misc]
@@ -276,3 +277,192 @@ class R_QMGetRemoteQueueName(NDRCALL):  # type: ignore[misc]
 
 class R_QMGetRemoteQueueNameResponse(NDRCALL):  # type: ignore[misc]
     structure = (("lplpRemoteQueueName", LPWSTR), ("Status", DWORD))
+
+
+# RemoteRead, [MS-MQRR] 6
+
+
+REMOTE_READ = uuidtup_to_bin(("1a9134dd-7b39-45ba-ad88-44d01ca47f28", "1.0"))
+
+
+class SECTION_TYPE(NDRENUM):  # type: ignore[misc]
+    class enumItems(Enum):  # type: ignore[misc]
+        stFullPacket = 0
+        stBinaryFirstSection = 1
+        stBinarySecondSection = 2
+        stSrmpFirstSection = 3
+        stSrmpSecondSection = 4
+
+
+class OCTETS(NDRUniConformantArray):  # type: ignore[misc]
+    item = "c"
+
+
+class POCTETS(NDRPOINTER):  # type: ignore[misc]
+    referent = (("Data", OCTETS),)
+
+
+class SECTION_BUFFER(NDRSTRUCT):  # type: ignore[misc]
+    structure = (
+        ("SectionBufferType", SECTION_TYPE),
+        ("SectionSizeAlloc", DWORD),
+        ("SectionSize", DWORD),
+        ("pSectionBuffer", POCTETS),
+    )
+
+
+class SECTION_BUFFERS(NDRUniConformantArray):  # type: ignore[misc]
+    item = SECTION_BUFFER
+
+
+class PSECTION_BUFFERS(NDRPOINTER):  # type: ignore[misc]
+    referent = (("Data", SECTION_BUFFERS),)
+
+
+class XACTUOW(NDRSTRUCT):  # type: ignore[misc]
+    structure = (("Data", "16s=b''"),)
+
+    def getAlignment(self) -> int:
+        return 1
+
+
+OPENING = (
+    ("pQueueFormat", QUEUE_FORMAT),
+    ("dwAccess", DWORD),
+    ("dwShareMode", DWORD),
+    ("pClientId", GUID),
+    ("fNonRoutingServer", DWORD),
+    ("Major", UCHAR),
+    ("Minor", UCHAR),
+    ("BuildNumber", USHORT),
+    ("fWorkgroup", DWORD),
+)
+STATUS = (("Status", DWORD),)
+
+
+class R_GetServerPort(NDRCALL):  # type: ignore[misc]
+    opnum = 0
+    structure: tuple[Any, ...] = ()
+
+
+class R_GetServerPortResponse(NDRCALL):  # type: ignore[misc]
+    structure = (("Port", DWORD),)
+
+
+class R_OpenQueue(NDRCALL):  # type: ignore[misc]
+    opnum = 2
+    structure = OPENING
+
+
+class R_OpenQueueResponse(NDRCALL):  # type: ignore[misc]
+    structure = (("pphContext", CONTEXT),)
+
+
+class R_CloseQueue(NDRCALL):  # type: ignore[misc]
+    opnum = 3
+    structure = (("pphContext", CONTEXT),)
+
+
+class R_CloseQueueResponse(NDRCALL):  # type: ignore[misc]
+    structure = (("pphContext", CONTEXT), ("Status", DWORD))
+
+
+class R_CreateCursor(NDRCALL):  # type: ignore[misc]
+    opnum = 4
+    structure = (("phContext", CONTEXT),)
+
+
+class R_CreateCursorResponse(NDRCALL):  # type: ignore[misc]
+    structure = (("phCursor", DWORD), ("Status", DWORD))
+
+
+class R_CloseCursor(NDRCALL):  # type: ignore[misc]
+    opnum = 5
+    structure = (("phContext", CONTEXT), ("hCursor", DWORD))
+
+
+class R_CloseCursorResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS
+
+
+class R_PurgeQueue(NDRCALL):  # type: ignore[misc]
+    opnum = 6
+    structure = (("phContext", CONTEXT),)
+
+
+class R_PurgeQueueResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS
+
+
+class R_StartReceive(NDRCALL):  # type: ignore[misc]
+    opnum = 7
+    structure = (
+        ("phContext", CONTEXT),
+        ("LookupId", ULONGLONG),
+        ("hCursor", DWORD),
+        ("ulAction", DWORD),
+        ("ulTimeout", DWORD),
+        ("dwRequestId", DWORD),
+        ("dwMaxBodySize", DWORD),
+        ("dwMaxCompoundMessageSize", DWORD),
+    )
+
+
+class R_StartReceiveResponse(NDRCALL):  # type: ignore[misc]
+    structure = (
+        ("pdwArriveTime", DWORD),
+        ("pSequenceId", ULONGLONG),
+        ("pdwNumberOfSections", DWORD),
+        ("ppPacketSections", PSECTION_BUFFERS),
+        ("Status", DWORD),
+    )
+
+
+class R_CancelReceive(NDRCALL):  # type: ignore[misc]
+    opnum = 8
+    structure = (("phContext", CONTEXT), ("dwRequestId", DWORD))
+
+
+class R_CancelReceiveResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS
+
+
+class R_EndReceive(NDRCALL):  # type: ignore[misc]
+    opnum = 9
+    structure = (("phContext", CONTEXT), ("dwAck", DWORD), ("dwRequestId", DWORD))
+
+
+class R_EndReceiveResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS
+
+
+class R_MoveMessage(NDRCALL):  # type: ignore[misc]
+    opnum = 10
+    structure = (
+        ("phContextFrom", CONTEXT),
+        ("ullContextTo", ULONGLONG),
+        ("LookupId", ULONGLONG),
+        ("pTransactionId", XACTUOW),
+    )
+
+
+class R_MoveMessageResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS
+
+
+class R_OpenQueueForMove(NDRCALL):  # type: ignore[misc]
+    opnum = 11
+    structure = OPENING
+
+
+class R_OpenQueueForMoveResponse(NDRCALL):  # type: ignore[misc]
+    structure = (("pMoveContext", ULONGLONG), ("pphContext", CONTEXT))
+
+
+class R_SetUserAcknowledgementClass(NDRCALL):  # type: ignore[misc]
+    opnum = 14
+    structure = (("phContext", CONTEXT), ("LookupId", ULONGLONG), ("usClass", USHORT))
+
+
+class R_SetUserAcknowledgementClassResponse(NDRCALL):  # type: ignore[misc]
+    structure = STATUS

@@ -13,6 +13,7 @@ from postroad.config import default_configuration
 from postroad.manager import Manager, build_manager
 from postroad.message import Message
 from postroad.remote_read.server import RemoteReadServer
+from postroad.reports.info import ReaderInfo
 from postroad.rpc.constants import AuthLevel
 from postroad.rpc.gss import providers
 from postroad.store import MemoryStore, Store
@@ -61,6 +62,9 @@ class Station:
             return self.manager.core.queues.get(queue).count
 
         return self.run(look())
+
+    def readers_of(self, queue: str) -> list[ReaderInfo]:
+        return [each for each in self.server.readers() if each.queue == queue]
 
     def wait_until(self, condition: str, wanted: int = 0) -> None:
         """Until the sum over all readers of one of their numbers is what is wanted; `readers` counts themselves."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from postroad.remote_read import qm2qm, qmcomm
+from postroad.remote_read import qm2qm, qmcomm, remoteread
 from postroad.remote_read.client import Identity, RemoteReadClient
+from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.rpc.calls import Call
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.interface import Interface, Operation
@@ -17,7 +18,7 @@ from tests.remote.station import Station
 Method = Callable[[Call, Any], Any]
 OPNUMS = {
     operation: f"{interface.name} {operation.opnum}"
-    for interface in (qm2qm.QM2QM, qmcomm.QMCOMM)
+    for interface in (qm2qm.QM2QM, qmcomm.QMCOMM, remoteread.REMOTE_READ)
     for operation in interface.operations.values()
 }
 
@@ -74,3 +75,13 @@ def new_client(
         return await connect(host, told or port, interface, layouts=layouts)
 
     return RemoteReadClient(reach, identity)
+
+
+def new_mqrr_client(station: Station, identity: Identity, *, layouts: tuple[Format, ...] = (Format.NDR,)) -> MqrrClient:
+    """A client of the station by MS-MQRR."""
+    host, port = station.address
+
+    async def reach(interface: Interface, told: int | None) -> RpcClient:
+        return await connect(host, told or port, interface, layouts=layouts)
+
+    return MqrrClient(reach, identity)

@@ -29,7 +29,7 @@ def test_a_server_to_read_by_rpc() -> None:
     assert read_options({**QUEUE, "rpc": "winserver"}).rpc == Rpc("winserver", 2103, None, None)
     given = {"rpc": "[::1]:2200", "user": "reader", "password": "secret"}
     assert read_options({**QUEUE, **given}).rpc == Rpc("::1", 2200, "reader", "secret")
-    with pytest.raises(InvalidArgument, match="rpc: MS-MQQP can read queues but not send"):
+    with pytest.raises(InvalidArgument, match="rpc: remote readers can read queues but not send"):
         write_options({**QUEUE, "rpc": "winserver"})
 
 

@@ -1,4 +1,4 @@
-"""Queues read by MS-MQQP, with calls in Spark's order: each message is read once and removed once."""
+"""Queues read by MS-MQRR or MS-MQQP, with calls in Spark's order: each message is read once and removed once."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ def test_a_walk_finds_every_message_where_ids_are_dense_and_where_they_are_not(
     guesses: list[int] = []
     guessed = RemoteQueue._guessed
 
-    def count(queue: RemoteQueue, tried: range) -> list[ReceivedMessage]:
+    def count(queue: RemoteQueue, tried: range, bodies: bool = True) -> list[ReceivedMessage]:
         guesses.append(len(tried))
-        return guessed(queue, tried)
+        return guessed(queue, tried, bodies)
 
     monkeypatch.setattr(RemoteQueue, "_guessed", count)
     random = Random(5)

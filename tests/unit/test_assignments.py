@@ -46,6 +46,7 @@ ALLOWED: dict[str, tuple[str, frozenset[str]]] = {
     "net/http.py": ("the request that a connection reads and answers", frozenset({"expects", "answered"})),
     "net/limits.py": ("a counter of the limits that an admission is of", frozenset({"closing"})),
     "remote_read/qm2qm.py": ("a reader of octets", frozenset({"offset"})),
+    "remote_read/remoteread.py": ("a reader of octets", frozenset({"offset"})),
     "rpc/interface.py": ("operations of the interface", frozenset({"interface"})),
     "runtime/deadlines.py": ("an entry of its own heap", frozenset({"time"})),
     "runtime/logs.py": ("a record of logging", frozenset({"suppressed"})),

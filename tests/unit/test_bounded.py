@@ -82,6 +82,22 @@ def test_what_is_in_use_stays_and_a_newcomer_is_refused() -> None:
     assert table.put("new", 1, "two", Standing.STRANGER)
 
 
+@pytest.mark.parametrize("standing", list(Standing))
+def test_entries_in_use_do_not_make_those_of_another_owner_leave(standing: Standing) -> None:
+    used: set[str] = set()
+    table: BoundedTable[str, int] = BoundedTable(64, in_use=lambda key, value: key in used)
+    for number in range(3):
+        table.put(f"honest {number}", 1, f"honest {number}", standing)
+    used.update(f"stranger/{number}" for number in range(FLOOD))
+    flood(table, "stranger", standing)  # all within one transaction
+    flood(table, "another", standing)
+    assert all(f"honest {number}" in table for number in range(3))
+    used.clear()
+    welcome = [table.put("new", 1, "newcomer", standing) for _ in range(2)]  # a full table refuses one without a look
+    assert welcome[-1]
+    assert all(f"honest {number}" in table for number in range(3))
+
+
 def test_an_entry_that_has_risen_meanwhile_is_asked_before_it_leaves() -> None:
     table: BoundedTable[str, int] = BoundedTable(
         64, standing=lambda key, value: Standing.KNOWN if key == "partner" else Standing.STRANGER

@@ -113,7 +113,7 @@ def test_a_name_is_enough_and_the_rest_has_defaults(tmp_path: Path) -> None:
     assert (config.manager.id, config.manager.quota_kb, config.directory.file) == (None, 8388608, None)
     listen = config.listen
     assert (listen.host, listen.binary, listen.ping, listen.http) == ("127.0.0.1", 1801, 3527, 80)
-    assert (listen.rpc, listen.api, listen.epm) == (2103, 8180, None)
+    assert (listen.rpc, listen.api, listen.epm) == (2103, 8180, 135)
     assert (config.binary.window_size, config.binary.ack_timeout_ms, config.binary.retry_connect_s) == (
         1024,
         120000,

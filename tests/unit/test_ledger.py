@@ -89,6 +89,14 @@ def test_skipped_expected_and_late_failures_cover_nothing(suite: Suite, decorato
     assert suite.line("QB-2.1-01").endswith("| open |")
 
 
+@pytest.mark.parametrize(("body", "outcome"), [("pytest.skip('no domain controller')", 0), ("assert False", 1)])
+def test_a_page_is_compared_also_where_a_component_is_missing(suite: Suite, body: str, outcome: int) -> None:
+    suite.run(marked("QB-2.1-01", "test_plain", "pass"))
+    suite.pytester.makepyfile(test_it="import pytest\n" + marked("QB-2.1-01", "test_plain", body))
+    result = suite.pytester.runpytest_inprocess("-p", "tests.ledger", "--conformance-check=out/page.md")
+    assert result.ret == outcome
+
+
 def test_a_test_that_was_not_selected_leaves_its_row_open(suite: Suite) -> None:
     suite.run(marked("QB-2.1-01", "test_one", "pass") + marked("QB-2.1-01", "test_two", "pass"), "-k", "one")
     assert suite.line("QB-2.1-01").endswith("| open |")

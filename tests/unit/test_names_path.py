@@ -12,9 +12,9 @@ SINCE_SUBQUEUES = [MsmqVersion.V4, MsmqVersion.V5, MsmqVersion.V6]
 RESTRICTED = [version for version in MsmqVersion if version is not MsmqVersion.V1]
 
 
-def refused(text: str, version: MsmqVersion = MsmqVersion.V6) -> IllegalPathName:
+def refused(text: str, version: MsmqVersion = MsmqVersion.V6, strict: bool = False) -> IllegalPathName:
     with pytest.raises(IllegalPathName) as caught:
-        PathName.parse(text, version)
+        PathName.parse(text, version, strict)
     return caught.value
 
 
@@ -83,9 +83,11 @@ def test_version_1_bars_only_the_semicolon_and_the_backslash() -> None:
 def test_later_versions_also_bar_the_quote_the_plus_and_the_comma(version: MsmqVersion) -> None:
     allowed = "".join(chr(code) for code in range(0x21, 0x80) if chr(code) not in '";\\+,')
     assert {"!", "#", "*", "-"} <= set(allowed)
-    assert PathName.parse(f"h\\{allowed}", version).tail.name == allowed
+    assert PathName.parse(f"h\\{allowed}", version, strict=True).tail.name == allowed
     for character in '"+,\\':
         assert refused(f"h\\a{character}b", version).position == 3
+    for character in ('"', "+", ",", "\\", " ", "é", "\x80"):
+        assert refused(f"h\\a{character}b", version, strict=True).position == 3
     if version in BEFORE_SUBQUEUES:
         refused(r"h\a;b", version)
 
@@ -108,20 +110,60 @@ def test_no_subqueue_before_version_4(version: MsmqVersion) -> None:
 
 @pytest.mark.spec("MQ-2.1.1-08")
 def test_a_subqueue_has_1_to_32_characters_of_the_restricted_alphabet() -> None:
-    assert PathName.parse("h\\q;" + "s" * 32).tail.subqueue == "s" * 32
-    assert refused("h\\q;").position == 4
-    assert refused("h\\q;" + "s" * 33).position == 36
-    for character in '";+,\\ ':
-        refused(f"h\\q;s{character}t")
+    for strict in (False, True):
+        assert PathName.parse("h\\q;" + "s" * 32, strict=strict).tail.subqueue == "s" * 32
+        assert refused("h\\q;", strict=strict).position == 4
+        assert refused("h\\q;" + "s" * 33, strict=strict).position == 36
+        for character in '";+,\\':
+            refused(f"h\\q;s{character}t", strict=strict)
+    for character in " é":
+        refused(f"h\\q;s{character}t", strict=True)
 
 
 @pytest.mark.spec("MQ-2.1.1-09")
 def test_queue_names_reach_one_character_further_than_computer_names() -> None:
-    tail = PathName.parse("h\\q\x7f;s\x7f").tail
+    tail = PathName.parse("h\\q\x7f;s\x7f", strict=True).tail
     assert (tail.name, tail.subqueue) == ("q\x7f", "s\x7f")
     assert refused("h\x7f\\q").position == 1
     for name in ("h\\q\x80", "h\\q;s\x80"):
-        assert refused(name).position == len(name) - 1
+        assert refused(name, strict=True).position == len(name) - 1
+
+
+# What Windows takes beyond the printed grammar
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", " ", "Größe", "заказы", "注文 キュー", "📦", "می‌خواهم", "gpj.\u202eexe", "\ufffe", "a\x7fb"]
+)
+def test_a_queue_name_has_any_characters(name: str) -> None:
+    tail = PathName.parse(rf"alpha\private$\{name};{name}").tail
+    assert (tail.name, tail.subqueue) == (name, name)
+
+
+@pytest.mark.parametrize("character", [*map(chr, range(0x20)), *map(chr, range(0x80, 0xA0)), "\ud800", *'"+,'])
+def test_but_no_control_characters_and_no_half_of_a_pair(character: str) -> None:
+    error = refused(rf"private$\a{character}b")
+    assert error.position == 10
+    assert str(error).isprintable()  # whoever prints the error shows no more than it says
+
+
+def test_a_character_counts_as_on_the_wire() -> None:
+    assert PathName.parse("private$\\" + "📦" * 62).tail.name == "📦" * 62
+    assert "at most 124" in refused("private$\\" + "📦" * 63).fault
+    assert PathName.parse("private$\\q;" + "é" * 32).tail.subqueue == "é" * 32
+    refused("private$\\q;" + "📦" * 17)
+
+
+def test_case_is_that_of_unicode_without_a_language_or_a_normal_form() -> None:
+    def same(one: str, other: str) -> bool:
+        return PathName.parse(rf"private$\{one}") == PathName.parse(rf"private$\{other}")
+
+    assert same("GRÖSSE ЗАКАЗЫ", "grösse заказы")
+    assert same("ẞ", "ß")
+    assert not same("İ", "i")
+    assert not same("ß", "ss")
+    assert not same("é", "e\u0301")
+    assert not same("\u4100", "\u6100")
 
 
 @pytest.mark.spec("MQ-2.1.1-10")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from postroad.api.application import QUEUES, canonical_path
 from postroad.errors import IllegalFormatName, IllegalIdentifier, IllegalName, IllegalPathName
 from postroad.names import (
     DirectName,
@@ -21,12 +23,22 @@ from postroad.names import (
     parse_guid,
     parse_name,
 )
+from postroad.names.format import url_path
+from postroad.remote_read import qmcomm
+from postroad.soap.addresses import destination_of, url_of
+from postroad.wire.octets import encode_text, terminated_text
+from postroad.wire.queue_names import destination_field
 
 
 def swapped(text: str) -> st.SearchStrategy[str]:
     """The same text with random upper and lower case."""
     choices = st.lists(st.booleans(), min_size=len(text), max_size=len(text))
-    return choices.map(lambda flips: "".join(c.swapcase() if flip else c for c, flip in zip(text, flips, strict=True)))
+    return choices.map(lambda flips: "".join(map(_flipped, text, flips)))
+
+
+def _flipped(character: str, flip: bool) -> str:
+    """Letters beyond ASCII need not come back: two capitals of the German sharp s are one small letter."""
+    return character.swapcase() if flip and character.isascii() else character
 
 
 def keyword(*words: str) -> st.SearchStrategy[str]:
@@ -36,7 +48,8 @@ def keyword(*words: str) -> st.SearchStrategy[str]:
 KEYWORDS = frozenset({"private$", "system$"})
 RESERVED = ("journal", "deadletter", "deadxact")
 VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
-QUEUE_ALPHABET = "".join(character for character in VISIBLE + "\x7f" if character not in '";\\+,')
+CONTROLS = "".join(map(chr, [*range(0x20), *range(0x80, 0xA0)]))
+queue_characters = st.characters(exclude_categories=["Cs"], exclude_characters='";\\+,' + CONTROLS)
 COMPUTER_ALPHABET = "".join(character for character in VISIBLE if character not in "\\,")
 
 
@@ -50,8 +63,8 @@ def is_not_reserved(name: str) -> bool:
 
 nothing = st.just("")
 guids = st.uuids().map(str).flatmap(swapped)
-queue_names = st.text(QUEUE_ALPHABET, min_size=1, max_size=124).filter(is_no_keyword)
-subqueues = st.text(QUEUE_ALPHABET, min_size=1, max_size=32).filter(is_not_reserved)
+queue_names = st.text(queue_characters, min_size=1, max_size=62).filter(is_no_keyword)
+subqueues = st.text(queue_characters, min_size=1, max_size=16).filter(is_not_reserved)
 computers = st.text(COMPUTER_ALPHABET, min_size=1, max_size=256).filter(is_no_keyword)
 domains = st.text(COMPUTER_ALPHABET, min_size=1, max_size=255)
 hosts = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True) | st.ip_addresses(v=6).map(lambda ip: f"[{ip}]")
@@ -206,6 +219,27 @@ def test_a_direct_name_keeps_its_letters(text: str) -> None:
 def is_element(text: str) -> bool:
     name = parse_format_name(text)
     return not name.is_read_only and not isinstance(name, MachineName)
+
+
+@given(queue_names, st.booleans())
+def test_any_queue_survives_every_form_of_its_name(name: str, private: bool) -> None:
+    """As a path, a direct name, a URL in SOAP and in the API, a string in a packet, and a QUEUE_FORMAT by RPC."""
+    path = PathName.parse(f"alpha\\{'private$' + chr(92) if private else ''}{name}")
+    tail = path.tail
+    direct = DirectName.from_path(path)
+    written = encode_text(destination_field(direct)[0].direct_name, "a name")
+    assert DirectName.from_wire(terminated_text(written, "a name", 0)).tail.name == name
+    structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(direct))
+    assert QueueFormat(*qmcomm.queue_format_parts(structure)).to_format_name() == direct
+    url = DirectName.from_wire(f"HTTP://alpha/msmq/{url_path(str(tail)[1:])}")
+    assert url.tail == tail
+    assert url.tail.name == name
+    assert destination_of(url_of(url)) == url
+    escaped = quote(str(tail)[1:], safe="")
+    for raw in (f"alpha%5C{escaped}", *([escaped] if private else [])):
+        segment = canonical_path(QUEUES + raw).removeprefix(QUEUES)
+        assert "/" not in segment
+        assert PathName.parse(unquote(segment)).tail.name == name
 
 
 @given(st.lists(single_texts().filter(is_element), min_size=2, max_size=5))

@@ -76,6 +76,7 @@ ONLY: dict[str, frozenset[str]] = {
 # Modules that may import more than their room. Other modules of the room import them only inside functions: when
 # somebody opens a data directory, reads Arrow, reads by MS-MQQP, signs or pings.
 LOADED_LATE: dict[str, frozenset[str]] = {
+    "client.ticket": frozenset({"security"}),
     "client.arrow": frozenset({"columns"}),
     "client.embedded": frozenset({"manager", "store", "queues", "columns"}),
     "client.remote": frozenset({"rpc", "remote_read"}),
@@ -102,13 +103,18 @@ PURE = (
     "describe.capture",
     "describe",
     "describe.received",
+    "directory.distinguished_names",
+    "directory.domain_copy",
     "directory.objects",
+    "directory.schema_mapping",
     "directory.snapshot",
     "directory.review",
     "directory.what_if",
     "routing",
     "security.access",
+    "security.accounts",
     "security.descriptors",
+    "security.directory_rights",
     "security.algorithms",
     "security.encryption",
     "security.guard",
@@ -170,6 +176,9 @@ PURE = (
     "remote_read.structures",
     "remote_read.qm2qm",
     "remote_read.qmcomm",
+    "remote_read.remoteread",
+    "remote_read.sections",
+    "remote_read.mqqp",
     "remote_read.service",
     "remote_read.values",
 )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.bodies import write_headers
+from postroad.describe import where
 from postroad.describe.received import ReceivedMessage
 from postroad.describe.where import FIELDS, parse_where
 from postroad.errors import IllegalExpression
@@ -270,6 +271,19 @@ def test_a_long_text_is_no_number() -> None:
     short, long = (sent(json.dumps({"Total": " " * spaces + "7"})) for spaces in (999, 1_000_000))
     assert finds("body.Total == 7", short)
     assert not finds("body.Total == 7", long)
+
+
+def test_the_case_of_a_text_is_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be large, and a filter has room for a hundred."""
+    changed: list[str] = []
+
+    def lower(text: str) -> str:
+        changed.append(text)
+        return text.lower()
+
+    monkeypatch.setitem(where._METHODS, "lower", (lower, 0, where.Kind.TEXT))
+    assert not finds(" or ".join(f'body.lower() == "{number}"' for number in range(60)), sent("Large"))
+    assert changed == ["Large"]
 
 
 def test_only_what_a_filter_names_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from postroad.manager.manager import DESCRIBED_AT_ONCE
 from postroad.net.endpoints import is_loopback
 from postroad.net.exchange import Response
 from postroad.queues.permissions import Action
-from postroad.reports.info import CallerInfo, UserInfo
+from postroad.reports.access_list import named_sids
+from postroad.reports.info import CallerInfo, LoginInfo, UserInfo
 from postroad.runtime.logs import level_name, set_level
 from postroad.security.audit import MAX_RECENT
 from postroad.security.rights import QUEUE_RIGHT_WORDS
@@ -39,6 +40,8 @@ from postroad.validation.kinds import (
 
 
 MAX_SDDL = 65_535
+MAX_NAMED = 100  # in one call
+_IDENTIFIERS = line(200 * MAX_NAMED)
 _SET = {
     "sddl": Property(
         "sddl", "sddl", nullable(text(MAX_SDDL)), "the security descriptor; null for the default one", required=True
@@ -88,7 +91,14 @@ OPERATIONS = Operations()
     needs=Action.GET_PERMISSIONS,
 )
 async def show_acl(call: Call) -> Response:
-    return json_answer({"sddl": call.manager.access_lists.show(call.queue)})
+    return await _shown(call, call.manager.access_lists.show(call.queue))
+
+
+async def _shown(call: Call, sddl: str) -> Response:
+    """The list as it is. In a domain, also the names of those whom it names by SID."""
+    if call.manager.lookups is None:
+        return json_answer({"sddl": sddl})
+    return json_answer({"sddl": sddl, "names": await call.manager.names_of(named_sids(sddl))})
 
 
 @OPERATIONS.add(
@@ -104,7 +114,7 @@ async def set_acl(call: Call) -> Response:
     values = read_object(await call.json_object(), _SET)
     sddl = await call.manager.access_lists.set(call.queue, values["sddl"], call.token)
     call.facts["sddl"] = sddl
-    return json_answer({"sddl": sddl})
+    return await _shown(call, sddl)
 
 
 @OPERATIONS.add(
@@ -124,7 +134,7 @@ async def edit_acl(call: Call) -> Response:
     call.facts.update({edit: entry["who"], "rights": " ".join(entry["rights"])})
     sddl = await call.manager.access_lists.edit(call.queue, edit, entry["who"], entry["rights"])
     call.facts["sddl"] = sddl
-    return json_answer({"sddl": sddl})
+    return await _shown(call, sddl)
 
 
 # Calls for the manager's own keys, for administrators. Private keys never leave the manager.
@@ -218,6 +228,21 @@ async def whoami(call: Call) -> Response:
 
 
 @OPERATIONS.add(
+    "POST /login",
+    "Exchange a Kerberos ticket (Authorization: Negotiate) for a token that later calls send as Authorization: Bearer",
+    Answer(
+        description="the token of a session, who has it, and for how many seconds it counts", content={JSON: "Login"}
+    ),
+    needs=Needs.TICKET,
+)
+async def log_in(call: Call) -> Response:
+    if call.caller.begin_session is None:
+        raise AccessDenied("Authorization: must be Negotiate with a Kerberos ticket: other credentials need no session")
+    token, lasts = call.caller.begin_session()
+    return json_answer(LoginInfo(call.caller.who, token, int(lasts)))
+
+
+@OPERATIONS.add(
     "GET /users",
     "List the users of the configuration, without their passwords",
     Answer(description="the users", content={JSON: "Users"}),
@@ -229,6 +254,20 @@ async def list_users(call: Call) -> Response:
         for each in call.manager.core.access.users
     ]
     return json_answer({"users": users})
+
+
+@OPERATIONS.add(
+    "GET /names",
+    "Name users, accounts of the domain and queue managers by their SIDs and GUIDs",
+    Answer(description="the names by SID or GUID, without those that nobody knows", content={JSON: "Names"}),
+    parameters=(Parameter("of", _IDENTIFIERS, f"SIDs and GUIDs, separated by commas, at most {MAX_NAMED}"),),
+    needs=Needs.MONITOR,
+)
+async def show_names(call: Call) -> Response:
+    asked = [each.strip() for each in (call.query["of"] or "").split(",")]
+    if len(asked) > MAX_NAMED:
+        raise InvalidArgument(f"of: must be at most {MAX_NAMED} SIDs and GUIDs, got {len(asked)}")
+    return json_answer({"names": await call.manager.names_of(dict.fromkeys(asked))})
 
 
 @OPERATIONS.add(

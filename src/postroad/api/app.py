@@ -16,6 +16,7 @@ from postroad.api import (
 from postroad.api.application import Application, Endpoint, Parameters, endpoint
 from postroad.api.calls import API, Operation, json_answer
 from postroad.api.gate import Caller, Gate
+from postroad.api.logins import KerberosLogins, KerberosSettings
 from postroad.api.monitoring import MEDIA_TYPE as METRICS
 from postroad.api.monitoring import QueueSeries, live, metrics_text, ready
 from postroad.api.openapi import document, front_page, reference_page
@@ -44,6 +45,7 @@ class Settings:
     certificates: bool = False
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords, by user name
     console_key: str | None = field(default=None, repr=False)
+    kerberos: KerberosSettings | None = None
 
 
 def build_app(manager: Manager, settings: Settings | None = None) -> Application:
@@ -88,6 +90,7 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         credentials=settings.credentials,
         access=manager.core.access,
         console_key=settings.console_key,
+        kerberos=None if settings.kerberos is None else KerberosLogins(settings.kerberos, manager.clock),
     )
     pages = {
         f"{API}/openapi.json": openapi,

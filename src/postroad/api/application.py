@@ -99,7 +99,16 @@ class Application(TaskApp):
             return unknown_path(request)
         if found.endpoint is None:
             return other_methods(request, found.methods)
-        return await found.endpoint.serve(request, caller, found.parameters)
+        if caller.answer is None:
+            return await found.endpoint.serve(request, caller, found.parameters)
+        try:
+            response = await found.endpoint.serve(request, caller, found.parameters)
+        except PostroadError as error:
+            response = problem(error)
+        except HttpFault as fault:
+            response = problem(fault.error, fault.status, fault.headers)
+        response.headers["www-authenticate"] = caller.answer
+        return response
 
 
 def endpoint(operation: Operation, manager: Manager, waits: Waits) -> Endpoint:
@@ -172,8 +181,9 @@ def canonical_path(raw: str) -> str:
         return raw
     segments = raw[len(QUEUES) :].split("/")
     length = _segments_of_name(segments)
-    name = "\\".join(unquote(each) for each in segments[:length])
-    return QUEUES + "/".join([quote(name, safe=""), *segments[length:]])
+    # Octets that are not UTF-8 become characters that no name can have.
+    name = "\\".join(unquote(each, errors="surrogateescape") for each in segments[:length])
+    return QUEUES + "/".join([quote(name, safe="", errors="surrogateescape"), *segments[length:]])
 
 
 def _segments_of_name(segments: list[str]) -> int:

@@ -85,6 +85,7 @@ AtOnce = Callable[["Call", Callable[[Response], None]], bool]  # see Endpoint in
 class Needs(Enum):
     """What a caller needs for a call, other than an `Action` on the queue in the path."""
 
+    TICKET = "a Kerberos ticket"  # the handler looks; monitors may, too
     NOTHING = "nothing"  # the answer shows only what the caller may see
     NAMED = "a right on the queue that the request names"  # the handler asks `Call.require`
     OWN = "that the caller began it"  # the handler asks `Call.own_...`
@@ -241,7 +242,8 @@ class Call:
         needs, token, access = self.needs, self.token, self.manager.core.access
         if token.everything:
             return
-        if token.only is not None and not (token.watches and self.request.method in ("GET", "HEAD")):
+        looks = self.request.method in ("GET", "HEAD") or needs is Needs.TICKET
+        if token.only is not None and not (token.watches and looks):
             raise AccessDenied("a monitor may only look" if token.watches else _NOT_ANY_MORE)
         if isinstance(needs, Action):
             self.require(needs, self.queue)
@@ -308,7 +310,7 @@ class Call:
 
 @lru_cache(KNOWN_PATHS)
 def _queue_name(segment: str) -> str:
-    return queue_name(unquote(segment))
+    return queue_name(unquote(segment, errors="surrogateescape"))
 
 
 def query_reader(parameters: Sequence[Parameter]) -> Callable[[bytes], dict[str, Any]]:

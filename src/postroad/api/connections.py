@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 
 from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
+from postroad.directory.file import format_enterprise
 from postroad.directory.review import describe_directory
 from postroad.directory.what_if import changed, parse_down
 from postroad.errors import InvalidArgument
 from postroad.net.exchange import Response
 from postroad.routing import Routes
-from postroad.validation.kinds import TEXT
+from postroad.validation.kinds import SWITCH, TEXT
 
 OPERATIONS = Operations()
+TEXT_TYPE = "text/plain; charset=utf-8"
 
 
 @OPERATIONS.add(
@@ -23,7 +26,7 @@ OPERATIONS = Operations()
     needs=Needs.MONITOR,
 )
 async def list_sessions(call: Call) -> Response:
-    return json_answer({"sessions": call.manager.outlook().sessions()})
+    return json_answer({"sessions": call.manager.sessions()})
 
 
 @OPERATIONS.add(
@@ -102,7 +105,39 @@ async def show_table(call: Call) -> Response:
     "GET /directory",
     "Show the sites, routing links and queue managers of the directory",
     Answer(description="the directory, by name; empty without one", content={JSON: "Directory"}),
+    parameters=(Parameter("queues", SWITCH, "whether to list the public queues as well", default=False),),
     needs=Needs.MANAGER,
 )
 async def show_directory(call: Call) -> Response:
-    return json_answer(describe_directory(call.manager.router.directory, call.manager.name))
+    manager = call.manager
+    directory, state = manager.router.directory, manager.directory_state()
+
+    def describe() -> Response:  # of many queues, it takes a while
+        return json_answer(describe_directory(directory, manager.name, state, queues=call.query["queues"]))
+
+    return await asyncio.to_thread(describe)
+
+
+@OPERATIONS.add(
+    "GET /directory/export",
+    "Write the directory as an enterprise.toml",
+    Answer(description="the file", content={TEXT_TYPE: None}),
+    needs=Needs.MANAGER,
+)
+async def export_directory(call: Call) -> Response:
+    text = await asyncio.to_thread(format_enterprise, call.manager.router.directory)
+    return Response(text.encode(), media_type=TEXT_TYPE)
+
+
+@OPERATIONS.add(
+    "GET /directory/check",
+    "Check whether a join of the domain would work: what is missing, and what mends it",
+    Answer(description="what a join needs, in the order of its steps", content={JSON: "JoinCheck"}),
+    needs=Needs.ADMINISTRATOR,
+)
+async def check_directory(call: Call) -> Response:
+    manager = call.manager
+    found = None if manager.watch is None else await asyncio.to_thread(manager.watch.join, manager.clock())
+    if found is None:
+        raise InvalidArgument("the directory is no domain: set ldap in [directory] to the URL of a domain controller")
+    return json_answer(found)

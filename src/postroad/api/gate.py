@@ -13,12 +13,14 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 
+from postroad.api.logins import SCHEME, SESSION_PREFIX, KerberosLogins
 from postroad.api.problems import problem
 from postroad.api.waits import Waits
-from postroad.errors import AccessDenied
+from postroad.errors import AccessDenied, AuthenticationFailed
 from postroad.net.endpoints import CALLED_FOR, is_loopback, vouched_address
 from postroad.net.exchange import Request, Response
 from postroad.queues.permissions import Access
+from postroad.rpc.tickets import Owner
 from postroad.security.access import Token
 from postroad.security.attempts import FailedLogins
 
@@ -33,7 +35,8 @@ _HOW_TO_SEND_IT = "send Authorization: Bearer TOKEN, or use --token or POSTROAD_
 _TOKEN_MISSING = f"a token is required: {_HOW_TO_SEND_IT}; a user logs in with --user or POSTROAD_USER, user= in Python"
 _TOKEN_WRONG = f"the token is wrong: {_HOW_TO_SEND_IT}"
 _LOGIN_WRONG = "the user or the password is wrong"
-_NEEDS_TLS = "a password needs TLS, except from 127.0.0.1 and ::1: use https, and set api.tls_certificate"
+_NEEDS_TLS = "a password or a ticket needs TLS, except from 127.0.0.1 and ::1: use https, and set api.tls_certificate"
+_SESSION_ENDED = "the session has ended: log in again"
 _SENT_TWICE = "Authorization must be sent once, got it several times"
 _BUSY = "too many logins from other callers wait for their turn: try again later"
 _CALLED_FOR = CALLED_FOR.lower().encode()
@@ -70,7 +73,9 @@ class Gate:
         certificates: bool = False,
         credentials: Mapping[str, str] | None = None,
         console_key: str | None = None,
+        kerberos: KerberosLogins | None = None,
     ) -> None:
+        self.kerberos = kerberos
         self._console_key = None if console_key is None else console_key.encode()
         self._names = names
         self._logins = logins
@@ -88,7 +93,7 @@ class Gate:
         self._token = None if token is None else token.encode()
         self._passwords = {name.casefold(): _digest(word) for name, word in passwords.items() if word}
         self._proved.clear()
-        self._challenge = {"WWW-Authenticate": 'Bearer, Basic realm="postroad"' if passwords else "Bearer"}
+        self._challenge = 'Bearer, Basic realm="postroad"' if passwords else "Bearer"
 
     def known(self, request: Request) -> Caller | None:
         """Who calls, if that needs no waiting; otherwise None, and `admit` finds out."""
@@ -103,9 +108,18 @@ class Gate:
             return problem(AccessDenied(refusal))
         caller = await self._caller(request)
         if isinstance(caller, _Refusal):
-            challenge = self._challenge if caller.status is HTTPStatus.UNAUTHORIZED else None
+            challenge = self._challenges(request) if caller.status is HTTPStatus.UNAUTHORIZED else None
             return problem(AccessDenied(caller.fault), caller.status, challenge)
         return caller
+
+    def _challenges(self, request: Request) -> dict[str, str]:
+        """How callers can log in. Kerberos comes first, because clients take the first that they have."""
+        by_ticket = self.kerberos is not None and self._is_protected(request)
+        return {"WWW-Authenticate": f"{SCHEME}, {self._challenge}" if by_ticket else self._challenge}
+
+    def _is_protected(self, request: Request) -> bool:
+        """Whether nobody else can read the request."""
+        return request.connection.secure or _is_here(request.connection.peer)
 
     def _known(self, request: Request) -> Caller | None:
         """A caller who needs no proof, or who has the right token."""
@@ -114,6 +128,8 @@ class Gate:
         given, token = request.headers.get(b"authorization"), self._token
         if given is None:
             right = token is None
+        elif self.kerberos is not None and (session := _session_token(given)) is not None:
+            return self._by_session(request, self.kerberos, session)
         else:
             right = (
                 token is not None
@@ -133,13 +149,17 @@ class Gate:
         known = self._known(request)
         if known is not None:
             return known
-        connected, address = request.connection.peer, self._address(request)
+        address = self._address(request)
         given = request.headers.get(b"authorization")
         if given is not None and sum(name == b"authorization" for name, _ in request.fields) > 1:
             return await self._wrong(address, _SENT_TWICE)
+        if given is not None and self.kerberos is not None and _session_token(given) is not None:
+            return _Refusal(_SESSION_ENDED)
         scheme, _, proof = (given or "").partition(" ")
+        if scheme.lower() == SCHEME.lower() and self.kerberos is not None:
+            return await self._by_ticket(request, self.kerberos, address, proof.strip())
         if scheme.lower() == "basic" and self._passwords:
-            return await self._user(request, connected, address, proof.strip())
+            return await self._user(request, address, proof.strip())
         if self._token is not None:
             if given is None:
                 return _Refusal(_TOKEN_MISSING)
@@ -156,10 +176,46 @@ class Gate:
             return None
         return vouched_address(value, [each for each in (self._console_key, self._token) if each is not None])
 
-    async def _user(self, request: Request, connected: str, address: str, proof: str) -> Caller | _Refusal:
+    async def _by_ticket(
+        self, request: Request, kerberos: KerberosLogins, address: str, proof: str
+    ) -> Caller | _Refusal:
+        if not self._is_protected(request):
+            return await self._wrong(address, _NEEDS_TLS)
+        try:
+            login = await kerberos.check(proof, request)
+        except AuthenticationFailed as fault:
+            # No delay as after a wrong password: tickets cannot be guessed.
+            self._logins.failed(address, self._clock(), door="api", who=fault.who)
+            return _Refusal(str(fault))
+        return Caller(
+            user_name(login.owner.name),
+            address,
+            partial(self._right_of, login.owner),
+            answer=f"{SCHEME} {login.answer}" if login.answer else None,
+            begin_session=partial(kerberos.begin_session, login, address),
+        )
+
+    def _by_session(self, request: Request, kerberos: KerberosLogins, token: str) -> Caller | None:
+        session = kerberos.session(token)
+        if session is None or sum(name == b"authorization" for name, _ in request.fields) > 1:
+            return None
+        right = partial(self._right_in, kerberos, token, session.owner)
+        return Caller(user_name(session.owner.name), self._address(request), right)
+
+    def _right_in(self, kerberos: KerberosLogins, token: str, owner: Owner) -> Token:
+        return self._right_of(owner) if kerberos.session(token) is not None else _NOBODY
+
+    def _right_of(self, owner: Owner) -> Token:
+        """The rights of somebody who has shown a ticket, as of now."""
+        if owner.account is not None:
+            return self._access.login_token(owner.account)
+        user = self._access.users.named(owner.name)
+        return _NOBODY if user is None else user.token
+
+    async def _user(self, request: Request, address: str, proof: str) -> Caller | _Refusal:
         """[RFC 7617]. An unknown user, a wrong password and a login that cannot be read get the same answer."""
         name, word = _login(proof)
-        if not request.connection.secure and not _is_here(connected):
+        if not self._is_protected(request):
             return await self._wrong(address, _NEEDS_TLS, name)
         key = address, _digest(proof)
         if key not in self._proved and not await self._turn(address):
@@ -255,6 +311,14 @@ def _is_here(address: str) -> bool:
         return False
 
 
+def _session_token(given: str) -> str | None:
+    """The token of a session in the value of Authorization; None for other credentials."""
+    if given[:7].lower() != "bearer ":
+        return None
+    token = given[7:].strip()
+    return token if token.startswith(SESSION_PREFIX) else None
+
+
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -280,6 +344,8 @@ class Caller:
     who: str
     address: str
     right: Callable[[], Token]
+    answer: str | None = None  # the last token of a login by Kerberos, for the client
+    begin_session: Callable[[], tuple[str, float]] | None = None  # only for somebody who has just shown a ticket
 
     @property
     def token(self) -> Token:

@@ -130,6 +130,7 @@ MESSAGE_PROPERTIES = properties(
 SIGNATURE = ("value", "certificate", "hash", "version", "sender_id")  # fields of a Signature
 NEW_QUEUE = properties(
     Property("path", "path", QUEUE, r"the queue's path, as in private$\orders", required=True),
+    Property("public", "public", SWITCH, "whether a path without a computer is that of a public queue"),
     *queue_properties.NEW_QUEUE.values(),
 )
 

@@ -67,7 +67,6 @@ MAX_CHANGED_BYTES = 3 * MAX_PACKET_SIZE  # for the body of one message in JSON
 MAX_ANSWER_MESSAGES = 10_000
 PAGE_BYTES = 4 << 20  # of a streamed answer, about, that one turn of the event loop reads and writes
 PAGE_MESSAGES = 500
-READ_MESSAGES = 16  # that a page reads at once where all have more than MAX_BATCH_BYTES: each may have 4 MiB
 DECODED_MESSAGES = 25  # of a page whose bodies are decoded
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000_000_000
@@ -253,7 +252,7 @@ async def resolve(call: Call) -> Response:
     values = read_object(await call.json_object(), QUESTION)
     call.require(Action.SEND, values["destination"])
     return json_answer(
-        call.manager.resolve(values["destination"], values.get("names", ()), values.get("certificate", b""))
+        await call.manager.resolve(values["destination"], values.get("names", ()), values.get("certificate", b""))
     )
 
 
@@ -333,28 +332,16 @@ async def _pages(
 
 
 async def _page(call: Call, queue: str, count: int, after: int) -> tuple[list[ReceivedMessage], bool]:
-    """Up to `count` messages, and no more once they have PAGE_BYTES; and whether these are the last ones. The mean size
-    says little of the next messages."""
-    step = count if call.manager.core.queues.get(queue).total_bytes <= MAX_BATCH_BYTES else READ_MESSAGES
-    found: list[ReceivedMessage] = []
-    size = 0
-    while len(found) < count and size < PAGE_BYTES:
-        wanted = min(step, count - len(found))
-        messages = await call.manager.reads.peek(queue, wanted, after=after)
-        found += messages
-        if len(messages) < wanted:
-            return found, True
-        size += sum(len(message.packet) for message in messages)
-        after = messages[-1].lookup_id
-    return found, False
+    """Up to `count` messages, of a large queue no more once they have PAGE_BYTES; and whether these are the last ones.
+    The mean size says little of the next messages."""
+    found = await call.manager.reads.peek(queue, count, after=after, most_bytes=PAGE_BYTES)
+    return found, len(found) < count and sum(len(message.packet) for message in found) < PAGE_BYTES
 
 
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
     """Runs a read that may wait. A read that does not wait needs no watch on its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
-    if count > 1:
-        count = min(count, _fitting(call, queue, MAX_ANSWER_MESSAGES, MAX_BATCH_BYTES))
-    reading = read(queue, count, timeout, permitted=call.permitted, **arguments)
+    reading = read(queue, min(count, MAX_ANSWER_MESSAGES), timeout, permitted=call.permitted, **arguments)
     return await (reading if timeout == 0 else call.wait(reading))
 
 

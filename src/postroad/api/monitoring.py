@@ -206,10 +206,15 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
         ),
         (
             "postroad_directory_up",
-            "1 while the directory's file is in use, 0 while it is faulty and an earlier copy is used.",
+            "1 while the directory's source is in use, 0 while it is faulty or away and an earlier copy is used.",
             info.directory_error is None,
         ),
-        ("postroad_directory_failures_total", "Failed attempts to load the directory's file.", info.directory_failures),
+        ("postroad_directory_failures_total", "Failed attempts to read the directory.", info.directory_failures),
+        (
+            "postroad_directory_age_seconds",
+            "How long ago the directory's source was last asked with success.",
+            0 if info.directory is None else info.directory["age_s"],
+        ),
         (
             "postroad_messages_added_total",
             "Messages put into a queue: sent, arrived, moved, copies for journals and dead letters, acknowledgments.",

@@ -17,13 +17,14 @@ from postroad.api.problems import MEDIA_TYPE as PROBLEM
 from postroad.bodies import BodyKind
 from postroad.net.exchange import HTML, Response
 from postroad.queues.permissions import Action
-from postroad.reports.enterprise import DirectoryInfo, Route, Table
+from postroad.reports.enterprise import DirectoryInfo, JoinCheck, Route, Table
 from postroad.reports.info import (
     CallerInfo,
     KeyInfo,
     KeysInfo,
     ListenerInfo,
     LockInfo,
+    LoginInfo,
     ManagerInfo,
     QueueInfo,
     ReaderInfo,
@@ -151,8 +152,10 @@ _DATACLASSES: Mapping[type[DataclassInstance], str] = {
     Route: "Route",
     Table: "RouteTable",
     DirectoryInfo: "Directory",
+    JoinCheck: "JoinCheck",
     UserInfo: "User",
     CallerInfo: "WhoAmI",
+    LoginInfo: "Login",
     TransactionInfo: "OpenTransaction",
 }
 _LISTS = (
@@ -300,6 +303,7 @@ def schemas() -> dict[str, Json]:
         **{name: _open({member: _list(_reference(of))}) for name, member, of in _LISTS},
         "Released": _open({"released": _list(_NUMBER), "locked": _NUMBER}),
         "Acl": _open({"sddl": _TEXT}),
+        "Names": _open({"names": _of_type(dict[str, str])}),
         "Audit": _open({"file": _NULLABLE_TEXT, "events": _list({"type": "object"})}),
         "Removed": _open({"removed": _NUMBER}),
         "ManagerStatus": _open(

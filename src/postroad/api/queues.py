@@ -9,6 +9,7 @@ from postroad.api.calls import Answer, Body, Call, Needs, Operations, json_answe
 from postroad.api.formats import JSON
 from postroad.api.json_values import NEW_QUEUE
 from postroad.errors import InvalidArgument
+from postroad.names import public_path
 from postroad.net.exchange import Response
 from postroad.queues.delivery import OFF
 from postroad.queues.permissions import Action
@@ -44,7 +45,7 @@ async def show_status(call: Call) -> Response:
         {
             "manager": info,
             "queues": queues,
-            "sessions": call.manager.outlook().sessions(),
+            "sessions": call.manager.sessions(),
             "readers": call.manager.doors.remote_read.readers(),
             "exposure": call.manager.doors.exposure,
             "locks": call.manager.leases.locks(),
@@ -79,6 +80,8 @@ async def list_queues(call: Call) -> Response:
 )
 async def create_queue(call: Call) -> Response:
     values = read_object(await call.json_object(), NEW_QUEUE)
+    if values.pop("public", False):
+        values["path"] = public_path(values["path"])
     call.facts["queue"] = values["path"]
     _refuse_unheard(call, values)
     owner = None if call.token.everything else call.token.user

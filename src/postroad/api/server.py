@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from postroad.api.app import Settings, build_app
+from postroad.api.logins import KerberosSettings
 from postroad.errors import ConfigurationError
 from postroad.manager import Manager
 from postroad.net import ports
@@ -45,13 +46,14 @@ class ApiServer(Listener):
         credentials: Mapping[str, str] | None = None,
         *,
         console_key: str | None = None,
+        kerberos: KerberosSettings | None = None,
     ) -> None:
         """`credentials` are passwords by user name. With `console_key`, this manager's own console proves that it may
         name the addresses of people."""
         self._token = token
         self._files = tls
         certificates = tls is not None and tls.client_ca is not None
-        self._app = build_app(manager, Settings(token, certificates, credentials or {}, console_key))
+        self._app = build_app(manager, Settings(token, certificates, credentials or {}, console_key, kerberos))
         factory = partial(HttpConnection, self._app)
         super().__init__("api", manager.limits, factory, host, port, supervisor=manager.supervisor, grace_s=GRACE_S)
 
@@ -67,6 +69,11 @@ class ApiServer(Listener):
             raise ConfigurationError("", "api.token", f"is missing: other computers can reach {self.host}")
         self._token = token
         self._app.gate.set_credentials(token, passwords)
+
+    def use_kerberos(self, settings: KerberosSettings) -> None:
+        """Takes another keytab, if there was one."""
+        if self._app.gate.kerberos is not None:
+            self._app.gate.kerberos.use(settings)
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
         where, files = self.address, self._files

@@ -183,7 +183,9 @@ class Receiver:
     def needs_opening(self, view: MessageView) -> bool:
         """Whether a signature or key must be checked, 3.1.5.8.3. Only at the destination, because routers have no
         keys."""
-        return view.has_security and view.queue_manager_address_bytes in (self._own, _NOBODY) and is_secured(view)
+        if not view.has_security or view.queue_manager_address_bytes not in (self._own, _NOBODY):
+            return False
+        return is_secured(view) or self.core.access.awaits(view)
 
     def _take_message(
         self,
@@ -341,7 +343,7 @@ class Receiver:
         """The sender: the owner of a registered certificate, the one that the message names if the settings believe
         that, or nobody."""
         if opened is not None and opened.sender is not None:
-            token = self.core.access.users.token(Sid.decode(opened.sender))
+            token = self.core.access.token(Sid.decode(opened.sender))
         elif view.has_security:
             signed = opened is not None and opened.authentication_level > 0
             token = self.core.access.claimed_sender(view, signed=signed)

@@ -17,7 +17,7 @@ from postroad.binary.trace_reports import send_report
 from postroad.carriers import flights as transfer
 from postroad.names import FormatName
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing_queues import NextHop
+from postroad.queues.outgoing_queues import NextHop, OutgoingTransferInfo, SequenceInfo
 from postroad.queues.queue import PositionState, Queue
 from postroad.queues.tick import Tick
 from postroad.reports.trace import TraceState
@@ -399,6 +399,14 @@ class Sender:
                 if found > place:
                     break
         return None
+
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        sequence = self.sequences.get(queue)
+        last_ack = None
+        if sequence is not None and sequence.last_ack_count:
+            place, number = sequence.last_ack
+            last_ack = SequenceInfo(place.value, number, number - 1)
+        return transfer.transfer_info(sequence, last_ack, self.settings.resend_s)
 
     def forget(self, queue: Queue) -> None:
         """The outgoing queue is gone. Drops everything about it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from uuid import UUID
@@ -21,12 +22,14 @@ from postroad.queues.tick import Tick
 from postroad.reports.trace import TraceState
 from postroad.runtime.bounded import BoundedTable, Standing
 from postroad.store.interface import NEVER, Key, Pair, Record, Store
+from postroad.wire.constants import QueueCode
 from postroad.wire.headers import TxSequenceId
 from postroad.wire.ordering import FinalAck
 from postroad.wire.queue_names import destination_name
 from postroad.wire.view import MessageView
 
 INCOMING_STATE = "incoming/"
+DIGESTS = 4096  # destinations whose digests are remembered
 _INCOMING = Struct("<IIIII")
 NO_SEQUENCE = TxSequenceId(0, 0)
 
@@ -109,9 +112,16 @@ class IncomingSequences:
 
     def find(self, view: MessageView) -> tuple[str, IncomingSequence | None]:
         """The state's name and the sequence of this message, or None if the message would begin the sequence."""
-        digest = blake2b(view.destination_bytes.lower(), digest_size=8).hexdigest()
-        name = f"{INCOMING_STATE}{view.source_queue_manager_bytes.hex()}/{digest}"
-        return name, self._sequences.get(name)
+        source = view.source_queue_manager_bytes.hex()
+        digest, former = _digests(view.destination_bytes)
+        name = f"{INCOMING_STATE}{source}/{digest}"
+        sequence = self._sequences.get(name)
+        if sequence is None and former != digest:
+            begun = f"{INCOMING_STATE}{source}/{former}"
+            other = self._sequences.get(begun)
+            if other is not None and other.format_name.lower() == _format_name(view).lower():
+                return begun, other
+        return name, sequence
 
     def begin(self, name: str, view: MessageView, owner: str, standing: Standing) -> IncomingSequence | None:
         """Begins a sequence. None if there is no room, because all others rank higher or are in use."""
@@ -148,6 +158,23 @@ class IncomingSequences:
         self._sequences.rise(name, Standing.PROVEN)
         step.added += added
         self._steps.moved(step)
+
+
+@lru_cache(DIGESTS)
+def _digests(destination: bytes) -> tuple[str, str]:
+    """What stands for a destination in the name of its sequence, and what did until version 0.2, which took every octet
+    for an ASCII letter: the numbers 0x41 and 0x61 of two private queues were then the same."""
+    former = destination.lower()
+    digested = destination
+    if destination[0] == QueueCode.DIRECT:
+        ascii_only = not any(destination[4::2])  # behind the code and the length of the text
+        text = destination[3:].decode("utf-16-le", "surrogatepass")
+        digested = former if ascii_only else destination[:3] + text.lower().encode("utf-16-le", "surrogatepass")
+    return _hexdigest(digested), _hexdigest(former)
+
+
+def _hexdigest(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def _format_name(view: MessageView) -> str:

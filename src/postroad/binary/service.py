@@ -5,7 +5,7 @@ No I/O and no clock: the driver connects, writes and waits for durability.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -34,9 +34,11 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import (
     CarrierReport,
     ConnectionStatus,
+    IncomingTransferInfo,
     NextHop,
     OutgoingEvent,
     OutgoingState,
+    OutgoingTransferInfo,
     Progress,
 )
 from postroad.queues.queue import Queue
@@ -49,6 +51,7 @@ from postroad.wire.ordering import FinalAck, OrderAck
 from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView
 
+OFFLINE = "an administrator has disconnected the queue manager"
 QUICK_RETRIES = 3  # of a lost peer, however many others are out of reach
 RETRIES_AT_ONCE = 100  # peers to try in each retry_connect_s, of those that have failed often
 MAX_REFUSALS = 100  # callers at a time that are told why they are refused; the connections of others just close
@@ -193,6 +196,27 @@ class BinaryService:
     def session_infos(self) -> list[SessionInfo]:
         """The sessions, in the order they were made."""
         return [session_info(self, session, peer) for session, peer in self.sessions.items()]
+
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        return self.sender.transfer(queue)
+
+    def incoming(self) -> Iterator[IncomingTransferInfo]:
+        for each in self.receiver.incoming:
+            place = each.sequence_id.value
+            yield IncomingTransferInfo(
+                each.format_name, each.sender, place, each.number, each.last_access_s, each.rejects
+            )
+
+    def resend(self, queue: Queue, now: float) -> None:
+        self.sender.on_timer([queue], now)
+
+    def take_offline(self, now: float) -> None:
+        self._close_all(OFFLINE)
+
+    def bring_online(self, now: float) -> None:
+        for peer in self.peers.values():
+            peer.retry_at = None
+            self._retry_timers.set(peer, None)
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -357,6 +381,8 @@ class BinaryService:
         self.sessions[session] = peer
         self.addresses[session] = address
         peer.note(self.core.queues, ConnectionStatus.IN_PROCESS, now, peer.hop.host)
+        if not self.core.connection_active:
+            session.close(OFFLINE)
         self._flush(session)
         return session
 
@@ -369,7 +395,10 @@ class BinaryService:
 
     @property
     def full(self) -> bool:
-        """Whether the limit of sessions is reached. Sessions that are being refused do not count."""
+        """Whether no more sessions are taken: the limit is reached, or the manager is offline. Sessions that are being
+        refused do not count."""
+        if not self.core.connection_active:
+            return True
         return len(self.sessions) - self._refusing >= self.settings.max_sessions
 
     def accepted(self, address: str, now: float) -> Session | None:
@@ -650,6 +679,9 @@ class BinaryService:
 
     def stop(self) -> None:
         """3.1.4.2"""
+        self._close_all("the queue manager stops")
+
+    def _close_all(self, reason: str) -> None:
         for session in list(self.sessions):
-            session.close("the queue manager stops")
+            session.close(reason)
             self._flush(session)

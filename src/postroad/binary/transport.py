@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
@@ -47,6 +47,9 @@ class BinaryManager(Protocol):
     limits: Limits
     audit: AuditLog
     durability: Durability
+
+    async def know_senders(self, packets: Sequence[bytes]) -> None:
+        """Returns once the directory has said what it knows of the senders that these packets name."""
 
 
 CONNECT_TIMEOUT_S = 20.0
@@ -299,6 +302,7 @@ class BinaryTransport:
         try:
             for start in range(0, len(packets), OPENED_AT_ONCE):
                 some = packets[start : start + OPENED_AT_ONCE]
+                await self.manager.know_senders(some)
                 verdicts += await loop.run_in_executor(self._opener, self._open_all, some)
         except Exception:  # a bug: this peer sends again what was not acknowledged, and no other suffers
             log.exception("session broken off", extra={"peer": self.service.addresses.get(session)})

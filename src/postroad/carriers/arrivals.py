@@ -67,9 +67,12 @@ class Destinations:
 
     def find(self, name: FormatName, *, internal: bool = False) -> Queue | None:
         """The queue of this name. A direct name has led here, whatever it calls this computer. None for queues that
-        others must not use; `internal` admits the manager's own."""
+        others must not use; `internal` admits the manager's own. The notification queue is for others while somebody
+        reads it."""
         queue = self._queues.by_tail(name.tail) if isinstance(name, DirectName) else self._queues.find(name)
-        if queue is None or queue.properties.queue_type not in _DESTINATIONS or (queue.is_internal and not internal):
+        if queue is None or queue.properties.queue_type not in _DESTINATIONS:
+            return None
+        if queue.is_internal and not internal and not self._queues.takes_notifications(queue):
             return None
         return queue
 

@@ -18,6 +18,8 @@ from postroad.queues.outgoing_queues import (
     ConnectionStatus,
     NextHop,
     OutgoingEvent,
+    OutgoingTransferInfo,
+    SequenceInfo,
 )
 from postroad.queues.queue import PositionState, Queue
 from postroad.security.refusals import Refused
@@ -83,6 +85,31 @@ class OutgoingTransfer(Generic[F]):
     resend_at: float | None = None
     last_ack_time: float = 0.0
     last_ack_count: int = 0
+
+
+def transfer_info(
+    transfer: OutgoingTransfer[F] | None, last_ack: SequenceInfo | None, resend_s: Sequence[float]
+) -> OutgoingTransferInfo:
+    """What an administrator sees of it."""
+    if transfer is None:
+        return OutgoingTransferInfo()
+    counted = [each for each in transfer.unacked if each.sequence is not None]
+    return OutgoingTransferInfo(
+        last_ack=last_ack,
+        last_ack_time=int(transfer.last_ack_time),
+        last_ack_count=transfer.last_ack_count,
+        first_non_ack=_place_info(counted[0]) if counted else None,
+        last_non_ack=_place_info(counted[-1]) if counted else None,
+        no_ack_count=len(transfer.unacked),
+        resend_time=int(transfer.resend_at or 0),
+        resend_interval=int(resend_s[transfer.resend_index]),
+        resend_count=transfer.resend_index,
+    )
+
+
+def _place_info(flight: Flight) -> SequenceInfo:
+    assert flight.sequence is not None
+    return SequenceInfo(flight.sequence.value, flight.number, flight.number - 1)
 
 
 def own_place(view: MessageView, own: bytes) -> tuple[TxSequenceId, int] | None:
@@ -215,9 +242,10 @@ class PeerQueues:
 
 
 def may_send(collection: QueueCollection, queue: Queue) -> bool:
-    """False for a queue that is paused or locked, and for one that was deleted meanwhile."""
+    """False for a queue that is paused or locked, for one that was deleted meanwhile, and for all while the manager is
+    offline."""
     info = collection.outgoing_info.get(queue)
-    return info is not None and info.state not in SILENT
+    return collection.online and info is not None and info.state not in SILENT
 
 
 def waiting_for(collection: QueueCollection, carrier: Carrier) -> list[Queue]:

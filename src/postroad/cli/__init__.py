@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from postroad.cli.commands import MARKUP, Commands
-from postroad.cli.context import DEFAULT_API, Api, AsJson, Token, User
+from postroad.cli.context import DEFAULT_API, Api, AsJson, Kerberos, Token, User
 from postroad.cli.output import ExitCode, report
 from postroad.errors import ConfigurationError, IllegalName, InvalidArgument, InvalidMessage, PostroadError
 from postroad.runtime.version import __version__
@@ -45,8 +45,9 @@ def _postroad(
     api: Api = DEFAULT_API,
     token: Token = None,
     user: User = None,
+    kerberos: Kerberos = False,
 ) -> None:
-    context.obj = {"as_json": as_json, "api": api, "token": token, "user": user}
+    context.obj = {"as_json": as_json, "api": api, "token": token, "user": user, "kerberos": kerberos}
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(ExitCode.USAGE)

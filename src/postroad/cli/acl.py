@@ -11,10 +11,16 @@ from postroad.cli.context import Context, QueueName
 from postroad.cli.output import ExitCode, fail, print_json, print_line, print_table
 from postroad.errors import AccessDenied
 
+MAX_NAMED = 100  # SIDs in one question to the manager
+
 app = typer.Typer(help="Show and change the access list of a queue: who may do what with it.")
 
 Who = Annotated[
-    str, typer.Argument(metavar="WHO", help="A user of the manager's configuration, a SID, everyone or anonymous.")
+    str,
+    typer.Argument(
+        metavar="WHO",
+        help="A user of the manager's configuration, an account of the domain, a SID, everyone or anonymous.",
+    ),
 ]
 Rights = Annotated[
     list[str],
@@ -34,7 +40,7 @@ def show(
 ) -> None:
     """Print who may do what with a queue, in the order that counts."""
     with context.connect() as manager:
-        _print(context, manager.queue(queue).acl(), in_words=not sddl)
+        _print(context, queue, manager.queue(queue).acl(), in_words=not sddl)
 
 
 @app.command("set")
@@ -51,37 +57,37 @@ def set_acl(
     if default == (sddl is not None):
         fail("use one of --sddl and --default", ExitCode.USAGE)
     with context.connect() as manager:
-        _print(context, manager.queue(queue).set_acl(sddl))
+        _print(context, queue, manager.queue(queue).set_acl(sddl))
 
 
 @app.command("grant")
 def grant(context: Context, queue: QueueName, who: Who, rights: Rights) -> None:
     """Allow somebody to do more, and print the new list."""
     with context.connect() as manager:
-        _print(context, manager.queue(queue).grant(who, *rights))
+        _print(context, queue, manager.queue(queue).grant(who, *rights))
 
 
 @app.command("deny")
 def deny(context: Context, queue: QueueName, who: Who, rights: Rights) -> None:
     """Forbid somebody to do something, whatever other entries allow, and print the new list."""
     with context.connect() as manager:
-        _print(context, manager.queue(queue).deny(who, *rights))
+        _print(context, queue, manager.queue(queue).deny(who, *rights))
 
 
 @app.command("revoke")
 def revoke(context: Context, queue: QueueName, who: Who, rights: Rights) -> None:
     """Remove rights from all entries of somebody, those that allow and those that deny, and print the new list."""
     with context.connect() as manager:
-        _print(context, manager.queue(queue).revoke(who, *rights))
+        _print(context, queue, manager.queue(queue).revoke(who, *rights))
 
 
-def _print(context: Context, sddl: str, *, in_words: bool = True) -> None:
+def _print(context: Context, queue: str, sddl: str, *, in_words: bool = True) -> None:
     from postroad.reports.access_list import read_entries, read_owner
 
-    names = _users(context)
+    names = _names(context, queue, sddl) if in_words or context.as_json else {}
     entries, owner = read_entries(sddl, names), read_owner(sddl, names)
     if context.as_json:
-        print_json({"sddl": sddl, "owner": owner, "entries": entries})
+        print_json({"sddl": sddl, "owner": owner, "entries": entries, "names": names})
     elif not in_words:
         print_line(sddl)
     else:
@@ -92,8 +98,17 @@ def _print(context: Context, sddl: str, *, in_words: bool = True) -> None:
             print_line("the list is empty: nobody but administrators may use the queue")
 
 
-def _users(context: Context) -> dict[str, str]:
-    """The names of the manager's users by their SIDs, as far as the caller may see them."""
-    with context.calls() as api, suppress(AccessDenied):
-        return {each["sid"]: each["name"] for each in api.json("GET", "/users", member="users")}
-    return {}
+def _names(context: Context, queue: str, sddl: str) -> dict[str, str]:
+    """The names of users and accounts by their SIDs, as far as the caller may see them."""
+    from postroad.client.payloads import queue_path
+    from postroad.reports.access_list import named_sids
+
+    found: dict[str, str] = {}
+    if sids := named_sids(sddl):
+        with context.calls() as api:
+            with suppress(AccessDenied):
+                found |= api.json("GET", queue_path(queue, "acl")).get("names", {})
+            if not found:
+                with suppress(AccessDenied):
+                    found |= api.json("GET", "/names", query={"of": ",".join(sids[:MAX_NAMED])}, member="names")
+    return found

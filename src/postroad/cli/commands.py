@@ -78,6 +78,9 @@ COMMANDS = {
     "transaction": Source("administration", "transactions", "List and abort the open transactions of clients."),
     "remote": Source("remote", "app", "Read the queues of any MSMQ server on another computer."),
     "route": Source("route", "route", "Show the next hop and the route of a message to a queue manager, and why."),
+    "directory": Source(
+        "directory", "app", "Show the directory, write it to a file, and check whether a join of the domain would work."
+    ),
     "trace": Source(
         "route",
         "trace",
@@ -98,6 +101,7 @@ COMMANDS = {
         "app",
         "Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again.",
     ),
+    "kit": Source("kit", "app", "Compare what Windows and Postroad saw of the same messages."),
     "decode": Source(
         "decode", "decode", "Show the packets in a file, field by field, and what the bodies of messages say."
     ),

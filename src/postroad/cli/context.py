@@ -1,6 +1,6 @@
-"""The values of `--api`, `--token`, `--user` and `--json`, or of the environment where they are absent.
+"""The values of `--api`, `--token`, `--user`, `--kerberos` and `--json`, or of the environment where they are absent.
 
-A command has one parameter `context: Context`, and cli/commands.py adds the four options to it. They can be given
+A command has one parameter `context: Context`, and cli/commands.py adds the five options to it. They can be given
 before the command, as in `postroad --json queue list`, or after it. An option after the command wins.
 """
 
@@ -73,6 +73,15 @@ User = Annotated[
         help="Log in as this user. [env var: POSTROAD_USER; POSTROAD_PASSWORD, or a prompt, for the password]",
     ),
 ]
+Kerberos = Annotated[
+    bool,
+    typer.Option(
+        "--kerberos",
+        envvar="POSTROAD_KERBEROS",
+        callback=_or_before,
+        help="Log in with a Kerberos ticket, from kinit.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", callback=_or_before, help="Print one JSON object per line.")]
 
 
@@ -83,6 +92,7 @@ class Context:
     api: str
     token: str | None
     user: str | None
+    kerberos: bool
     as_json: bool
 
     def connect(self) -> QueueManager:
@@ -112,6 +122,8 @@ class Context:
             calls.close()
 
     def _login(self) -> dict[str, Any]:
+        if by_ticket(self.kerberos, self.token, self.user):
+            return {"kerberos": True}
         token, user = chosen(self.token, self.user)
         if user is not None:
             return {"user": user, "password": read_password(user)}
@@ -129,6 +141,8 @@ class Context:
 
     def only_token(self) -> str | None:
         """The token, for commands that cannot log in as a user."""
+        if by_ticket(self.kerberos, self.token, self.user):
+            fail("--kerberos: this command needs an administrator: use --token", ExitCode.USAGE)
         token, user = chosen(self.token, self.user)
         if user is not None:
             fail("--user: this command needs an administrator: use --token", ExitCode.USAGE)
@@ -160,6 +174,16 @@ class Context:
             print_for_people()
         else:
             print_line(none)
+
+
+def by_ticket(kerberos: bool, token: str | None, user: str | None) -> bool:
+    """Whether to log in by Kerberos. An option wins over the environment."""
+    others = [
+        value for value, name in ((token, "POSTROAD_TOKEN"), (user, "POSTROAD_USER")) if value != os.environ.get(name)
+    ]
+    if kerberos and others and not os.environ.get("POSTROAD_KERBEROS"):
+        fail("--kerberos must not be set together with --user or --token", ExitCode.USAGE)
+    return kerberos and not others
 
 
 def chosen(token: str | None, user: str | None) -> tuple[str | None, str | None]:
@@ -208,7 +232,7 @@ def read_token(given: str | None) -> str | None:
 
 
 def with_context(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with --json, --api, --token and --user in place of its parameter `context`, if it has one."""
+    """The command with the five options in place of its parameter `context`, if it has one."""
     if signature(command).parameters.get("context") is None:
         return command
     options = [
@@ -216,6 +240,7 @@ def with_context(command: Callable[..., None]) -> Callable[..., None]:
         Parameter("api", Parameter.KEYWORD_ONLY, default=DEFAULT_API, annotation=Api),
         Parameter("token", Parameter.KEYWORD_ONLY, default=None, annotation=Token),
         Parameter("user", Parameter.KEYWORD_ONLY, default=None, annotation=User),
+        Parameter("kerberos", Parameter.KEYWORD_ONLY, default=False, annotation=Kerberos),
     ]
     return with_options(command, "context", options, lambda given: Context(**given))
 

@@ -305,7 +305,7 @@ def origin_json(origin: Origin) -> dict[str, object]:
 
 
 STANDARD_INPUT = "-"
-_OTHER_PORTS = {ports.HTTP, ports.RPC_HANDSHAKE, ports.RPC_READ}
+OTHER_PORTS = {ports.HTTP, ports.RPC_HANDSHAKE, ports.RPC_READ}
 
 
 class _Printer(Protocol):
@@ -366,9 +366,7 @@ def decode(
     verifier = None if verify is None else _verifier(verify)
     from postroad.describe.capture import STANDARD_PORTS, CaptureFile, Ports
 
-    chosen = Ports(
-        STANDARD_PORTS.sessions | _OTHER_PORTS | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ())
-    )
+    chosen = Ports(STANDARD_PORTS.sessions | OTHER_PORTS | set(port or ()), STANDARD_PORTS.pings | set(ping_port or ()))
     with _open(file) as stream:
         try:
             _decode(file, CaptureFile(stream, chosen), _printer(as_json, verifier))
@@ -418,7 +416,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
     item: Shown
     alone: Skipped | None = None  # keep the first error back: if there is nothing else, one sentence says it
     for found in capture.items():
-        item = _described(others, found) if isinstance(found, OtherPacket) else found
+        item = described(others, found) if isinstance(found, OtherPacket) else found
         if isinstance(item, Skipped) and not whole and not faults:
             alone, faults = item, 1
             continue
@@ -436,7 +434,7 @@ def _decode(file: str, capture: CaptureFile, printer: _Printer) -> None:
         fail(f"{file}: {counted(faults, 'fault')}, {counted(whole, 'packet')} decoded", ExitCode.FAILED)
 
 
-def _described(others: OtherPackets, item: OtherPacket) -> Other | Skipped:
+def described(others: OtherPackets, item: OtherPacket) -> Other | Skipped:
     try:
         return Other(item.origin, item.data, others.describe(item), item.kind is Kind.BODY)
     except RemoteProtocolError as fault:

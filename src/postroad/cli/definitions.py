@@ -153,7 +153,7 @@ def _change(
     info = existing.get(wanted.path.tail)
     if info is None:
         differing = settings_of(wanted)
-        if wanted.path.tail.kind is QueueKind.PUBLIC:
+        if wanted.path.tail.kind is QueueKind.PUBLIC and not here.publishes:
             faults.append(
                 f"{path}: {here.name} has no such public queue; add it as a [[queue]] with an id to the file of the "
                 f"directory and send {here.name} SIGHUP, or without a directory run `postroad queue create '{path}'`, "

@@ -35,9 +35,15 @@ def create(
     context: Context,
     path: Annotated[str, typer.Argument(metavar="PATH", help=r"The new queue's path, as in private$\orders.")],
     attributes: dict[str, Any],
+    public: Annotated[
+        bool, typer.Option("--public", help="PATH is the name of a public queue, as in orders; see the directory.")
+    ] = False,
 ) -> None:
     """Create a queue, and print its path."""
+    from postroad.names import public_path
+
     with context.connect() as manager:
+        path = public_path(path) if public else path
         info = manager.backend.create_queue(path, cast("QueueAttributes", attributes))
     context.print(info, info.path)
 

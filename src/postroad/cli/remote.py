@@ -1,4 +1,4 @@
-"""`postroad remote`: reads and purges the queues of any MSMQ server by MS-MQQP."""
+"""`postroad remote`: reads and purges the queues of any MSMQ server by MS-MQRR or MS-MQQP. MS-MQMR has its figures."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.context import AsJson
+from postroad.cli.context import AsJson, by_ticket
 from postroad.cli.output import ExitCode, fail, print_json, print_line
 from postroad.cli.read import DEFAULT_TIMEOUT_S, Count, Decode, Lookup, Raw, Timeout, reading, take
 from postroad.net import ports
+from postroad.reports.operations import RemoteProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from postroad import Queue, QueueManager, ReceivedMessage
+    from postroad import Queue, ReceivedMessage
+    from postroad.client.sync.manager import RemoteManager
 
 app = typer.Typer(help="Read the queues of any MSMQ server on another computer.", no_args_is_help=True)
 
@@ -49,6 +51,10 @@ Password = Annotated[
     str | None,
     typer.Option("--password", metavar="WORD", envvar="POSTROAD_PASSWORD", help="That user's password."),
 ]
+Kerberos = Annotated[
+    bool,
+    typer.Option("--kerberos", envvar="POSTROAD_KERBEROS", help="Authenticate with a Kerberos ticket, from kinit."),
+]
 Config = Annotated[
     Path | None,
     typer.Option("-c", "--config", metavar="FILE", help="A manager's configuration; its \\[peers] have HOST's port."),
@@ -56,6 +62,10 @@ Config = Annotated[
 Mapper = Annotated[
     int | None,
     typer.Option("--endpoint-mapper", metavar="PORT", min=1, max=65535, help="Ask the endpoint mapper there, as 135."),
+]
+Protocol = Annotated[
+    RemoteProtocol,
+    typer.Option("--protocol", help="MS-MQRR or MS-MQQP; auto is MS-MQRR, or MS-MQQP if HOST does not offer it."),
 ]
 Where = Annotated[
     Place | None, typer.Option("--place", help="Which message to read, seen from --lookup; first and last need no id.")
@@ -75,8 +85,10 @@ def peek(
     as_json: AsJson = False,
     user: User = None,
     password: Password = None,
+    kerberos: Kerberos = False,
     config: Config = None,
     mapper: Mapper = None,
+    protocol: Protocol = RemoteProtocol.AUTO,
 ) -> None:
     """Print the first messages of a queue, and leave them there.
 
@@ -86,7 +98,7 @@ def peek(
     """
     from postroad.errors import NoMessage
 
-    connect = partial(_connect, host, user, password, config, mapper)
+    connect = partial(_connect, host, user, password, kerberos, config, mapper, protocol)
     with reading(connect, queue, timeout, as_json, raw, decode) as (source, printer):
         if lookup is not None or place is not None:
             printer.print_all(islice(_messages_from(source, lookup, place), count))
@@ -108,8 +120,10 @@ def receive(
     as_json: AsJson = False,
     user: User = None,
     password: Password = None,
+    kerberos: Kerberos = False,
     config: Config = None,
     mapper: Mapper = None,
+    protocol: Protocol = RemoteProtocol.AUTO,
 ) -> None:
     """Receive messages from a queue, and print them. A message leaves the queue once it is printed.
 
@@ -118,7 +132,7 @@ def receive(
 
     Exit code: 0 if there was a message, 3 if there was none in time.
     """
-    connect = partial(_connect, host, user, password, config, mapper)
+    connect = partial(_connect, host, user, password, kerberos, config, mapper, protocol)
     with reading(connect, queue, timeout, as_json, raw, decode) as (source, printer):
         chosen = lookup is not None or place is not None
         take(source, printer, count, timeout, (lookup or 0, _place(lookup, place).value) if chosen else None)
@@ -131,11 +145,13 @@ def purge(
     as_json: AsJson = False,
     user: User = None,
     password: Password = None,
+    kerberos: Kerberos = False,
     config: Config = None,
     mapper: Mapper = None,
+    protocol: Protocol = RemoteProtocol.AUTO,
 ) -> None:
     """Remove every message of a queue. The server does not say how many there were."""
-    with _connect(host, user, password, config, mapper) as manager:
+    with _connect(host, user, password, kerberos, config, mapper, protocol) as manager:
         manager.queue(queue).purge()
     if as_json:
         print_json({"purged": True, "queue": queue, "host": host})
@@ -143,10 +159,71 @@ def purge(
         print_line(f"purged {queue} on {host}")
 
 
+@app.command("info")
+def info(
+    host: Host,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", help="A queue there, or an outgoing queue by its format name."),
+    ] = None,
+    as_json: AsJson = False,
+    user: User = None,
+    password: Password = None,
+    kerberos: Kerberos = False,
+    config: Config = None,
+    mapper: Mapper = None,
+) -> None:
+    """Print the figures of a queue manager, or of one of its queues, by MS-MQMR.
+
+    Only administrators of the queue manager may ask. A queue's counts are there under the names of `queue show` too.
+    """
+    with _connect(host, user, password, kerberos, config, mapper, RemoteProtocol.AUTO) as manager:
+        found = {name.lower(): value for name, value in manager.info(queue).items()}
+    if as_json:
+        print_json(found | {name: found[key] for name, key in _HOUSE_NAMES.items() if key in found})
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print_line(f"{name:{width}}  {_in_words(value)}".rstrip())
+
+
+_HOUSE_NAMES = {
+    "path": "pathname",
+    "format_name": "formatname",
+    "messages": "message_count",
+    "bytes": "bytes_in_queue",
+    "journal_messages": "journal_message_count",
+}
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case dict():
+            return ", ".join(f"{name} {each}" for name, each in value.items())
+        case [[*_], *_]:  # columns of a table
+            return "; ".join(" ".join(map(str, row)) for row in zip(*value, strict=False)) or "none"
+        case list():
+            return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
 def _connect(
-    host: str, user: str | None, password: str | None, config: Path | None, mapper: int | None
-) -> QueueManager:
+    host: str,
+    user: str | None,
+    password: str | None,
+    kerberos: bool,
+    config: Path | None,
+    mapper: int | None,
+    protocol: RemoteProtocol,
+) -> RemoteManager:
     import postroad
+
+    if by_ticket(kerberos, None, user):
+        user = password = None
+    else:
+        kerberos = False
 
     name, port = _split(host)
     if port is None:
@@ -155,7 +232,15 @@ def _connect(
         fail("--user: the password is missing; use --password, or set POSTROAD_PASSWORD", ExitCode.USAGE)
     if port is not None and mapper is not None:
         fail("--endpoint-mapper: must not be used if HOST's port is given", ExitCode.USAGE)
-    return postroad.remote(name, port=port or ports.RPC_HANDSHAKE, endpoint_mapper=mapper, user=user, password=password)
+    return postroad.remote(
+        name,
+        port=port or ports.RPC_HANDSHAKE,
+        endpoint_mapper=mapper,
+        user=user,
+        password=password,
+        kerberos=kerberos,
+        protocol=protocol,
+    )
 
 
 def _split(host: str) -> tuple[str, int | None]:

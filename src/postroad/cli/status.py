@@ -206,7 +206,7 @@ def _print_sessions(sessions: list[SessionInfo]) -> None:
         [
             (
                 f"{session.direction} {session.address}",
-                session.peer,
+                session.peer if session.peer_name is None else f"{session.peer_name} ({session.peer})",
                 session.state,
                 None if session.opened_at_s is None else _duration(session.opened_at_s),
                 session.messages_in,

@@ -94,7 +94,7 @@ class EmbeddedBackend:
         return self.manager.router.routes.table(source or self.manager.name)
 
     async def sessions(self) -> list[SessionInfo]:
-        return self.manager.outlook().sessions()
+        return self.manager.sessions()
 
     async def readers(self) -> list[ReaderInfo]:
         return self.manager.doors.remote_read.readers()
@@ -149,7 +149,7 @@ class EmbeddedBackend:
     # Sending
 
     async def resolve(self, destination: str, names: Sequence[str], certificate: bytes) -> Resolution:
-        return self.manager.resolve(as_name(destination), [as_name(name) for name in names], certificate)
+        return await self.manager.resolve(as_name(destination), [as_name(name) for name in names], certificate)
 
     async def send(self, name: str, messages: Sequence[Message], transaction: UUID | None) -> list[str]:
         parsed = as_name(name)

@@ -55,12 +55,21 @@ class WholeReply:
     content: bytes
 
 
+class LoginTicket(Protocol):
+    """A Kerberos ticket for one login: the value of Authorization, and the check of the server's answer."""
+
+    authorization: str
+
+    def check(self, answer: str) -> None: ...
+
+
 class Address:
     """The address of an API and the credentials for it. `url` may end in the API's own path, like the URLs of its
     pages.
 
     `certificate` and `key` are PEM files that identify the client. The key may be in the certificate's file. `user`
-    logs in with `password`. Without a user and a token, the user and password in the URL are used.
+    logs in with `password`. Without a user and a token, the user and password in the URL are used. With `kerberos`, a
+    ticket is exchanged for the token of a session, before the first request and whenever the session has ended.
     """
 
     def __init__(
@@ -71,6 +80,8 @@ class Address:
         key: str | Path | None = None,
         user: str | None = None,
         password: str | None = None,
+        *,
+        kerberos: bool = False,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -101,21 +112,67 @@ class Address:
         }
         # cached heads of requests, of which there are few kinds
         self._starts: dict[tuple[tuple[str, str], ...], bytes] = {}
+        self._kerberos = kerberos
+        if kerberos and not (token is None and user is None):
+            raise InvalidArgument("kerberos: must not be set together with token or user")
         if user is not None:
             _check_login(user, password, token)
-        elif parts.username is not None:
+        elif parts.username is not None and not kerberos:
             user, password = unquote(parts.username), unquote(parts.password or "")
         if token is not None:
             self.headers["Authorization"] = f"Bearer {token}"
         elif user is not None:
             self.headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
+    # Logins by Kerberos
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether a session must begin before the next request."""
+        return self._kerberos and "Authorization" not in self.headers
+
+    def ended(self, status: int) -> bool:
+        """Whether an answer with this status says that the session has ended. Then another one must begin."""
+        if not self._kerberos or status != 401:
+            return False
+        self._authorize(None)
+        return True
+
+    def begin_login(self, certificate: bytes | None) -> LoginTicket:
+        """A ticket for the server, bound to its certificate. Blocks, because a domain controller may be asked."""
+        from postroad.client.ticket import Ticket
+
+        return Ticket(self.host, certificate)
+
+    def login(self, ticket: LoginTicket) -> bytes:
+        """The request that exchanges a ticket for a session."""
+        headers = {**self.headers, "Authorization": ticket.authorization}
+        given = "".join(f"{name}: {value}\r\n" for name, value in {"Host": self._place, **headers}.items())
+        return f"POST {self._prefix}/login HTTP/1.1\r\n{given}Content-Length: 0\r\n\r\n".encode()
+
+    def logged_in(self, ticket: LoginTicket, reply: WholeReply) -> None:
+        """Takes the session, after the server has proved who it is."""
+        if reply.status >= 300:
+            raise self.error(reply.status, reply.media_type, reply.content)
+        ticket.check(reply.headers.get("www-authenticate", ""))
+        self._authorize(str(self.parsed(reply.content, "token")))
+
+    def _authorize(self, token: str | None) -> None:
+        self.headers.pop("Authorization", None)
+        if token is not None:
+            self.headers["Authorization"] = f"Bearer {token}"
+        self._starts.clear()
+
+    @property
+    def _place(self) -> str:
+        return self.origin.partition("//")[2]
+
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """A whole request as bytes."""
         key = tuple(headers.items())
         start = self._starts.get(key)
         if start is None:
-            given = {"Host": self.origin.partition("//")[2], **self.headers, **headers}
+            given = {"Host": self._place, **self.headers, **headers}
             start = "".join(f"{name}: {value}\r\n" for name, value in given.items()).encode()
             self._starts[key] = start
         size = b"" if body is None and method == "GET" else b"Content-Length: %d\r\n" % len(body or b"")
@@ -278,11 +335,17 @@ class Exchange:
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
         """The answer to a GET, in pieces as they arrive. Raises ManagerUnavailable if the answer breaks off."""
         target = self._address.target(path, query)
-        async with self._transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
-            if reply.status >= 300:
-                raise self._address.error(reply.status, reply.media_type, await reply.read())
-            async for piece in reply.pieces():
-                yield piece
+        renewed = False
+        while True:
+            async with self._transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
+                if self._address.ended(reply.status) and not renewed:
+                    renewed = True
+                    continue
+                if reply.status >= 300:
+                    raise self._address.error(reply.status, reply.media_type, await reply.read())
+                async for piece in reply.pieces():
+                    yield piece
+                return
 
 
 def _check_login(user: str, password: str | None, token: str | None) -> None:

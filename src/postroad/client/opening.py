@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.client.sync.backend import Backend, CallerThread
-from postroad.client.sync.manager import QueueManager
+from postroad.client.sync.manager import QueueManager, RemoteManager
 from postroad.net import ports
+from postroad.reports.operations import RemoteProtocol
 
 if TYPE_CHECKING:
     from postroad.client.aio.opening import Opening
@@ -21,7 +22,7 @@ def open(path: str | Path, *, name: str | None = None) -> QueueManager:
     """
     from postroad.client.aio import opening
 
-    return _start(opening.open(path, name=name))
+    return QueueManager(_start(opening.open(path, name=name)))
 
 
 def connect(
@@ -32,11 +33,13 @@ def connect(
     password: str | None = None,
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
+    kerberos: bool = False,
 ) -> QueueManager:
     """Connects to the queue manager behind an HTTP API, such as `http://host:8180`.
 
     The connection is made by the first call, which raises ManagerUnavailable if there is no answer. `token` calls as an
-    administrator, `user` and `password` as a user of the manager's configuration.
+    administrator, `user` and `password` as a user of the manager's configuration. With `kerberos`, the client logs in
+    with the ticket of the credentials cache (`kinit`), or of the keytab that KRB5_CLIENT_KTNAME names.
 
     An API with `client_ca` requires a certificate. `client_certificate` and `client_key` are PEM files. Without them,
     the environment variables POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY name them.
@@ -46,7 +49,7 @@ def connect(
     from postroad.client.sync.runtime import JoinedSends
     from postroad.client.sync.transport import Transport
 
-    address = Address(url, token, client_certificate, client_key, user, password)
+    address = Address(url, token, client_certificate, client_key, user, password, kerberos=kerberos)
     return QueueManager(Backend(CallerThread(), HttpBackend(address, Transport(address), JoinedSends)))
 
 
@@ -57,22 +60,34 @@ def remote(
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,
-) -> QueueManager:
-    r"""The queues of any MSMQ server, to read and purge by MS-MQQP. Paths such as `private$\orders` are on `host`.
+    kerberos: bool = False,
+    protocol: str = RemoteProtocol.AUTO,
+) -> RemoteManager:
+    r"""The queues of any MSMQ server, to read and purge. Paths such as `private$\orders` are on `host`. Its
+    administrators can ask for figures and make it act, by MS-MQMR.
 
-    `port` is the port of qmcomm. With `endpoint_mapper`, usually 135, the server's endpoint mapper is asked for it
-    instead. With a `user`, every call is authenticated and sealed. The connection is made by the first call, which
-    raises RpcUnavailable if there is no answer. Verbs that the protocol does not have, such as sending, raise
-    LocalProtocolError.
+    `protocol` is "mqrr" (MS-MQRR), "mqqp" (MS-MQQP), or "auto": MS-MQRR, or MS-MQQP if the server does not offer it.
+    `port` is the server's port for remote readers. With `endpoint_mapper`, usually 135, the server's endpoint mapper is
+    asked for it instead. With a `user`, or with `kerberos` and a ticket, every call is authenticated and sealed. The
+    connection is made by the first call, which raises RpcUnavailable if there is no answer. Verbs that the protocols do
+    not have, such as sending, raise LocalProtocolError.
     """
     from postroad.client.aio import opening
 
-    opened = opening.remote(host, port=port, endpoint_mapper=endpoint_mapper, user=user, password=password)
-    return _start(opened, at_exit=True)
+    opened = opening.remote(
+        host,
+        port=port,
+        endpoint_mapper=endpoint_mapper,
+        user=user,
+        password=password,
+        kerberos=kerberos,
+        protocol=protocol,
+    )
+    return RemoteManager(_start(opened, at_exit=True))
 
 
-def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
-    """Starts a thread with an event loop, and the manager on it."""
+def _start(opened: Opening, *, at_exit: bool = False) -> Backend:
+    """Starts a thread with an event loop, and the backend on it."""
     from postroad.client.blocking import LoopThread
 
     thread = LoopThread()
@@ -81,4 +96,4 @@ def _start(opened: Opening, *, at_exit: bool = False) -> QueueManager:
     except BaseException:
         thread.stop()
         raise
-    return QueueManager(Backend(thread, backend, at_exit=at_exit))
+    return Backend(thread, backend, at_exit=at_exit)

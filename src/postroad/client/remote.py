@@ -1,11 +1,12 @@
-"""The queues of any MSMQ server as a backend: the verbs that read, by MS-MQQP.
+"""The queues of any MSMQ server as a backend: the verbs that read, by MS-MQRR, or by MS-MQQP if that is all it has.
 
-Verbs that the protocol does not have raise LocalProtocolError.
+Verbs that the protocols do not have raise LocalProtocolError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,7 @@ from postroad.client.payloads import as_name, check_timeout
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
     BindRefused,
+    InterfaceNotOffered,
     InvalidArgument,
     InvalidHandle,
     LocalProtocolError,
@@ -28,9 +30,37 @@ from postroad.errors import (
     RpcUnavailable,
     TransactionSequence,
 )
-from postroad.names import FormatName, parse_format_name
+from postroad.names import FormatName, QueueFormat, parse_format_name
 from postroad.net import ports
-from postroad.remote_read.client import Identity, Received, RemoteOpenQueueEntry, RemoteReadClient
+from postroad.remote_read.client import (
+    ANSWER_TIMEOUT_S,
+    WHOLE,
+    Identity,
+    In,
+    Out,
+    ReadClient,
+    Received,
+    RemoteReadClient,
+    check,
+)
+from postroad.remote_read.mqrr_client import MqrrClient
+from postroad.remote_read.qmcomm import queue_format_structure
+from postroad.remote_read.qmmgmt import (
+    ACTION,
+    GET_INFO,
+    MACHINE,
+    QMMGMT,
+    ActionIn,
+    GetInfoOut,
+    MachineProperty,
+    MgmtObject,
+    MgmtObjectType,
+    QueueProperty,
+    get_info_of,
+    python_value,
+)
+from postroad.remote_read.remoteread import REMOTE_READ
+from postroad.remote_read.structures import Result
 from postroad.remote_read.values import (
     INFINITE_MS,
     LAST_LOOKUP_ID,
@@ -39,18 +69,25 @@ from postroad.remote_read.values import (
     DesiredAccess,
     DesiredShare,
 )
-from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
+from postroad.reports.operations import QueueAccess, ReadCall, RemoteProtocol, SeekAction, ShareMode
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.epm import resolve
-from postroad.rpc.gss import initiator
-from postroad.rpc.interface import Interface
+from postroad.rpc.gss import initiator, kerberos_initiator
+from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format
+from postroad.rpc.security import SecurityContext
+
+log = logging.getLogger(__name__)
 
 LAYOUTS = (Format.NDR, Format.NDR64)
 # What a person can do if the first contact fails.
 WHICH_PORT = f"HOST[:PORT] is the port of qmcomm, usually {ports.RPC_HANDSHAKE}"
 NO_USERS = (
     "a Postroad server accepts only users that [[user]] in its configuration names: add this one there, or give no user"
+)
+MAPPER_TIMEOUT_S = 5.0
+NO_KERBEROS = (
+    "a Postroad server accepts tickets only with the keytab of its services (rpc.keytab), and of people whom it knows"
 )
 SEARCH_AGAIN_S = 0.5  # between two searches for a correlation id
 PIPELINE = 16  # receives that run at the same time
@@ -75,7 +112,7 @@ def _cannot(what: str) -> Any:
     """Makes a verb that the protocol does not have. Calling it raises LocalProtocolError."""
 
     def refuse(self: RemoteBackend, *arguments: object, **options: object) -> NoReturn:
-        raise LocalProtocolError(f"remote readers read and purge; MS-MQQP cannot {what}")
+        raise LocalProtocolError(f"remote readers read and purge; they cannot {what}")
 
     return refuse
 
@@ -92,31 +129,56 @@ class RemoteBackend:
         endpoint_mapper: int | None = None,
         user: str | None = None,
         password: str | None = None,
+        kerberos: bool = False,
         layouts: tuple[Format, ...] = LAYOUTS,
+        protocol: str = RemoteProtocol.AUTO,
     ) -> None:
+        if protocol not in list(RemoteProtocol):
+            raise InvalidArgument(f"protocol: must be one of {', '.join(RemoteProtocol)}, got {protocol!r}")
         self.host = host
+        self.protocol = RemoteProtocol(protocol)
         self._port = port
         self._mapper_port = endpoint_mapper
         self._user = user
         self._password = password
+        self._kerberos = kerberos
+        if kerberos and user is not None:
+            raise InvalidArgument("kerberos: must not be set together with user")
         self._layouts = layouts
-        self.client = RemoteReadClient(self._connect, Identity(uuid4()), ask_port=endpoint_mapper is None)
-        self._opened: dict[tuple[FormatName, DesiredAccess], RemoteOpenQueueEntry] = {}
+        identity = Identity(uuid4())
+        self._mqqp = RemoteReadClient(self._connect, identity, ask_port=endpoint_mapper is None)
+        self._mqrr = MqrrClient(self._connect, identity)
+        self.client: ReadClient = self._mqqp if protocol == RemoteProtocol.MQQP else self._mqrr
+        self._opened: dict[tuple[FormatName, DesiredAccess], Any] = {}
         self._opening = asyncio.Lock()
-        self._handles: dict[int, RemoteOpenQueueEntry] = {}
+        self._handles: dict[int, Any] = {}
         self._locked: dict[tuple[FormatName, int], Received] = {}
         self._names: dict[str, FormatName] = {}  # parsed names, because a reader uses the same name in every call
 
+    async def _security(self) -> SecurityContext | None:
+        """How the client authenticates on one connection. A domain controller may be asked for a ticket."""
+        if self._kerberos:
+            return await asyncio.to_thread(kerberos_initiator, self.host)
+        return None if self._user is None else initiator(self._user, self._password, host=self.host)
+
     async def _connect(self, interface: Interface, port: int | None) -> RpcClient:
-        security = None
-        if self._user is not None:
-            security = initiator(self._user, self._password, host=self.host)
+        security = await self._security()
         first = port is None and self._mapper_port is None
         if port is None and self._mapper_port is not None:
             port = await resolve(self.host, interface, port=self._mapper_port)
         try:
             return await connect(self.host, port or self._port, interface, security=security, layouts=self._layouts)
+        except InterfaceNotOffered as fault:
+            if interface not in (REMOTE_READ, QMMGMT) or not first or self._port != ports.RPC_HANDSHAKE:
+                raise
+            try:  # a standard server: its endpoint mapper knows where the interface is, if it has it
+                port = await resolve(self.host, interface, timeout=MAPPER_TIMEOUT_S)
+            except RpcUnavailable as no_mapper:
+                raise InterfaceNotOffered(f"{fault}; {no_mapper}") from None
+            return await connect(self.host, port, interface, security=await self._security(), layouts=self._layouts)
         except BindRefused as fault:
+            if self._kerberos:
+                raise BindRefused(f"{fault}; {NO_KERBEROS}") from None
             if self._user is None:
                 raise
             raise BindRefused(f"{fault}; {NO_USERS}") from None
@@ -124,6 +186,20 @@ class RemoteBackend:
             if not first:
                 raise
             raise RpcUnavailable(f"{fault}; {WHICH_PORT}") from None
+
+    async def _open_queue(
+        self, name: FormatName, access: DesiredAccess, share: DesiredShare = DesiredShare.DENY_NONE
+    ) -> Any:
+        """Opens a queue. With the first one, `auto` decides for a protocol ([MS-MQRR] 3.2.4.1)."""
+        try:
+            return await self.client.open(name, access, share)
+        except InterfaceNotOffered as reason:
+            if self.protocol is not RemoteProtocol.AUTO or self.client is self._mqqp:
+                raise
+            log.debug("reading by MS-MQQP", extra={"host": self.host, "reason": str(reason)})
+        opened = await self._mqqp.open(name, access, share)
+        self.client = self._mqqp
+        return opened
 
     async def close(self) -> None:
         await self.client.close()
@@ -151,12 +227,12 @@ class RemoteBackend:
         return parse_format_name(f"DIRECT={kind}:{parsed}")
 
     @asynccontextmanager
-    async def _open(self, name: FormatName, access: DesiredAccess) -> AsyncIterator[RemoteOpenQueueEntry]:
+    async def _open(self, name: FormatName, access: DesiredAccess) -> AsyncIterator[Any]:
         """Opens a queue, or uses it if it is open. Forgets it if it turns out to be closed."""
         async with self._opening:
             opened = self._opened.get((name, access))
             if opened is None or opened.closed or not self.client.connected:
-                opened = self._opened[name, access] = await self.client.open(name, access)
+                opened = self._opened[name, access] = await self._open_queue(name, access)
         try:
             yield opened
         except (InvalidHandle, QueueNotAvailable, RpcUnavailable):
@@ -198,7 +274,7 @@ class RemoteBackend:
             raise
         return [self._hold(parsed, each).message for each in taken]
 
-    async def _receive_together(self, opened: RemoteOpenQueueEntry, count: int, taken: list[Received]) -> int:
+    async def _receive_together(self, opened: Any, count: int, taken: list[Received]) -> int:
         """Makes several receives that do not wait, in one round trip. Returns how many found a message.
 
         Whatever happens, the received messages are added to `taken`, in the queue's order, so that none stays locked.
@@ -249,9 +325,27 @@ class RemoteBackend:
     async def fetch(
         self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
     ) -> list[ReceivedMessage]:
-        if acknowledged:
+        if not acknowledged:
+            return await self.lock(name, count, timeout)
+        if self.client is not self._mqrr:
             await self.settle(name, acknowledged, True)
-        return await self.lock(name, count, timeout)
+            return await self.lock(name, count, timeout)
+        # By MS-MQRR both leave together.
+        settling = asyncio.ensure_future(self.settle(name, acknowledged, True))
+        locking = asyncio.ensure_future(self.lock(name, count, timeout))
+        try:
+            await asyncio.wait((settling, locking), return_when=asyncio.FIRST_EXCEPTION)
+            if not settling.done():
+                await asyncio.wait((settling,))  # there is no message
+            settling.result()
+        except BaseException:
+            settling.cancel()
+            locking.cancel()
+            await asyncio.wait((settling, locking))
+            if not locking.cancelled() and locking.exception() is None:
+                await self.settle(name, [each.lookup_id for each in locking.result()], False)
+            raise
+        return locking.result()
 
     async def peek(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
         parsed, wait_ms = self._name(name), _milliseconds(timeout)
@@ -272,33 +366,34 @@ class RemoteBackend:
                 if not opened.closed and self.client.connected:
                     await self.client.close_cursor(opened, cursor)
 
-    async def page(self, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        parsed = self._name(name)
+    async def page(self, name: str, after: int, limit: int, *, bodies: bool = True) -> list[ReceivedMessage]:
+        """Without `bodies`, a server that can leave them out does; they are zeroes then."""
+        parsed, max_body_size = self._name(name), WHOLE if bodies else 0
         _check_count(limit)
         found: list[ReceivedMessage] = []
         async with self._open(parsed, DesiredAccess.PEEK) as opened:
             position = max(after, 0)
             while len(found) < limit:
                 try:
-                    position, message = await self._next_after(opened, position)
+                    position, message = await self._next_after(opened, position, max_body_size)
                 except MessageNotFound:
                     break
                 found.append(message)
         return found
 
-    async def _next_after(self, opened: RemoteOpenQueueEntry, position: int) -> tuple[int, ReceivedMessage]:
+    async def _next_after(self, opened: Any, position: int, size: int) -> tuple[int, ReceivedMessage]:
         """The message after a lookup id. If the message with that id is gone, this walks there from the first
         message."""
         try:
-            message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, position)).message
+            message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, position, size)).message
         except MessageNotFound:
-            last = (await self.client.lookup(opened, Action.LOOKUP_PEEK_PREV, LAST_LOOKUP_ID)).message
+            last = (await self.client.lookup(opened, Action.LOOKUP_PEEK_PREV, LAST_LOOKUP_ID, size)).message
             if last.lookup_id <= position:
                 raise
             message = last
             walked = 0
             while walked <= position:
-                message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, walked)).message
+                message = (await self.client.lookup(opened, Action.LOOKUP_PEEK_NEXT, walked, size)).message
                 walked = message.lookup_id
         return message.lookup_id, message
 
@@ -332,10 +427,15 @@ class RemoteBackend:
                 raise NoMessage(str(parsed))
             await asyncio.sleep(min(SEARCH_AGAIN_S, max(0.0, deadline - loop.time())))
 
+    async def look(self, name: str, lookup_id: int) -> ReceivedMessage:
+        """The message with this lookup id, without its body if the server can leave that out."""
+        async with self._open(self._name(name), DesiredAccess.PEEK) as opened:
+            return (await self.client.lookup(opened, Action.LOOKUP_PEEK_CURRENT, lookup_id, 0)).message
+
     async def receive_if(self, name: str, lookup_id: int, wanted: Callable[[ReceivedMessage], bool]) -> bool:
-        """Takes the message with this lookup id if `wanted` accepts it. Otherwise it stays in its place."""
+        """Takes the message with this lookup id if `wanted` accepts its headers. Otherwise it stays in its place."""
         async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
-            received = await self.client.lookup(opened, Action.LOOKUP_RECEIVE_CURRENT, lookup_id)
+            received = await self.client.lookup(opened, Action.LOOKUP_RECEIVE_CURRENT, lookup_id, 0)
             taken = wanted(received.message)
             if received.entry is not None:
                 await self.client.end(received.entry, Ack.RR_ACK if taken else Ack.RR_NACK)
@@ -344,11 +444,11 @@ class RemoteBackend:
     # Handles and cursors
 
     async def open_queue(self, name: str, access: QueueAccess, share: ShareMode) -> int:
-        opened = await self.client.open(self._name(name), _ACCESS[access], _SHARE[share])
+        opened = await self._open_queue(self._name(name), _ACCESS[access], _SHARE[share])
         self._handles[opened.queue_handle] = opened
-        return opened.queue_handle
+        return int(opened.queue_handle)
 
-    def _handle(self, handle: int) -> RemoteOpenQueueEntry:
+    def _handle(self, handle: int) -> Any:
         try:
             return self._handles[handle]
         except KeyError:
@@ -376,10 +476,38 @@ class RemoteBackend:
         except (NoMessage, MessageNotFound):  # the latter is the specification's error for a time-out of this call
             raise NoMessage(opened.name) from None
 
-    # What MS-MQQP cannot do
+    # Management, [MS-MQMR]
+
+    async def managed(self, queue: str | None) -> dict[str, Any]:
+        """All properties of the queue manager, or of one of its queues, by their names in the specification."""
+        kind: type[MachineProperty | QueueProperty] = MachineProperty if queue is None else QueueProperty
+        request = get_info_of(self._mgmt_object(queue), [*kind])
+        answer: GetInfoOut = await self._manage(GET_INFO, request)
+        check(answer.result, f"no figures of {queue or self.host}")
+        return {each.name: python_value(value) for each, value in zip(kind, answer.values, strict=True)}
+
+    async def act(self, action: str, queue: str | None) -> None:
+        answer: Result = await self._manage(ACTION, ActionIn(self._mgmt_object(queue), action))
+        check(answer.result, f"cannot {action} {queue or self.host}")
+
+    def _mgmt_object(self, queue: str | None) -> MgmtObject:
+        if queue is None:
+            return MACHINE
+        named = queue_format_structure(QueueFormat.from_format_name(self._name(queue)))
+        return MgmtObject(MgmtObjectType.MGMT_QUEUE, named)
+
+    async def _manage(self, operation: Operation[In, Out], request: In) -> Out:
+        """One call on a connection of its own: they are rare."""
+        connection = await self._connect(QMMGMT, None)
+        try:
+            return await connection.call(operation, request, ANSWER_TIMEOUT_S)
+        finally:
+            await connection.close()
+
+    # What remote readers cannot do
 
     arrow = _cannot("give messages as Arrow")
-    info = _cannot("say what the manager is")
+    info = _cannot("say what the manager is: ask with `managed`")
     route = _cannot("ask for a route")
     route_table = _cannot("ask for routes")
     sessions = _cannot("list sessions")
@@ -423,7 +551,7 @@ class RemoteBackend:
 
 def _refuse_transaction(transaction: UUID | None) -> None:
     if transaction is not None:
-        raise LocalProtocolError("transaction: MS-MQQP reads without one; use `receiving` instead")
+        raise LocalProtocolError("transaction: remote readers read without one; use `receiving` instead")
 
 
 def _check_count(count: int) -> None:

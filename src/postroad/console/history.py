@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from postroad.client.exchange import pinned_context
-from postroad.console.manager_client import Credentials, LoginNeeded, ManagerClient
+from postroad.console.manager_client import NO_CREDENTIALS, Credentials, LoginNeeded, ManagerClient
 from postroad.console.rendering import plural, size
 from postroad.errors import AccessDenied, ManagerUnavailable, PostroadError
 from postroad.net.endpoints import CALLED_FOR, called_for
@@ -100,6 +100,15 @@ class Watch:
         caller = {} if self._key is None or address is None else {CALLED_FOR: called_for(self._key, address)}
         return ManagerClient(self.url, credentials, self._tls, caller)
 
+    async def exchange_ticket(self, authorization: str, address: str) -> tuple[Credentials, str]:
+        """Logs somebody in with the value of Authorization that a browser at `address` sent."""
+        caller = {} if self._key is None else {CALLED_FOR: called_for(self._key, address)}
+        client = ManagerClient(self.url, NO_CREDENTIALS, self._tls, caller | {"Authorization": authorization})
+        try:
+            return await client.begin_session()
+        finally:
+            await client.close()
+
     def is_busy(self) -> bool:
         """Whether many messages came or left between the last two samples. With a single sample, the manager counts as
         idle, because the next is a second away. It counts as busy if the console may not ask."""
@@ -122,7 +131,10 @@ class Watch:
         )
 
     async def lend(self, client: ManagerClient) -> None:
-        """An administrator has logged in. The console uses the same credentials if its own do not suffice."""
+        """An administrator has logged in. The console uses the same credentials if its own do not suffice, unless they
+        end soon."""
+        if client.credentials.name is not None:
+            return
         if self.down is None and self.info is None and self._client.credentials != client.credentials:
             await self._use(client.credentials)
 

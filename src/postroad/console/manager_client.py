@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -14,12 +16,14 @@ from postroad.client.exchange import Address, Exchange, WholeReply
 from postroad.client.http_backend import HttpBackend
 from postroad.client.payloads import queue_path
 from postroad.errors import AccessDenied
+from postroad.reports.access_list import named_sids
 from postroad.reports.enterprise import DirectoryInfo, Route
-from postroad.reports.info import CallerInfo, UserInfo
+from postroad.reports.info import CallerInfo, LoginInfo, UserInfo
 from postroad.reports.operations import Resent
 from postroad.reports.plain import from_json
 
 PACKETS_AT_ONCE = 1000
+MAX_NAMED = 100  # SIDs and GUIDs in one question
 # A caller for whom rights on queues do not matter asks for this one, because there may be thousands of queues.
 ANY_QUEUE = r"private$\admin_queue$"
 
@@ -30,14 +34,18 @@ class LoginNeeded(AccessDenied):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A token, a user with a password, or neither."""
+    """A token, a user with a password, or neither. `name` is that of somebody who logged in by Kerberos; the token is
+    then that of a session, which ends."""
 
     token: str | None = field(default=None, repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    name: str | None = None
 
     @property
     def who(self) -> str:
+        if self.name is not None:
+            return self.name
         if self.user is not None:
             return self.user
         return "nobody" if self.token is None else "token"
@@ -100,13 +108,21 @@ class ManagerClient(HttpBackend):
             return False
         if (await self.caller(ANY_QUEUE)).role != "administrator":
             return False
-        if self.credentials.user is None and any(
-            each.listener == "api" and each.authentication == _BY_CERTIFICATE for each in listeners
+        identified = self.credentials.user is not None or self.credentials.name is not None
+        if not identified and any(
+            each.listener == "api" and each.authentication.startswith(_BY_CERTIFICATE) for each in listeners
         ):
             raise LoginNeeded(
                 "the manager has no token, and the certificate that it wants is the console's: log in as a user"
             )
         return True
+
+    async def begin_session(self) -> tuple[Credentials, str]:
+        """Exchanges the Kerberos ticket of this client's caller. Returns the credentials from now on, and the server's
+        answer for the caller. Raises LoginNeeded if the manager refuses the ticket."""
+        answer = await self._calls.request("POST", "/login")
+        login = from_json(LoginInfo, json.loads(answer.content))
+        return Credentials(token=login.token, name=login.who), answer.headers.get("www-authenticate", "")
 
     async def caller(self, queue: str | None = None) -> CallerInfo:
         """Who calls, with the rights on `queue`, or on every queue that the caller may see."""
@@ -138,6 +154,18 @@ class ManagerClient(HttpBackend):
 
     async def users(self) -> list[UserInfo]:
         return [from_json(UserInfo, each) for each in await self._calls.json("GET", "/users", member="users")]
+
+    async def names(self, identifiers: Iterable[object]) -> dict[str, str]:
+        """The names of users, accounts and managers by their SIDs and GUIDs, as far as the caller may see them."""
+        asked = ",".join([*dict.fromkeys(str(each) for each in identifiers if each)][:MAX_NAMED])
+        with suppress(AccessDenied):
+            return dict(await self._calls.json("GET", "/names", query={"of": asked}, member="names")) if asked else {}
+        return {}
+
+    async def acl_names(self, name: str) -> dict[str, str]:
+        """The names of those whom a queue's access list names by SID."""
+        answer: dict[str, Any] = await self._calls.json("GET", queue_path(name, "acl"))
+        return answer["names"] if "names" in answer else await self.names(named_sids(answer["sddl"])[:MAX_NAMED])
 
     async def audit(self, limit: int) -> AuditEvents:
         found: dict[str, Any] = await self._calls.json("GET", "/audit", query={"limit": limit})

@@ -11,6 +11,13 @@ from markupsafe import Markup, escape
 from postroad.runtime.version import __version__
 
 MIDDLE = "…"
+# Characters that change the order of others or take no place, so that a name looks like another one. The two joiners
+# are a part of words in some scripts, and of pictures; after Latin letters they only deceive.
+_UNSEEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\U000e0000-\U000e007f]"
+    "|(?<![\u0250-\U0010ffff])[\u200c\u200d]"
+)
+_TEXT = re.compile(r"(<textarea.*?</textarea>|<[^>]*>)|[^<]+", re.DOTALL)
 _BREAK = re.compile(r"[./\\]")
 _ASSEMBLY = re.compile(r"(?<=[^\s\[,])(?:, [^\[\],]{0,200})++(?=\]|$)")
 
@@ -36,6 +43,17 @@ def templates() -> Environment:
     }
     environment.globals["version"] = __version__
     return environment
+
+
+def visible(page: str) -> str:
+    r"""The page with characters that nobody would see written as \u202e and so on. Attributes and fields keep them."""
+    if _UNSEEN.search(page) is None:
+        return page
+    return _TEXT.sub(lambda found: found[0] if found[1] else _UNSEEN.sub(_escape, found[0]), page)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def count(number: float) -> str:

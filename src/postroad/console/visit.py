@@ -15,6 +15,7 @@ from jinja2 import Environment
 from postroad.console.history import Watch
 from postroad.console.jobs import Job
 from postroad.console.manager_client import ANY_QUEUE, ManagerClient
+from postroad.console.rendering import visible
 from postroad.console.search import Reader
 from postroad.console.sessions import Access, Connect, Session, Sessions
 from postroad.errors import PostroadError
@@ -50,6 +51,7 @@ class Form:
         return self.fields.get(name, [default])[0].strip()
 
     def raw(self, name: str) -> str:
+        """A value as it came, such as the name of a queue in a link: it may begin or end with a space."""
         return self.fields.get(name, [""])[0]
 
     def number(self, name: str, default: int, least: int = 0, most: int = (1 << 64) - 1) -> int:
@@ -216,7 +218,7 @@ class Visit:
             now=time.time(),
             **values,
         )
-        return Response(text.encode("utf-8", "replace"), status, HTML)  # a label may contain half a character
+        return Response(visible(text).encode("utf-8", "replace"), status, HTML)  # a label may contain half a character
 
     def go(self, url: str) -> Response:
         """Sends the browser to another page, after a form."""

@@ -32,6 +32,14 @@ class Subject:
 
     def __init__(self, message: ReceivedMessage) -> None:
         self._message = message
+        self._cased: dict[tuple[Callable[..., object], str], object] = {}
+
+    def cased(self, function: Callable[..., object], text: str) -> object:
+        """The result of `lower` or `upper`. A filter may ask very often for that of one large text."""
+        key = function, text
+        if key not in self._cased:
+            self._cased[key] = function(text)
+        return self._cased[key]
 
     @cached_property
     def fields(self) -> Mapping[str, object]:
@@ -323,8 +331,10 @@ class _Parser:
         values = [self._expect(each, Kind.TEXT, depth) for each in (owner, *arguments)]
 
         def call(message: Subject) -> object:
-            texts = [value(message) for value in values]
-            return function(*texts) if all(isinstance(each, str) for each in texts) else None
+            texts = [text for value in values if isinstance(text := value(message), str)]
+            if len(texts) < len(values):
+                return None
+            return function(*texts) if count else message.cased(function, str(texts[0]))
 
         return call, kind
 

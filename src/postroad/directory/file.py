@@ -7,6 +7,7 @@ Here, objects refer to each other by name. `read_directory` makes a directory, w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -233,6 +234,56 @@ def read_directory(enterprise: Enterprise) -> Directory:
         for each in enterprise.queues
     ]
     return Directory.read(ObjectSource(found))
+
+
+def format_enterprise(directory: Directory) -> str:
+    """The directory as such a file: `read_directory` of it gives the same sites, links, managers and queues.
+
+    The host name of a manager becomes its address. References to what is not in the directory are left out; so is a
+    manager without a site, with its queues, because a file cannot have one: a comment names it.
+    """
+    tables: list[tuple[str, dict[str, object]]] = []
+
+    kept = {each.identifier for each in directory.managers if directory.site_collection(each)}
+
+    def managers(identifiers: Iterable[UUID]) -> list[str]:
+        found = (directory.manager(each) for each in identifiers if each in kept)
+        return [each.computer_name for each in found if each is not None]
+
+    for site in directory.sites:
+        gates = managers(site.site_gate_identifier_list)
+        tables.append(("site", {"name": site.name, "id": str(site.identifier), "gates": gates}))
+    for link in directory.links:
+        sites = [site.name for site in directory.link_sites(link)]
+        gates = managers(link.site_gate_identifier_list)
+        tables.append(("link", {"sites": sites, "cost": link.actual_cost, "gates": gates}))
+    for each in directory.managers:
+        if each.identifier not in kept:
+            continue
+        found: dict[str, object] = {
+            "name": each.computer_name,
+            "id": str(each.identifier),
+            "address": each.address or each.qualified_computer_name,
+            "sites": [site.name for site in directory.site_collection(each)],
+            "routing_server": each.routing_server,
+            "in_routing_servers": managers(each.in_routing_server_identifier_list),
+            "out_routing_servers": managers(each.out_routing_server_identifier_list),
+            "public_keys": each.public_encryption_keys.hex(),
+        }
+        tables.append(("manager", found))
+    for queue in directory.queues:
+        if queue.queue_manager_identifier in kept:
+            held = {"path": str(queue.pathname), "id": str(queue.identifier), "base_priority": queue.base_priority}
+            tables.append(("queue", held))
+    lines = [
+        f"# {each.computer_name} ({each.identifier}) is left out: it has no site"
+        for each in directory.managers
+        if each.identifier not in kept
+    ]
+    for name, settings in tables:
+        # strings, numbers, switches and lists of strings are written alike in TOML and JSON
+        lines += [f"[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items() if value), ""]
+    return "\n".join(lines)
 
 
 def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:

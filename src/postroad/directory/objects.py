@@ -10,11 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from postroad.errors import DirectoryError
+from postroad.errors import DirectoryError, RemoteProtocolError
 from postroad.names import PathName
+from postroad.validation.queue_properties import QueueSettings
+from postroad.wire.records import decode_user_certificates
 
 MIN_COST = 1
 MAX_COST = 999_999
@@ -27,9 +30,25 @@ class DirectoryObject:
     identifier: UUID
 
 
+NO_TYPE = UUID(int=0)
+NO_QUOTA = 0xFFFFFFFF  # [MS-MQDSSM] 3.1.6.11: the value of a quota that does not limit
+
+
+class DirectoryServerType(Enum):
+    """[MS-MQDMPR] 3.1.1.1, and the bits of mSMQServiceType that say it."""
+
+    STANDALONE = 0
+    BACKUP_SITE_CONTROLLER = 2
+    PRIMARY_SITE_CONTROLLER = 4
+    PRIMARY_ENTERPRISE_CONTROLLER = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManager(DirectoryObject):
-    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is resolved. `public_encryption_keys` is an MQDSPUBLICKEYS."""
+    """[MS-MQDMPR] 3.1.1.1. Without an address, its name is resolved. `public_encryption_keys` is an MQDSPUBLICKEYS.
+
+    What only Active Directory holds has a default: an enterprise in a file has none of it.
+    """
 
     computer_name: str
     address: str | None = None
@@ -38,11 +57,39 @@ class QueueManager(DirectoryObject):
     in_routing_server_identifier_list: tuple[UUID, ...] = ()
     out_routing_server_identifier_list: tuple[UUID, ...] = ()
     public_encryption_keys: bytes = b""
+    qualified_computer_name: str | None = None  # dNSHostName
+    full_path: str = ""  # the DN of its mSMQConfiguration
+    security_identifier: str | None = None  # of the computer, as in S-1-5-21-...
+    security: bytes = b""  # the descriptor of its mSMQConfiguration
+    public_signing_key_list: bytes = b""  # MQUSERSIGNCERTS of the computer
+    queue_manager_quota: int = 0x0010_0000  # KiB
+    journal_quota: int = NO_QUOTA  # KiB
+    foreign_system: bool = False
+    directory_server: bool = False
+    directory_server_type: DirectoryServerType | None = None  # None unless it is a directory server
+    supporting_server: bool = False
+    remote_access_server: bool = False
+    clustered: bool = False
+    queue_manager_version: str = ""
+    operating_system_type: int = 0
+    operating_system_version: str = ""
+    create_time: int = 0  # seconds since 1970
+    modify_time: int = 0
 
     @property
     def host(self) -> str:
         """Where to connect: an address, or a name to resolve."""
-        return self.address or self.computer_name
+        return self.address or self.qualified_computer_name or self.computer_name
+
+
+@lru_cache(maxsize=256)
+def signing_certificates(public_signing_key_list: bytes) -> tuple[bytes, ...]:
+    """The certificates in MQUSERSIGNCERTS; none if it cannot be read."""
+    try:
+        found = decode_user_certificates(public_signing_key_list) if public_signing_key_list else ()
+    except RemoteProtocolError:
+        return ()
+    return tuple(each.certificate for each in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +99,10 @@ class Site(DirectoryObject):
 
     name: str
     site_gate_identifier_list: tuple[UUID, ...] = ()
+    full_path: str = ""
+    foreign_site: bool = False
+    intra_site_replication_interval_s: int = 2
+    inter_site_replication_interval_s: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +113,8 @@ class RoutingLink(DirectoryObject):
     site2_identifier: UUID
     actual_cost: int
     site_gate_identifier_list: tuple[UUID, ...] = ()
+    description: str = ""
+    full_path: str = ""
 
     def __post_init__(self) -> None:
         if not MIN_COST <= self.actual_cost <= MAX_COST:
@@ -77,6 +130,25 @@ class Queue(DirectoryObject):
     pathname: PathName
     queue_manager_identifier: UUID
     base_priority: int = 0
+    properties: QueueSettings | None = None  # None if the directory holds only the base priority
+    type: UUID = NO_TYPE
+    security: bytes = b""  # the descriptor, of this manager's own queues only
+    full_path: str = ""
+    create_time: int = 0  # seconds since 1970
+    modify_time: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enterprise(DirectoryObject):
+    """[MS-MQDMPR] 3.1.1.6. `default_time_to_live_s` is how long a message may take to reach its queue by default."""
+
+    name: str
+    weakened_security: bool = False
+    non_ldap_capable_queue_manager_notification: bool = True
+    default_time_to_live_s: int = 345_600
+    old_directory: bool = True
+    security: bytes = b""
+    full_path: str = ""
 
 
 # Reading a directory, [MS-MQDMPR] 3.1.7.1.20 to 23: filters, the events of a query, and a source in memory.
@@ -86,7 +158,9 @@ class Queue(DirectoryObject):
 
 ObjectT = TypeVar("ObjectT", bound=DirectoryObject)
 
-_TYPES: dict[str, type[DirectoryObject]] = {kind.__name__: kind for kind in (QueueManager, Site, RoutingLink, Queue)}
+_TYPES: dict[str, type[DirectoryObject]] = {
+    kind.__name__: kind for kind in (QueueManager, Site, RoutingLink, Queue, Enterprise)
+}
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 

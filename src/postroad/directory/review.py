@@ -6,11 +6,13 @@ Routing works around these faults where possible. Nothing is refused here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import UUID
 
 from postroad.directory.objects import QueueManager, RoutingLink, Site
 from postroad.directory.snapshot import Directory
-from postroad.reports.enterprise import DirectoryInfo, DirectoryManager, LinkInfo, SiteInfo
+from postroad.reports.enterprise import DirectoryInfo, DirectoryManager, DirectoryQueue, LinkInfo, SiteInfo
+from postroad.reports.info import DirectoryState
 
 
 def review(directory: Directory) -> tuple[str, ...]:
@@ -19,16 +21,19 @@ def review(directory: Directory) -> tuple[str, ...]:
 
 
 def _sites(directory: Directory) -> Iterator[str]:
-    for site in directory.sites:
+    used = {site for manager in directory.managers for site in manager.site_identifier_list}
+    # A domain has sites of its own, without MSMQ.
+    sites = [site for site in directory.sites if not site.full_path or site.identifier in used]
+    for site in sites:
         for identifier in site.site_gate_identifier_list:
             yield from _gate(directory, identifier, [site])
         # [MS-MQBR] 1.5: if an enterprise has several sites, every site has a gate.
         if len(directory.sites) > 1 and not directory.site_gate_collection(site.identifier):
             yield f"the site {site.name} has no site gate, so it cannot exchange messages with other sites"
-    reached = _reached(directory)
-    for site in directory.sites:
+    reached = _reached(directory, sites[:1])
+    for site in sites:
         if site.identifier not in reached:
-            yield f"no routing link, and no gate of two sites, joins the site {site.name} to {directory.sites[0].name}"
+            yield f"no routing link, and no gate of two sites, joins the site {site.name} to {sites[0].name}"
 
 
 def _links(directory: Directory) -> Iterator[str]:
@@ -76,7 +81,7 @@ def _server(manager: QueueManager, role: str, server: QueueManager) -> Iterator[
         yield f"{server.computer_name} must be in a site of {name}, because it is its {role} server"
 
 
-def _reached(directory: Directory) -> set[UUID]:
+def _reached(directory: Directory, first: list[Site]) -> set[UUID]:
     """The sites that messages from the first site can reach."""
     neighbours: dict[UUID, list[UUID]] = {}
     groups: list[tuple[UUID, ...]] = [(link.site1_identifier, link.site2_identifier) for link in directory.links]
@@ -85,7 +90,7 @@ def _reached(directory: Directory) -> set[UUID]:
         for site in group:
             neighbours.setdefault(site, []).extend(group)
     reached: set[UUID] = set()
-    waiting = [site.identifier for site in directory.sites[:1]]
+    waiting = [site.identifier for site in first]
     while waiting:
         site = waiting.pop()
         if site not in reached:
@@ -97,8 +102,11 @@ def _reached(directory: Directory) -> set[UUID]:
 # Describes a directory for people and programs, with names instead of identifiers.
 
 
-def describe_directory(directory: Directory, manager: str) -> DirectoryInfo:
-    """Describes the directory. `manager` is the name of the queue manager that answers."""
+def describe_directory(
+    directory: Directory, manager: str, state: DirectoryState | None = None, *, queues: bool = False
+) -> DirectoryInfo:
+    """Describes the directory. `manager` is the name of the queue manager that answers, and `state` says where the
+    directory comes from. There may be very many `queues`."""
     sites = tuple(
         SiteInfo(
             name=site.name,
@@ -118,10 +126,22 @@ def describe_directory(directory: Directory, manager: str) -> DirectoryInfo:
         DirectoryManager(
             name=each.computer_name,
             id=str(each.identifier),
-            address=each.address,
+            address=each.address or each.qualified_computer_name,
             sites=tuple(site.name for site in directory.site_collection(each)),
             routing_server=each.routing_server,
         )
         for each in directory.managers
     )
-    return DirectoryInfo(manager=manager, sites=sites, links=links, managers=managers)
+    held = directory.queues if queues else ()
+    info = DirectoryInfo(
+        manager=manager,
+        sites=sites,
+        links=links,
+        managers=managers,
+        queues=tuple(DirectoryQueue(path=str(each.pathname), id=str(each.identifier)) for each in held),
+    )
+    if state is None:
+        return info
+    return replace(
+        info, kind=state.kind, source=state.source, online=state.online, age_s=state.age_s, error=state.error
+    )

@@ -5,11 +5,19 @@ It does no I/O: file.py and watch.py read the objects, and routing chooses the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from postroad.directory.objects import DirectorySource, Queue, QueueManager, RoutingLink, Site, get_directory_data
+from postroad.directory.objects import (
+    DirectorySource,
+    Enterprise,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    get_directory_data,
+)
 from postroad.errors import DirectoryError
 
 K = TypeVar("K")
@@ -29,10 +37,12 @@ class Directory:
         "_by_name",
         "_gates",
         "_queue_by_identifier",
+        "_queues_by_manager",
         "_routing_servers",
         "_site_by_identifier",
         "_site_by_name",
         "_site_numbers",
+        "enterprise",
         "links",
         "managers",
         "queues",
@@ -46,7 +56,9 @@ class Directory:
         links: Iterable[RoutingLink] = (),
         managers: Iterable[QueueManager] = (),
         queues: Iterable[Queue] = (),
+        enterprise: Enterprise | None = None,
     ) -> None:
+        self.enterprise = enterprise
         self.sites = tuple(sites)
         self.links = tuple(links)
         self.managers = tuple(managers)
@@ -55,6 +67,9 @@ class Directory:
         self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
         self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
         self._queue_by_identifier = _first((each.identifier, each) for each in self.queues)
+        self._queues_by_manager: dict[UUID, list[Queue]] = {}
+        for queue in self.queues:
+            self._queues_by_manager.setdefault(queue.queue_manager_identifier, []).append(queue)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
         self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}
@@ -70,6 +85,7 @@ class Directory:
             links=get_directory_data(source, RoutingLink),
             managers=get_directory_data(source, QueueManager),
             queues=get_directory_data(source, Queue),
+            enterprise=next(iter(get_directory_data(source, Enterprise)), None),
         )
 
     def _check(self) -> None:
@@ -105,6 +121,10 @@ class Directory:
 
     def queue(self, identifier: UUID) -> Queue | None:
         return self._queue_by_identifier.get(identifier)
+
+    def queues_of(self, manager: UUID) -> Sequence[Queue]:
+        """The public queues of a manager."""
+        return self._queues_by_manager.get(manager, ())
 
     # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects with given identifiers, if they exist
 

@@ -1,5 +1,6 @@
-"""Watches the directory's file for changes. Uses a new version only if it is valid.
+"""Watches the directory for changes: what every source offers, and the watch of a file.
 
+The watch of a file uses a new version only if it is valid.
 This has no thread and no clock: the caller of `reload` passes the time.
 """
 
@@ -10,16 +11,18 @@ import os
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar, Protocol
 
-from postroad.directory.file import Enterprise, load_enterprise, read_directory
+from postroad.directory.file import load_enterprise, read_directory
 from postroad.directory.review import review
 from postroad.directory.snapshot import Directory
 from postroad.errors import ConfigurationError, PostroadError
+from postroad.reports.enterprise import JoinCheck
 from postroad.validation.toml import read_file
 
 log = logging.getLogger(__name__)
 
-_MAX_SENTENCES = 20  # of a review in the log
+MAX_SENTENCES = 20  # of a review in the log
 
 Signature = tuple[int, ...] | None  # changes whenever the file is written; None if there is no file
 
@@ -32,6 +35,34 @@ class UpdateTimers:
     site_gates_update_s: float = 3_600.0  # [MS-MQDMPR] 3.1.2.2 Directory Site Gates Update Timer
 
 
+class Watch(Protocol):
+    """A source of the directory that can change. `reload` and `check` block.
+
+    `directory` is the last good one. `read_at_s` is when the source last confirmed it, and `online` is False while the
+    source cannot be asked. `poll_s` is how often to call `reload`. `join` checks whether a join of the domain would
+    work; None if there is no domain.
+    """
+
+    kind: ClassVar[str]
+    directory: Directory
+    failures: int
+    last_error: str | None
+
+    @property
+    def online(self) -> bool: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def poll_s(self) -> float: ...
+    @property
+    def read_at_s(self) -> float: ...
+
+    def check(self) -> None: ...
+    def reload(self, now: float, *, asked: bool = False) -> bool: ...
+    def join(self, now: float) -> JoinCheck | None: ...
+    def close(self) -> None: ...
+
+
 class DirectoryWatch:
     """The last valid content of the file. Raises ConfigurationError if the first version is invalid.
 
@@ -39,8 +70,13 @@ class DirectoryWatch:
     once the file is valid.
     """
 
-    def __init__(self, file: Path, now: float, timers: UpdateTimers | None = None) -> None:
+    kind: ClassVar[str] = "file"
+
+    def __init__(self, file: Path, now: float, timers: UpdateTimers | None = None, poll_s: float = 5.0) -> None:
         self._file = file
+        self.source = str(file)
+        self.poll_s = poll_s
+        self.read_at_s = now
         self._timers = timers or UpdateTimers()
         self.failures = 0
         self.last_error: str | None = None
@@ -49,9 +85,19 @@ class DirectoryWatch:
         self._seen = _signature(file)
         data = read_file(file)
         self._digest = sha256(data).digest()
-        self.enterprise = load_enterprise(file, data)
-        self.directory = read_directory(self.enterprise)
+        self.directory = read_directory(load_enterprise(file, data))
         self._log_review()
+
+    @property
+    def online(self) -> bool:
+        """A file that is invalid cannot be asked."""
+        return self.last_error is None
+
+    def join(self, now: float) -> None:
+        """A file is no domain."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def check(self) -> None:
         """Raises ConfigurationError if `reload` would refuse the file as it is now."""
@@ -66,12 +112,15 @@ class DirectoryWatch:
         due = self._rearm(now) or asked
         signature = _signature(self._file)
         if signature == self._seen and not due:
+            self.read_at_s = now if self.online else self.read_at_s
             return False
         self._seen = None  # so that a file that cannot be read is tried again at the next call
         try:
             data = read_file(self._file)
             self._seen = signature
-            return self._accept(data)
+            accepted = self._accept(data)
+            self.read_at_s = now
+            return accepted
         except PostroadError as fault:
             self._fail(str(fault))
             return False
@@ -92,21 +141,20 @@ class DirectoryWatch:
         if digest == self._digest:
             self._recover()
             return False
-        enterprise, directory = self._read(data)
+        self.directory = self._read(data)
         self._digest = digest
-        self.enterprise, self.directory = enterprise, directory
         self._recover()
-        log.info("directory read", extra={"file": self._file, "managers": len(directory.managers)})
+        log.info("directory read", extra={"file": self._file, "managers": len(self.directory.managers)})
         self._log_review()
         return True
 
-    def _read(self, data: bytes) -> tuple[Enterprise, Directory]:
-        enterprise = load_enterprise(self._file, data)
-        if self.enterprise.managers and not enterprise.managers:
+    def _read(self, data: bytes) -> Directory:
+        directory = read_directory(load_enterprise(self._file, data))
+        if self.directory.managers and not directory.managers:
             # Some editors truncate a file before they write it, which leaves an empty file for a moment.
             fault = "is missing: the file no longer has any; the last valid directory stays in use"
             raise ConfigurationError(str(self._file), "manager", fault)
-        return enterprise, read_directory(enterprise)
+        return directory
 
     def _fail(self, sentence: str) -> None:
         if sentence == self.last_error:
@@ -125,10 +173,10 @@ class DirectoryWatch:
 
     def _log_review(self) -> None:
         sentences = review(self.directory)
-        for sentence in sentences[:_MAX_SENTENCES]:
+        for sentence in sentences[:MAX_SENTENCES]:
             log.warning("directory", extra={"file": self._file, "fault": sentence})
-        if len(sentences) > _MAX_SENTENCES:
-            log.warning("directory", extra={"file": self._file, "more_faults": len(sentences) - _MAX_SENTENCES})
+        if len(sentences) > MAX_SENTENCES:
+            log.warning("directory", extra={"file": self._file, "more_faults": len(sentences) - MAX_SENTENCES})
 
 
 def _signature(file: Path) -> Signature:

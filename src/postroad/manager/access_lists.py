@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
-from postroad.errors import AccessDenied, UnsupportedFormatNameOperation
+from postroad.errors import AccessDenied, InvalidArgument, UnsupportedFormatNameOperation
 from postroad.manager.durable import DurableCore
+from postroad.manager.lookups import Lookups
 from postroad.manager.reads import Name
 from postroad.queues.local import TRUSTED
 from postroad.queues.permissions import descriptor_of
@@ -21,6 +23,8 @@ from postroad.security.sddl import format_sddl, parse_sddl
 EDITS: Mapping[str, Callable[[SecurityDescriptor, Sid, int], SecurityDescriptor]] = MappingProxyType(
     {"grant": grant, "deny": deny, "revoke": revoke}
 )
+# Changes properties of a queue that the function gives at the moment of the change.
+ChangeProperties = Callable[[Queue, Callable[[], dict[str, object]]], Coroutine[Any, Any, None]]
 _WITH_LIST = (QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR)
 
 
@@ -28,10 +32,11 @@ class AccessLists:
     """The calls for access lists. The listener checks whether its caller may use them; only ownership is checked
     here."""
 
-    def __init__(self, durable: DurableCore) -> None:
+    def __init__(self, durable: DurableCore, change: ChangeProperties, lookups: Lookups | None = None) -> None:
+        """`lookups` finds accounts of the domain by name."""
+        self._lookups = lookups
         self._core = durable.core
-        self._clock = durable.clock
-        self._durably = durable.durably
+        self._change_properties = change
 
     def show(self, name: Name) -> str:
         """The descriptor that applies to the queue, in SDDL."""
@@ -53,10 +58,21 @@ class AccessLists:
         return await self._change(name, changed)
 
     async def edit(self, name: Name, edit: str, who: str, rights: Sequence[str]) -> str:
-        """Edits the list. `edit` is a word of EDITS; `who` is a user, a SID, `everyone` or `anonymous`; `rights` are
-        words."""
-        sid, mask = self._core.access.users.resolve(who), parse_queue_rights(rights)
+        r"""Edits the list. `edit` is a word of EDITS; `who` is a user, a SID, `everyone` or `anonymous`, or an account
+        of the domain, such as `CORP\ann` or `ann@corp.local`; `rights` are words."""
+        mask = parse_queue_rights(rights)
+        sid = await self._resolve(who)
         return await self._change(name, lambda queue, old: format_sddl(EDITS[edit](old, sid, mask)))
+
+    async def _resolve(self, who: str) -> Sid:
+        """Raises InvalidArgument for somebody whom neither the configuration nor the directory knows."""
+        users = self._core.access.users
+        if self._lookups is None or users.named(who) is not None or not ("\\" in who or "@" in who):
+            return users.resolve(who)
+        account = await self._lookups.named(who)
+        if account is None:
+            raise InvalidArgument(f"who must be an account of the domain or a [[user]], got {who!r}, which is neither")
+        return account.sid
 
     async def _change(self, name: Name, changed: Callable[[Queue, SecurityDescriptor], str | None]) -> str:
         queue = self._core.queues.get(name)
@@ -66,11 +82,7 @@ class AccessLists:
                 "the queue manager's"
             )
 
-        def change() -> None:
-            old = self._core.access.descriptor(queue)
-            self._core.change_queue(queue, self._clock(), acl=changed(queue, old))
-
-        await self._durably(change)
+        await self._change_properties(queue, lambda: {"acl": changed(queue, self._core.access.descriptor(queue))})
         return format_sddl(self._core.access.descriptor(queue))
 
 

@@ -15,19 +15,22 @@ from types import MappingProxyType
 from uuid import UUID, uuid4
 
 from postroad.config import Configuration, LimitSettings, SecuritySettings, SenderIds, default_configuration
+from postroad.directory.account_reader import Reader
 from postroad.directory.snapshot import Directory
-from postroad.directory.watch import DirectoryWatch
+from postroad.directory.watch import Watch
 from postroad.errors import InvalidArgument
 from postroad.manager.keys import Keys, StoredKeys
+from postroad.manager.lookups import Lookups
 from postroad.manager.manager import IDENTITY_STATE, Manager
 from postroad.net.limits import Limits
 from postroad.queues.core_settings import Chance, CoreSettings, LeaseTimes
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.owners import Held
 from postroad.routing import Router
+from postroad.security.accounts import Accounts
 from postroad.security.audit import AuditLog
 from postroad.security.descriptors import Sid
-from postroad.security.guard import Protection
+from postroad.security.guard import ManagerCertificates, Protection
 from postroad.security.keys import KeyRing
 from postroad.security.signatures import PROFILES
 from postroad.security.users import User, Users, derive_sid
@@ -46,12 +49,13 @@ def build_manager(
     make: Callable[..., Manager] = Manager,
     identifier: UUID | None = None,
     hosts: Iterable[str] = (),
-    watch: DirectoryWatch | None = None,
+    watch: Watch | None = None,
     keys: StoredKeys | None = None,
     key_file: Path | None = None,
     certificates: Mapping[str, tuple[bytes, ...]] = MappingProxyType({}),
     audit: AuditLog | None = None,
     limits: Limits | None = None,
+    account_reader: Reader | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Manager:
     """Builds a manager on an open store, without listeners. The caller has read the files, such as keys and the
@@ -64,6 +68,7 @@ def build_manager(
     directory = Directory() if watch is None else watch.directory
     router = Router(identifier, directory, clock(), config.directory.query_s)
     ring = KeyRing({}) if keys is None else keys.ring
+    accounts = None if account_reader is None else Accounts(time.monotonic, config.directory.refresh_s)
     core = build_core(
         config,
         identifier,
@@ -71,7 +76,7 @@ def build_manager(
         SECRET,
         router,
         hosts=hosts,
-        protection=build_protection(config.security, ring, certificates),
+        protection=build_protection(config.security, ring, certificates, accounts, router.certificates),
         express=MemoryStore(),  # so that readers on other threads see whole batches
         key_clock=time.monotonic,
     )
@@ -85,6 +90,9 @@ def build_manager(
         audit=audit or AuditLog(),
         limits=limits or build_limits(config.limits),
         metrics_queues=config.metrics.queues,
+        lookups=None
+        if accounts is None or account_reader is None
+        else Lookups(accounts, account_reader, time.monotonic, config.directory.administrators),
     )
 
 
@@ -145,9 +153,11 @@ def core_settings(config: Configuration, identifier: UUID) -> CoreSettings:
         held=held,
         relay=config.relay.allow,
         users=build_users(config, identifier),
+        tickets=config.rpc.keytab is not None or config.api.keytab is not None,
         claimed_senders=config.security.sender_ids is SenderIds.CLAIMED,
         leases=LeaseTimes(receive_s=config.leases.receive_s, transaction_s=config.leases.transaction_s),
         journal_days=config.manager.keep_journal_days,
+        strict_names=config.manager.strict_names,
     )
 
 
@@ -156,17 +166,23 @@ def build_limits(settings: LimitSettings, descriptors: int | None = None) -> Lim
 
 
 def build_protection(
-    security: SecuritySettings, ring: KeyRing, certificates: Mapping[str, tuple[bytes, ...]]
+    security: SecuritySettings,
+    ring: KeyRing,
+    certificates: Mapping[str, tuple[bytes, ...]],
+    accounts: Accounts | None = None,
+    manager_certificates: ManagerCertificates = lambda manager: (),
 ) -> Protection:
     return Protection(
         secrets.token_bytes,
         ring,
         certificates,
+        manager_certificates,
         profile=PROFILES[security.signature_profile],
         accepted_hashes=security.accept_hashes,
         accepted_ciphers=security.accept_ciphers,
         accepted_versions=security.accept_signatures,
         send_cipher=security.send_cipher,
+        accounts=accounts,
     )
 
 
@@ -180,7 +196,7 @@ def build_users(config: Configuration, manager: UUID) -> Users:
             fault = f"must be unique, got {sid}, which {users[sid].name} has too"
             config.fail(f"user[{index}].sid", fault)
         try:
-            users[sid] = User(each.name, sid, frozenset(each.groups), each.administrator, each.monitor)
+            users[sid] = User(each.name, sid, frozenset(each.groups), each.administrator, each.monitor, each.principal)
         except InvalidArgument as error:
             key, _, fault = str(error).partition(" ")
             config.fail(f"user[{index}].{key}", fault)

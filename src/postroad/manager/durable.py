@@ -41,6 +41,10 @@ class DurableCore:
         self._committer = self.store.committer(loop.call_soon_threadsafe)
         self.durability.drive(loop, self._committer, loop.create_future)
 
+    def tidy(self) -> None:
+        """Gives space that messages have left back to the disk, soon."""
+        self._committer.tidy()
+
     async def close_store(self) -> None:
         """Commits what has gathered, and closes the store even if that fails."""
         try:

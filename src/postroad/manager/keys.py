@@ -133,6 +133,7 @@ class Keys:
         # A clock that ignores changes of the system's time, which could keep session keys alive too long.
         self._key_clock = key_clock
         self._rotating = Lock()
+        self._rotated: list[Callable[[], object]] = []
         self._cleanup_at: float | None = None  # by `key_clock`
 
     # The manager's own
@@ -160,7 +161,13 @@ class Keys:
         if self.file is None:
             raise LocalProtocolError("an embedded queue manager has no keys: `postroad serve` makes and rotates them")
         await asyncio.to_thread(self._rotate, self.file)
+        for rotated in self._rotated:
+            rotated()
         return self.describe()
+
+    def watch(self, rotated: Callable[[], object]) -> None:
+        """`rotated` is called when there are new keys."""
+        self._rotated.append(rotated)
 
     def _rotate(self, file: Path) -> None:
         """Runs in a thread. It goes on even if the caller leaves, so that the manager always uses the keys in the

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
-from postroad.directory.watch import DirectoryWatch
+from postroad.directory.watch import Watch
 from postroad.errors import (
+    DirectoryError,
+    IllegalIdentifier,
     InvalidArgument,
     OperationCancelled,
     PostroadError,
@@ -25,20 +30,24 @@ from postroad.manager.doors import Doors
 from postroad.manager.durable import DurableCore
 from postroad.manager.keys import Keys
 from postroad.manager.leases import LeaseService
+from postroad.manager.lookups import Lookups
 from postroad.manager.offsets import Offsets
 from postroad.manager.outlook import Outlook, describe_manager
+from postroad.manager.publishing import NOTIFY_QUOTA_KB, Publishing
+from postroad.manager.publishing import TASK as PUBLISHING
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
 from postroad.manager.trace import Search
 from postroad.message import Message
 from postroad.names import PathName, QueueKind, parse_name
+from postroad.names.format import NOTIFY_QUEUE
 from postroad.net.limits import Limits
 from postroad.queues.leases import THIS_PROCESS, Holder
-from postroad.queues.local import PURGE_BATCH, TRUSTED, LocalQueueManager, QueueManagerState
+from postroad.queues.local import PURGE_MORE, TRUSTED, LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.reports.info import ManagerInfo, QueueInfo
+from postroad.reports.info import DirectoryState, ManagerInfo, QueueInfo, SessionInfo
 from postroad.reports.operations import Destination, Resolution
 from postroad.reports.trace import Trace
 from postroad.routing import Router
@@ -71,20 +80,22 @@ class Manager(DurableCore):
         clock: Callable[[], float],
         *,
         router: Router,
-        watch: DirectoryWatch | None,
+        watch: Watch | None,
         keys: Keys,
         audit: AuditLog,
         limits: Limits,
         metrics_queues: int,
+        lookups: Lookups | None = None,
     ) -> None:
-        """`watch` rereads the router's directory, if there is one. All listeners share `limits`. `metrics_queues` is
-        how many queues have metrics of their own."""
+        """`watch` rereads the router's directory, if there is one, and `lookups` asks for accounts of the domain. All
+        listeners share `limits`. `metrics_queues` is how many queues have metrics of their own."""
         super().__init__(core, store, clock)
         self.name = core.name
         self.identifier = core.identifier
         self.router = router
         self.watch = watch
         self.keys = keys
+        self.lookups = lookups
         self.audit = audit
         self.limits = limits
         self.metrics_queues = metrics_queues
@@ -93,10 +104,11 @@ class Manager(DurableCore):
         self.leases = LeaseService(self, lambda now: self.doors.remote_read.locks(now))
         self.reads = Reads(self, self.leases)
         self.rescue = Rescue(self)
-        self.access_lists = AccessLists(self)
+        self.access_lists = AccessLists(self, self.change_properties, lookups)
         self.offsets = Offsets(core, self.durably, clock)
         self.backups = Backups(self)
         self.supervisor = Supervisor()
+        self.publishing: Publishing | None = None  # until `publish`
         self.started_at = 0.0
         core.watch(Watcher(removed=core.departures.removed))
 
@@ -114,26 +126,42 @@ class Manager(DurableCore):
             lambda now: self.keys.cleanup(),
             lambda now: self.troubles.look(now),
             lambda now: self.audit.run_timers(now),
+            lambda now: None if self.publishing is None else self.publishing.take_notifications(now),
         ):
             self._every(TIMER_INTERVAL_S, work)
         self.core.deadlines.drive(loop, self.clock, self.commit_soon, self.supervisor)
+        if self.lookups is not None:
+            self.supervisor.keep("accounts", partial(self.lookups.run, changed=self._accounts_changed))
 
     async def write_identifier(self) -> None:
         """Tests the store with a small write. Raises StorageError if that fails."""
         await self.durably(lambda: self.core.tick.set_state(IDENTITY_STATE, self.identifier.bytes))
+
+    def publish(self, publishing: Publishing) -> None:
+        """From now on, public queues are created, changed and deleted in the directory too."""
+        self.publishing = publishing
+        self.core.queues.expect_notifications()
+        queue = self.core.queues.get(NOTIFY_QUEUE)
+        if queue.properties.quota_kb != NOTIFY_QUOTA_KB:
+            self.core.change_queue(queue, self.clock(), quota_kb=NOTIFY_QUOTA_KB)
+            self.commit_soon()
+        self.keys.watch(publishing.wake)
+        self.supervisor.keep(PUBLISHING, partial(publishing.run, self.supervisor))
 
     async def stop(self) -> None:
         """Aborts open transactions, commits what is left, and closes the store."""
         self.core.enter(QueueManagerState.STOPPING)
         self.core.deadlines.stop()
         await self.supervisor.stop()
+        if self.lookups is not None:
+            self.lookups.stop()
         now = self.clock()
         for transaction in list(self.core.transactions.values()):
             self.core.abort(transaction, now)
         for queue in list(self.core.queues):
             for request in list(queue.waiting):
                 self.core.reading.cancel(queue, request, OperationCancelled("the queue manager stops"))
-        if express := sum(queue.express_count for queue in self.core.queues):
+        if express := sum(queue.express_count for queue in self.core.queues if not queue.is_internal):
             log.warning("express messages dropped at stop", extra={"messages": express})
         try:
             await self.close_store()
@@ -150,6 +178,67 @@ class Manager(DurableCore):
         source: Source[None] = self.core.deadlines.source("timers", run_timers)
         source.set(None, self.clock() + seconds)
 
+    # Accounts of the domain
+
+    def _accounts_changed(self) -> None:
+        """Ends what somebody has begun who may no longer do it, and forgets signatures that were checked."""
+        protection = self.core.protection
+        protection.use_certificates(protection.certificates)
+        self.core.review(list(self.core.queues), self.clock())
+        self.commit_soon()
+
+    async def know_senders(self, packets: Iterable[bytes]) -> None:
+        """Returns once the directory has said what it knows of the senders that these packets name."""
+        if self.lookups is not None:
+            await self.lookups.know_senders(packets)
+
+    def _is_unknown(self, message: Message) -> bool:
+        """Whether the directory should be asked for the message's sender before it is sent."""
+        sid = None if message.signature is None else message.signature.sender_id
+        return self.lookups is not None and isinstance(sid, str) and self.lookups.accounts.is_due(Sid.parse(sid))
+
+    async def _know_signers(self, messages: Sequence[Message]) -> None:
+        if self.lookups is not None:
+            named = (each.signature.sender_id for each in messages if each.signature is not None)
+            await self.lookups.know({Sid.parse(each) for each in named if isinstance(each, str)})
+
+    async def registered_sid(self, certificate: bytes) -> str | None:
+        """The SID that a certificate is registered for: here, or in the directory."""
+        found = next((sid for sid, known in self.core.protection.certificates.items() if certificate in known), None)
+        if found is not None or self.lookups is None or not certificate:
+            return found
+        try:
+            account = await self.lookups.certified(certificate)
+        except DirectoryError:
+            return None
+        return None if account is None else str(account.sid)
+
+    async def names_of(self, identifiers: Iterable[str]) -> dict[str, str]:
+        """The names of users, accounts and queue managers by their SIDs and GUIDs, as far as they are known."""
+        given = list(identifiers)
+        sids: dict[str, Sid] = {}
+        for text in given:
+            with suppress(IllegalIdentifier):
+                sids[text] = Sid.parse(text)
+        if self.lookups is not None:
+            users = self.core.access.users
+            await self.lookups.know([sid for sid in sids.values() if users.with_sid(sid) is None])
+        named = {text: self.name_of(sids[text]) if text in sids else self._manager_name(text) for text in given}
+        return {text: name for text, name in named.items() if name is not None}
+
+    def name_of(self, sid: Sid) -> str | None:
+        """The name of a user or account, as far as it is known without a wait."""
+        user = self.core.access.users.with_sid(sid)
+        if user is not None or self.lookups is None:
+            return None if user is None else user.name
+        return self.lookups.accounts.name(sid)
+
+    def _manager_name(self, identifier: str) -> str | None:
+        try:
+            return self.router.manager_name(UUID(identifier))
+        except ValueError:
+            return None
+
     # Queues
 
     def info(self) -> ManagerInfo:
@@ -158,16 +247,30 @@ class Manager(DurableCore):
             started_at_s=self.started_at,
             storage_error=self.storage_error,
             down=tuple(f"{name} is down: {why}" for name, why in self.supervisor.down.items()),
-            directory_failures=0 if self.watch is None else self.watch.failures,
-            directory_error=None if self.watch is None else self.watch.last_error,
+            directory=self.directory_state(),
+            accounts_error=None if self.lookups is None else self.lookups.problem,
             limits={each.name: each.figures for each in self.limits.all} | self.core.owners.figures,
             multicast=None if self.doors.multicast is None else self.doors.multicast.info(),
             disk=dict(self.store.disk_use()),
+            publishes=self.publishing is not None,
         )
+
+    def directory_state(self) -> DirectoryState | None:
+        """Where the directory comes from."""
+        watch = self.watch
+        if watch is None:
+            return None
+        age_s = max(0.0, round(self.clock() - watch.read_at_s, 1))
+        return DirectoryState(watch.kind, watch.source, watch.online, age_s, watch.failures, watch.last_error)
 
     def outlook(self) -> Outlook:
         """Describes queues, sessions and messages under way, as of now."""
         return Outlook(self.core, self.clock(), self.leases.core)
+
+    def sessions(self) -> list[SessionInfo]:
+        """Every session, with the name of its peer where the directory has it."""
+        found = self.outlook().sessions()
+        return [each if each.peer is None else replace(each, peer_name=self._manager_name(each.peer)) for each in found]
 
     def queues(self) -> list[QueueInfo]:
         """Every queue. Journals and subqueues are parts of their owner."""
@@ -197,11 +300,17 @@ class Manager(DurableCore):
 
     async def create_queue(self, path: str, *, owner: Sid | None = None, **attributes: object) -> QueueInfo:
         """Creates a queue. `owner` is the user who owns it, [MS-MQDMPR] 3.1.7.1.3.1; None stands for the
-        administrators."""
-        if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
+        administrators. With an `identifier`, the directory has the queue already."""
+        parsed = PathName.parse(path)
+        if parsed.tail.kind is not QueueKind.PUBLIC:
             _refuse_base_priority(attributes)
         if owner is not None:
             attributes["acl"] = format_sddl(default_queue_descriptor(owner))
+        identifier = attributes.pop("identifier", None)
+        if parsed.tail.kind is QueueKind.PUBLIC and self.publishing is not None and identifier is None:
+            return self._describe(await self.publishing.create(parsed, **attributes))
+        if identifier is not None:
+            attributes["identifier"] = identifier
         queue = await self.durably(lambda: self.core.create_queue(path, self.clock(), **attributes))
         return self._describe(queue)
 
@@ -210,18 +319,34 @@ class Manager(DurableCore):
         queue = self.core.queues.get(name)
         if queue.properties.queue_type is not QueueType.PUBLIC:
             _refuse_base_priority(attributes)
+        await self.change_properties(queue, lambda: attributes)
+        return self._describe(queue)
+
+    async def follow_directory(self, name: Name, **attributes: object) -> QueueInfo:
+        """Changes a public queue as the directory has it, which is not told again."""
+        queue = self.core.queues.get(name)
         await self.durably(lambda: self.core.change_queue(queue, self.clock(), **attributes))
         return self._describe(queue)
 
+    async def change_properties(self, queue: Queue, make: Callable[[], dict[str, object]]) -> None:
+        """Changes properties of a queue, its access list included, in the directory too if it is published there."""
+        if self.publishing is not None and queue.properties.queue_type is QueueType.PUBLIC:
+            await self.publishing.change(queue, make)
+        else:
+            await self.durably(lambda: self.core.change_queue(queue, self.clock(), **make()))
+
     async def delete_queue(self, name: Name) -> None:
         queue = self.core.queues.get(name)
-        await self.durably(lambda: self.core.delete_queue(queue, self.clock()))
+        if self.publishing is not None and queue.properties.queue_type is QueueType.PUBLIC:
+            await self.publishing.delete(queue)
+        else:
+            await self.durably(lambda: self.core.delete_queue(queue, self.clock()))
 
     async def purge_queue(self, name: Name) -> int:
         """Deletes the messages of a queue. Returns how many."""
         queue = self.core.queues.get(name)
-        purged, step = 0, PURGE_BATCH
-        while step == PURGE_BATCH:
+        purged, step = 0, PURGE_MORE
+        while step >= PURGE_MORE:
             purged += (step := await self.durably(lambda: self.core.purge(queue, self.clock())))
         return purged
 
@@ -246,9 +371,9 @@ class Manager(DurableCore):
 
     # Sending
 
-    def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+    async def resolve(self, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
         """What an application must know to sign a message itself. Sends nothing and makes no queue."""
-        return resolution(self.core, destination, names, certificate)
+        return resolution(self.core, destination, names, await self.registered_sid(certificate))
 
     async def send(
         self,
@@ -260,10 +385,19 @@ class Manager(DurableCore):
         """Sends messages. Returns their ids in order; for several destinations, those of each destination in turn.
         `token` is who sends."""
         if any(each.encrypt is not None for each in messages):
+            destination = self._with_keys(destination)
             await self.keys.prepare(destination, messages)
+        await self._know_signers(messages)
         held = None if transaction is None else self.leases.used(transaction)
         ids = await self.durably(lambda: self.core.send(destination, messages, self.clock(), held, token))
         return self._identifiers(ids)
+
+    def _with_keys(self, destination: Name) -> Name:
+        """The name by which the directory knows the keys of the destination, if a path alone would not tell them."""
+        name = parse_name(destination) if isinstance(destination, str) else destination
+        if not isinstance(name, PathName) or self.core.queues.is_local(name):
+            return destination
+        return self.router.public_name(name) or destination
 
     def send_then(
         self,
@@ -274,7 +408,7 @@ class Manager(DurableCore):
     ) -> bool:
         """Like `send`, for callers without a coroutine. Calls `done` at once, or in the callback of the commit. Returns
         False, and sends nothing, if the send must wait for anything else."""
-        if any(each.encrypt is not None for each in messages):
+        if any(each.encrypt is not None or self._is_unknown(each) for each in messages):
             return False
         self.change_then(
             lambda: self.core.send(destination, messages, self.clock(), None, token),
@@ -308,7 +442,9 @@ class Manager(DurableCore):
     ) -> list[str]:
         """Sends all messages in a new transaction."""
         if any(each.encrypt is not None for each in messages):
+            destination = self._with_keys(destination)
             await self.keys.prepare(destination, messages)
+        await self._know_signers(messages)
         ids = await self.durably(lambda: self.core.send_transactional(destination, messages, self.clock(), token))
         return self._identifiers(ids)
 
@@ -343,13 +479,13 @@ def _refuse_base_priority(attributes: Mapping[str, object]) -> None:
         raise InvalidArgument(f"base_priority: {NO_BASE_PRIORITY}")
 
 
-def resolution(core: LocalQueueManager, destination: Name, names: Sequence[Name], certificate: bytes) -> Resolution:
+def resolution(core: LocalQueueManager, destination: Name, names: Sequence[Name], registered: str | None) -> Resolution:
+    """`registered` is the SID of the sender whose certificate signs."""
     parsed = [parse_name(name) if isinstance(name, str) else name for name in names]
-    registered = (sid for sid, known in core.protection.certificates.items() if certificate in known)
     return Resolution(
         str(core.identifier),
         core.protection.profile.word,
         tuple(Destination(str(name), str(manager)) for name, manager in core.resolve(destination)),
         tuple(str(core.answer_name(name) if isinstance(name, PathName) else name) for name in parsed),
-        next(registered, None),
+        registered,
     )

@@ -17,7 +17,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import HINTS, CarrierReport, ConnectionAttempt, OutgoingState
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.reports.info import ManagerInfo, MulticastInfo, QueueInfo, SessionInfo
+from postroad.reports.info import DirectoryState, ManagerInfo, MulticastInfo, QueueInfo, SessionInfo
 from postroad.reports.plain import to_json
 from postroad.runtime.version import __version__
 from postroad.store.interface import Key
@@ -155,12 +155,13 @@ def describe_manager(
     *,
     started_at_s: float,
     storage_error: str | None,
-    directory_failures: int,
-    directory_error: str | None,
+    directory: DirectoryState | None,
+    accounts_error: str | None,
     limits: dict[str, dict[str, int]],
     multicast: MulticastInfo | None = None,
     down: tuple[str, ...] = (),
     disk: dict[str, int] | None = None,
+    publishes: bool = False,
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -178,8 +179,10 @@ def describe_manager(
         overflowed=tuple(core.delivery.overflows),
         outgoing_queues_refused=core.queues.idle.refused,
         storage_error=storage_error,
-        directory_failures=directory_failures,
-        directory_error=directory_error,
+        directory=None if directory is None else to_json(directory),
+        directory_failures=0 if directory is None else directory.failures,
+        directory_error=None if directory is None else directory.error,
+        accounts_error=accounts_error,
         down=down,
         follow_up_errors=core.delivery.tally.follow_up_errors,
         unwritten=core.delivery.tally.unwritten,
@@ -192,6 +195,7 @@ def describe_manager(
         limits=limits,
         multicast=None if multicast is None else asdict(multicast),
         disk=disk or {},
+        publishes=publishes,
     )
 
 

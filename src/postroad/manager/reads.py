@@ -28,7 +28,7 @@ from postroad.manager.leases import LeaseService
 from postroad.names import FormatName, MessageId, PathName
 from postroad.queues.leases import THIS_PROCESS, Holder
 from postroad.queues.open_queue import Cursor, OpenQueueDescriptor, WaitingRead, always
-from postroad.queues.queue import START, Queue
+from postroad.queues.queue import READ_BYTES, START, Queue
 from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.store.interface import Record
 from postroad.wire.view import MessageView
@@ -114,7 +114,7 @@ class Reads:
         try:
             self._core.reading.watch(request)
             after = START
-            while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after):
+            while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after, READ_BYTES):
                 if (found := next(filter(matches, page), None)) is not None:
                     return found.lookup_id
                 after = page[-1].lookup_id
@@ -133,14 +133,17 @@ class Reads:
         timeout: float | None = None,
         after: int | None = None,
         permitted: Permitted = always,
+        most_bytes: int = READ_BYTES,
     ) -> list[ReceivedMessage]:
-        """The first messages, which stay in the queue. With `after`, those after that lookup id, without waiting."""
+        """The first messages, which stay in the queue. With `after`, those after that lookup id, without waiting: of a
+        large queue no more than to the one that brings them to `most_bytes`."""
         descriptor = self._open(name, QueueAccess.PEEK)
         try:
             if after is not None:
                 if count < 1:
                     raise InvalidArgument(f"count: must be at least 1, got {count}")
-                return _received(self._core.delivery.fresh(self._core.queues.get(name), count, self._clock(), after))
+                queue = self._core.queues.get(name)
+                return _received(self._core.delivery.fresh(queue, count, self._clock(), after, most_bytes))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout), permitted=permitted)
             return _received(await self._read(request))
         finally:

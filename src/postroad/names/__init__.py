@@ -25,11 +25,11 @@ from postroad.names.grammar import (
     QueueSuffixType,
 )
 from postroad.names.ids import MessageId, ObjectId, parse_guid
-from postroad.names.path import PathName, QueueKind, QueueTail
+from postroad.names.path import PathName, QueueKind, QueueTail, public_path
 from postroad.names.queue_format import DlId, MulticastId, QueueFormat
 
 __all__ = ["DirectName", "FormatName", "MsmqVersion", "Protocol", "QueueFormatType", "QueueSuffixType"]
 __all__ += ["ConnectorName", "DistributionListName", "MachineName", "MulticastName", "MultipleElementName"]
 __all__ += ["PrivateName", "PublicName", "ResolveDistributionList", "expand_format_name"]
 __all__ += ["MessageId", "ObjectId", "parse_format_name", "parse_guid", "parse_name"]
-__all__ += ["DlId", "MulticastId", "PathName", "QueueFormat", "QueueKind", "QueueTail"]
+__all__ += ["DlId", "MulticastId", "PathName", "QueueFormat", "QueueKind", "QueueTail", "public_path"]

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
+from urllib.parse import quote, unquote_to_bytes
 from uuid import UUID
 
 from postroad.errors import IllegalFormatName
@@ -49,6 +50,7 @@ _COMPUTER = re.compile(r"[\x21-\x2B\x2D-\x5B\x5D-\x7E]*")
 # In a URL also without the characters that structure a URL: # % / : ? @ [ ]
 _HTTP_HOST = re.compile(r"[\x21\x22\x24\x26-\x2B\x2D\x2E\x30-\x39\x3B-\x3E\x41-\x5A\x5E-\x7E]*")
 _BRACKETED = re.compile(r"\[([^\]\\/]*)\]")
+_IN_PATH = "/$=&;:@!'()*~"  # what needs no escape in the path of a URL; the samples of MC-MQSRM leave $ as it is
 # RFC 3986 has no zone in IPv6address, but a link-local address is useless without one.
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?")
 _IPX = {
@@ -63,8 +65,8 @@ class DirectName(FormatName):
 
     `wire_text` is the name as it was written, without `DIRECT=`. `host` is the computer; an IPv6 address has no
     brackets. `port` is None except for HTTP and HTTPS. Two names are equal if they name the same queue: case, the
-    slashes of HTTP, an explicit default port and the spelling of an IPv6 address do not count. The constructor checks
-    nothing: use a parser, `from_wire` or `from_path`.
+    slashes and escapes of HTTP, an explicit default port and the spelling of an IPv6 address do not count. The
+    constructor checks nothing: use a parser, `from_wire` or `from_path`.
     """
 
     wire_text: str = field(compare=False)
@@ -136,10 +138,31 @@ def scan_direct(scanner: Scanner, version: MsmqVersion, strict: bool) -> DirectN
     if not scanner.accept_any(separators):
         scanner.fail("the address must be followed by a backslash and a queue, as in DIRECT=OS:alpha\\orders")
     tail_start = scanner.position
-    tail = scan_tail(scanner, version, separators)
+    if port is None or "%" not in scanner.text[tail_start : scanner.stop]:
+        tail = scan_tail(scanner, version, separators, strict)
+    else:
+        tail = _scan_escaped_tail(scanner, version, separators, strict)
     if tail.kind is QueueKind.SYSTEM and (tail.name.lower() not in COMPUTER_SUFFIXES or tail.subqueue or tail.journal):
         scanner.fail("SYSTEM$; must be followed by JOURNAL, DEADLETTER or DEADXACT, and nothing else", tail_start)
     return DirectName(scanner.text[start : scanner.stop], protocol, host, port, tail)
+
+
+def _scan_escaped_tail(scanner: Scanner, version: MsmqVersion, separators: str, strict: bool) -> QueueTail:
+    """Reads the end of a URL with escapes. An escape that is not well-formed means itself."""
+    start = scanner.position
+    scanner.position = scanner.stop
+    octets = unquote_to_bytes(scanner.text[start : scanner.stop].encode("utf-8", "surrogatepass"))
+    try:
+        return scan_tail(Scanner(octets.decode("utf-8", "surrogatepass"), scanner.error), version, separators, strict)
+    except UnicodeDecodeError:
+        scanner.fail("the escapes in a URL must be UTF-8, as in caf%C3%A9", start)
+    except IllegalFormatName as fault:
+        scanner.fail(f"behind the escapes, {fault.fault}", start)
+
+
+def url_path(path: str) -> str:
+    r"""A path without a computer, such as `private$\orders`, as the end of a URL. `scan_direct` reads it again."""
+    return quote(path.replace("\\", "/"), safe=_IN_PATH)
 
 
 def _scan_protocol(scanner: Scanner, strict: bool) -> Protocol:
@@ -379,8 +402,8 @@ def parse_format_name(text: str, version: MsmqVersion = MsmqVersion.V6, strict: 
     """Reads a format name of any kind, or a list of them. Raises IllegalFormatName for any other text.
 
     `strict` accepts only the printed grammar: no suffixes of PUBLIC, MACHINE and CONNECTOR names (which QUEUE_FORMAT
-    has), no SPX, and no slashes before the queue in HTTP names. A name read as V1 may contain a comma, and then only V1
-    can read it again.
+    has), no SPX, no slashes before the queue in HTTP names, and only visible ASCII in names of queues. A name read as
+    V1 may contain a comma, and then only V1 can read it again.
     """
     parse = _parse_cached if len(text) <= CACHE_TEXT_MAX else _parse
     return parse(text, version, strict)
@@ -568,12 +591,14 @@ def _members(name: FormatName, resolve: ResolveDistributionList) -> Iterator[For
 
 ORDER_QUEUE: Final = "private$\\order_queue$"  # acknowledgments of streams between managers
 ORDER_QUEUE_NUMBER: Final = 4
+NOTIFY_QUEUE: Final = "private$\\notify_queue$"  # changes of the directory, [MS-MQCN] 1.9
+NOTIFY_QUEUE_NUMBER: Final = 3
 # messages that were sent and put in order, but not yet received
 AWAITING_FINAL_ACK: Final = "private$\\final_ack_queue$"
 # [MS-MQQB] note 62 knows only these three. On other managers, an application's queue may have the fourth's number.
 _EVERYWHERE: Mapping[str, int] = {
     "private$\\admin_queue$": 2,
-    "private$\\notify_queue$": 3,
+    NOTIFY_QUEUE: NOTIFY_QUEUE_NUMBER,
     ORDER_QUEUE: ORDER_QUEUE_NUMBER,
 }
 INTERNAL_QUEUES: Mapping[str, int] = {**_EVERYWHERE, AWAITING_FINAL_ACK: 5}

@@ -138,16 +138,18 @@ class Scanner:
             self.fail(fault)
 
     def word(self, what: str, alphabet: re.Pattern[str], longest: int, delimiters: str) -> str:
-        """Takes the 1 to `longest` characters of `alphabet` before a delimiter or the end."""
+        """Takes the 1 to `longest` characters of `alphabet` before a delimiter or the end. They count as in UTF-16, on
+        the wire: a character outside the basic plane is two."""
         start = self.position
         self.position = self._end_of(alphabet)
         if not self.at_end and self.text[self.position] not in delimiters:
             self.fail(f"{what} cannot contain {self.next_character!r}")
         if self.position == start:
             self.fail(f"{what} is missing")
-        if self.position - start > longest:
-            self.fail(f"{what} must have at most {longest} characters", start + longest)
-        return self.text[start : self.position]
+        found = self.text[start : self.position]
+        if len(found) > longest or (not found.isascii() and len(found.encode("utf-16-le")) > 2 * longest):
+            self.fail(f"{what} must have at most {longest} characters", min(start + longest, self.position))
+        return found
 
     def digits(self) -> str:
         """Takes all decimal digits that come next, if any."""

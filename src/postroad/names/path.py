@@ -20,7 +20,11 @@ LOCAL_COMPUTER = "."
 # As printed, the Computer alphabet ends at 7E and the others at 7F. A backslash ends the computer's name.
 COMPUTER_ALPHABET = re.compile(r"[\x21-\x5B\x5D-\x7E]*")
 _QUEUE_NAME_V1 = re.compile(r"[\x21-\x3A\x3C-\x5B\x5D-\x7F]*")
-_QUEUE_NAME = re.compile(r"[\x21\x23-\x2A\x2D-\x3A\x3C-\x5B\x5D-\x7F]*")
+_PRINTED_QUEUE_NAME = re.compile(r"[\x21\x23-\x2A\x2D-\x3A\x3C-\x5B\x5D-\x7F]*")
+# Windows takes any character but \ ; + , " and ends of lines, whatever 2.1.1 prints. We also refuse other control
+# characters, except 7F, which 2.1.1 has, and halves of surrogate pairs, which no text can hold.
+_QUEUE_NAME = re.compile(r'[^\x00-\x1F"+,;\\\x80-\x9F\uD800-\uDFFF]*')
+_OUTSIDE_PRINTED = re.compile(r"[^\x21-\x7F]")
 
 
 class QueueKind(Enum):
@@ -36,7 +40,8 @@ KEYWORDS = frozenset({"private$", "system$"})
 
 @dataclass(frozen=True, slots=True)
 class QueueTail:
-    """The part of a name after the computer. Comparisons ignore case.
+    """The part of a name after the computer. Comparisons ignore case: two names are equal if Unicode's mapping to lower
+    case makes the same characters of them, without regard to a language and without normalization.
 
     `journal` means the journal of the queue. The constructor checks nothing: use a parser.
     """
@@ -55,17 +60,22 @@ class QueueTail:
         return f"\\{self.kind.value}{self.name}{subqueue}{';JOURNAL' if self.journal else ''}"
 
 
-def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\") -> QueueTail:
+def outside_printed(name: str) -> int | None:
+    """Where a path or format name first leaves the alphabet that [MS-MQMQ] 2.1.1 prints. None if it does not."""
+    found = _OUTSIDE_PRINTED.search(name)
+    return None if found is None else found.start()
+
+
+def scan_tail(scanner: Scanner, version: MsmqVersion, separators: str = "\\", strict: bool = False) -> QueueTail:
     """Reads the text after the computer and its separator, to the end."""
     kind = _scan_kind(scanner, separators)
-    name = scanner.word(
-        "a queue name", _QUEUE_NAME_V1 if version < MsmqVersion.V2 else _QUEUE_NAME, QUEUE_NAME_MAX, ";"
-    )
+    alphabet = _PRINTED_QUEUE_NAME if strict else _QUEUE_NAME
+    name = scanner.word("a queue name", _QUEUE_NAME_V1 if version < MsmqVersion.V2 else alphabet, QUEUE_NAME_MAX, ";")
     subqueue: str | None = None
     journal = False
     while not journal and scanner.accept(";"):
         start = scanner.position
-        word = scanner.word("a subqueue name", _QUEUE_NAME, SUBQUEUE_MAX, ";")
+        word = scanner.word("a subqueue name", alphabet, SUBQUEUE_MAX, ";")
         if word.lower() == "journal":
             # A subqueue called "journal" would look like the journal of the queue, [MS-MQMQ] 2.1.2.
             journal = True
@@ -121,8 +131,10 @@ class PathName:
         object.__setattr__(self, "key", self.computer.lower() + self.tail.key)
 
     @classmethod
-    def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6) -> PathName:
+    def parse(cls, text: str, version: MsmqVersion = MsmqVersion.V6, strict: bool = False) -> PathName:
         r"""Reads the three forms, and for the local computer also `private$\orders`, `system$;journal` and `;journal`.
+
+        `strict` takes only the characters that 2.1.1 prints for names of queues: visible ASCII.
 
         Raises IllegalPathName for any other text, including `private\orders`: a computer may be called private, but
         here the dollar sign was probably forgotten. Use `DIRECT=OS:private\orders` for a queue of such a computer.
@@ -131,12 +143,12 @@ class PathName:
         if "\\" not in text:
             return cls(LOCAL_COMPUTER, _scan_own_queue(scanner))
         if text[: len(QueueKind.PRIVATE.value)].lower() == QueueKind.PRIVATE.value:
-            return cls(LOCAL_COMPUTER, scan_tail(scanner, version))
+            return cls(LOCAL_COMPUTER, scan_tail(scanner, version, strict=strict))
         if text[: len("private\\")].lower() == "private\\":
             scanner.fail(f"the dollar sign is missing: write {_with_dollar(scanner, 0)}")
         computer = scan_computer(scanner)
         scanner.accept("\\")
-        return cls(computer, scan_tail(scanner, version))
+        return cls(computer, scan_tail(scanner, version, strict=strict))
 
     @property
     def is_local(self) -> bool:
@@ -149,6 +161,17 @@ class PathName:
 
     def __str__(self) -> str:
         return f"{self.computer}{self.tail}"
+
+
+def public_path(text: str) -> str:
+    r"""The path of a public queue from its name alone: `orders` is `.\orders`. A path stays as it is.
+
+    Raises IllegalPathName for the path of any other kind of queue.
+    """
+    path = text if "\\" in text else f"{LOCAL_COMPUTER}\\{text}"
+    if PathName.parse(path).tail.kind is not QueueKind.PUBLIC:
+        raise IllegalPathName(text, 0, "this is no name of a public queue")
+    return path
 
 
 def scan_computer(scanner: Scanner, alphabet: re.Pattern[str] = COMPUTER_ALPHABET) -> str:

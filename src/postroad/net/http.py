@@ -18,7 +18,7 @@ from postroad.errors import PostroadError
 from postroad.net.exchange import ClientLeft, Request, Response, text
 from postroad.net.limits import REQUEST_S, Admission
 from postroad.net.listening import Connection, Listener
-from postroad.net.tls import subject
+from postroad.net.tls import ServerContext, subject
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class HttpConnection(Connection):
         self.peer = self.local = ""  # addresses
         self.secure = False
         self.subject: str | None = None  # of the client's certificate
+        self.own_certificate: bytes | None = None  # the server's, in DER
         self.lost = False
         self._watchers: set[Callable[[], object]] = set()  # what to call when the connection ends
         self._loop = asyncio.get_running_loop()
@@ -143,7 +144,9 @@ class HttpConnection(Connection):
         super().connection_made(transport)
         self.peer = str(transport.get_extra_info("peername")[0])
         self.local = str(transport.get_extra_info("sockname")[0])
-        self.secure = transport.get_extra_info("sslcontext") is not None
+        tls = transport.get_extra_info("sslcontext")
+        self.secure = tls is not None
+        self.own_certificate = tls.certificate if isinstance(tls, ServerContext) else None
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self.subject = subject(certificate)

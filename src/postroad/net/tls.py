@@ -22,13 +22,23 @@ _SHORT: Mapping[str, str] = {
 _ESCAPED = str.maketrans({each: f"\\{each}" for each in '\\,+"<>;='})
 
 
-def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+class ServerContext(ssl.SSLContext):
+    """TLS of a listener. `certificate` is the server's own, in DER."""
+
+    certificate: bytes = b""
+
+    def use(self, chain: Path, key: Path) -> None:
+        self.load_cert_chain(chain, key, password=_no_password)
+        self.certificate = ssl.PEM_cert_to_DER_cert(_first_certificate(chain))
+
+
+def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ServerContext:
     """The context for a listener. With `client_ca`, clients need a certificate. All files are PEM. If a file cannot be
     used, ConfigurationError names its setting in `table`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(certificate, key, password=_no_password)
-    except (OSError, ssl.SSLError) as error:
+        context.use(certificate, key)
+    except (OSError, ValueError, ssl.SSLError) as error:
         raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
     if client_ca is not None:
         try:
@@ -41,13 +51,17 @@ def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None 
 
 def own_certificate(table: str, chain: Path) -> str:
     """The server's own certificate: the first of a chain (PEM). A client that trusts only this one knows the server."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     try:
-        found = f"{begin}{chain.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
+        found = _first_certificate(chain)
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=found)
     except (OSError, ValueError, ssl.SSLError) as error:
         raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
     return found
+
+
+def _first_certificate(chain: Path) -> str:
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return f"{begin}{chain.read_text().partition(begin)[2].partition(end)[0]}{end}\n"
 
 
 def _no_password() -> str:

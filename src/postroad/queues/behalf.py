@@ -23,6 +23,8 @@ from postroad.wire.view import MessageView
 ACK_SHARE_BYTES = 4 << 20  # may wait to leave because of one stranger: 20,000 acknowledgments
 FINAL_SHARE_BYTES = 64 << 20  # with what is owed for accepted messages, which nobody would ask for again
 SHARE_QUEUES = 64  # outgoing queues in which it may wait
+STRANGERS = 4  # what waits because of all strangers has one part in so many of the manager's quota
+COUNTED_S = 1.0  # how often that is counted again while there is no room
 STATE = "asked/"  # followed by the first of several message ids: who asked for acknowledgments of them
 MAX_ASKED = 100_000  # messages
 _ARRIVAL = (AckFlags.POSITIVE_ARRIVAL | AckFlags.NEGATIVE_ARRIVAL).value
@@ -36,19 +38,34 @@ class Shares:
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[Queue, None]] = {}
+        self._in_all = 0  # bytes: counted, and what was allowed since
+        self._counted_at = -COUNTED_S
 
-    def check(self, queue: Queue, size: int, origin: str, most: int) -> None:
-        """Raises QuotaExceeded if too much waits because of one address."""
+    def check(self, queue: Queue, size: int, origin: str, most: int, quota: int | None, now: float) -> None:
+        """Raises QuotaExceeded if too much waits because of one address, or because of all. `quota` is the manager's,
+        in bytes."""
         key = owner_of(origin)
+        if quota is not None and self._in_all + size > quota // STRANGERS:
+            self._count(now)
+            if self._in_all + size > quota // STRANGERS:
+                setting = "[relay] allow or [peers]"
+                raise QuotaExceeded("what waits because of strangers", quota // STRANGERS, self._in_all, size, setting)
         waiting = {each: None for each in self._queues.get(key, ()) if each.used_bytes}
         used = sum([each.used_bytes for each in waiting])
         if used + size > most or (queue not in waiting and len(waiting) >= SHARE_QUEUES):
             self._queues[key] = waiting
             raise QuotaExceeded(f"what waits because of {origin}", most, used, size, "[relay] allow or [peers]")
         waiting[queue] = None
+        self._in_all += size
         if key not in self._queues and len(self._queues) >= MAX_ASKED:
             self._queues = {each: held for each, held in self._queues.items() if any(one.used_bytes for one in held)}
         self._queues[key] = waiting
+
+    def _count(self, now: float) -> None:
+        if not 0 <= now - self._counted_at < COUNTED_S:
+            self._counted_at = now
+            queues = {each: None for held in self._queues.values() for each in held}
+            self._in_all = sum([each.used_bytes for each in queues])
 
 
 @dataclass(slots=True, eq=False)

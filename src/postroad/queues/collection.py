@@ -33,7 +33,8 @@ from postroad.names import (
     parse_format_name,
     parse_name,
 )
-from postroad.names.format import INTERNAL_QUEUES
+from postroad.names.format import INTERNAL_QUEUES, NOTIFY_QUEUE, url_path
+from postroad.names.path import outside_printed
 from postroad.net import ports
 from postroad.queues.outgoing_queues import Carrier, OutgoingEvent, OutgoingInfo, OutgoingState
 from postroad.queues.properties import CHANGEABLE, QueueProperties, QueueType, check_attributes
@@ -58,6 +59,7 @@ _SYSTEM_SUFFIXES = {
     QueueSuffixType.DEADLETTER: DEADLETTER,
     QueueSuffixType.DEADXACT: DEADXACT,
 }
+_STRICT = "a queue's name must consist of visible ASCII characters, because strict_names in [manager] is true"
 _KINDS_IN_PATHS = (QueueKind.PRIVATE.value, QueueKind.SYSTEM.value)
 _TYPES = {QueueKind.PRIVATE: QueueType.PRIVATE, QueueKind.PUBLIC: QueueType.PUBLIC, QueueKind.SYSTEM: QueueType.SYSTEM}
 
@@ -80,12 +82,15 @@ class QueueCollection:
         self.answers = AnswerAddresses()  # how others reach us by address; empty if a directory knows us
         self.http_ports: set[int] = set()  # that we listen on; other ports here are other managers'
         self.usage = Usage()
+        self.strict_names = False  # until `use` says otherwise
+        self.online = True  # False: no carrier sends or takes anything
         self.by_number: dict[int, Queue] = {}
         self.outgoing: dict[FormatName, Queue] = {}
         self.outgoing_info: dict[Queue, OutgoingInfo] = {}
         self.idle = IdleQueues(self)
         self.carriers: list[Carrier] = []
         self._definition_watchers: list[Callable[[], None]] = []
+        self._notified = False
         self._by_path: dict[str, Queue] = {}
         self._namesakes: dict[str, dict[Queue, None]] = {}  # by path: after a lost tick there can be two
         self._by_private_number: dict[int, Queue] = {}
@@ -96,6 +101,10 @@ class QueueCollection:
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(self.by_number.values())
+
+    def use(self, strict_names: bool) -> None:
+        """From now on, new queues must have names of the printed alphabet, or need not. Queues that exist stay."""
+        self.strict_names = strict_names
 
     # Names
 
@@ -184,11 +193,8 @@ class QueueCollection:
 
     # Creation
 
-    def create(self, tick: Tick, path: PathName | str, now_s: int, **attributes: object) -> Queue:
-        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: creates a queue and its journal. Nothing goes into the directory.
-
-        The manager's own queues have no journal, because its name would be the same as theirs.
-        """
+    def planned(self, path: PathName | str, now_s: int, **attributes: object) -> QueueProperties:
+        """The properties that a new queue would have. Raises what `create` would raise."""
         if isinstance(path, str):
             path = PathName.parse(path)
         if not self.is_local(path):
@@ -196,6 +202,7 @@ class QueueCollection:
         tail = path.tail
         if tail.subqueue or tail.journal:
             raise IllegalPathName(str(path), 0, "journals and subqueues come with their queue")
+        self._check_alphabet(str(path))
         key = _path(tail)
         if key in self._by_path:
             raise QueueExists(f"the queue {path} exists already")
@@ -217,8 +224,16 @@ class QueueCollection:
             **checked,
         )
         _check_group(properties)
+        return properties
+
+    def create(self, tick: Tick, path: PathName | str, now_s: int, **attributes: object) -> Queue:
+        """Create Queue, [MS-MQDMPR] 3.1.7.1.3: creates a queue and its journal. Nothing goes into the directory.
+
+        The manager's own queues have no journal, because its name would be the same as theirs.
+        """
+        properties = self.planned(path, now_s, **attributes)
         queue = self._add(tick, properties)
-        if queue_type is not QueueType.SYSTEM:
+        if properties.queue_type is not QueueType.SYSTEM:
             self._add(
                 tick,
                 QueueProperties(
@@ -237,6 +252,7 @@ class QueueCollection:
         """The subqueue of this name. Creates it if it does not exist. A subqueue has no journal."""
         if (existing := owner.subqueues.get(name.lower())) is not None:
             return existing
+        self._check_alphabet(name)
         return self._add(
             tick,
             QueueProperties(
@@ -249,6 +265,11 @@ class QueueCollection:
                 modify_time=now_s,
             ),
         )
+
+    def _check_alphabet(self, name: str) -> None:
+        place = outside_printed(name) if self.strict_names else None
+        if place is not None:
+            raise IllegalPathName(name, place, _STRICT)
 
     # Multicast
 
@@ -266,6 +287,13 @@ class QueueCollection:
     def watch_definitions(self, changed: Callable[[], None]) -> None:
         """`changed` is called when queues are created, deleted or changed, before that is durable."""
         self._definition_watchers.append(changed)
+
+    def expect_notifications(self) -> None:
+        """From now on, somebody reads the notification queue, [MS-MQCN] 3.2.3, so others may send to it."""
+        self._notified = True
+
+    def takes_notifications(self, queue: Queue) -> bool:
+        return self._notified and queue.properties.path.lower() == NOTIFY_QUEUE
 
     def _defined(self) -> None:
         for changed in self._definition_watchers:
@@ -305,8 +333,10 @@ class QueueCollection:
             raise UnsupportedFormatNameOperation(
                 f"nobody can send to {name}: journals and dead letters are for reading"
             )
-        self.idle.make_room(tick, now_s, own=own)
         path = str(name)
+        if self.strict_names and outside_printed(path) is not None:
+            raise UnsupportedFormatNameOperation(f"cannot send to {name}: {_STRICT}")
+        self.idle.make_room(tick, now_s, own=own)
         properties = QueueProperties(
             QueueType.OUTGOING,
             path,
@@ -346,15 +376,20 @@ class QueueCollection:
         """Where others find us by our address, once listeners are open."""
         self.answers = answers
 
-    def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
-        """Sets properties that may change while the queue is in use: all that are given, or none."""
+    def planned_change(self, queue: Queue, now_s: int, **attributes: object) -> tuple[QueueProperties, dict[str, Any]]:
+        """The properties that the queue would have, and those that change. Raises what `change` would raise."""
         for name in attributes:
             if name not in CHANGEABLE:
                 raise InvalidArgument(f"{name}: this property cannot change once the queue exists")
         changes = check_attributes(queue.properties.queue_type, attributes) | {"modify_time": now_s}
-        before = {name: getattr(queue.properties, name) for name in changes}
         properties = replace(queue.properties, **changes)
         _check_group(properties)
+        return properties, changes
+
+    def change(self, tick: Tick, queue: Queue, now_s: int, **attributes: object) -> None:
+        """Sets properties that may change while the queue is in use: all that are given, or none."""
+        properties, changes = self.planned_change(queue, now_s, **attributes)
+        before = {name: getattr(queue.properties, name) for name in changes}
         queue.properties = properties
         self._defined()
         tick.undo.append(lambda gathering: self._undo_change(queue, before, gathering))
@@ -521,7 +556,7 @@ class AnswerAddresses:
         possible. None if the destination is not named by an address, or if this manager has no known address."""
         if not isinstance(destination, DirectName):
             return None
-        http = None if self.http is None else f"{self.http}/{path.replace(chr(92), '/')}"
+        http = None if self.http is None else f"{self.http}/{url_path(path)}"
         binary = None if self.binary is None else f"{self.binary}\\{path}"
         text = (http or binary) if destination.is_send_only else (binary or http)
         return None if text is None else DirectName.from_wire(text)

@@ -35,9 +35,11 @@ class CoreSettings:
     held: Mapping[Held, int] = field(default_factory=lambda: DEFAULTS)  # the most that one owner may hold
     relay: tuple[RelayRule, ...] = ()  # hosts that strangers may make this manager call
     users: Users = field(default_factory=Users)
+    tickets: bool = False  # whether accounts of a domain log in, who need not be among the users
     claimed_senders: bool = False  # whether the sender counts that an unsigned message names, as for MSMQ
     leases: LeaseTimes = LeaseTimes()
     journal_days: float | None = None  # None: journals keep everything
+    strict_names: bool = False  # whether new queues must have names that [MS-MQMQ] 2.1.1 prints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress, repeat
+from math import inf
 from uuid import UUID
 
 from postroad.errors import (
@@ -57,7 +58,7 @@ from postroad.wire.patch import (
     wants_negative_copy,
 )
 from postroad.wire.queue_names import admin_name, destination_name
-from postroad.wire.view import MessageView
+from postroad.wire.view import MessageView, with_move
 
 # [MS-MQQB] 3.1.7.15: these classes would tell a stranger what exists here. They leave only if that is configured.
 INSECURE_NACKS = frozenset(
@@ -420,10 +421,10 @@ class Delivery:
             self.tick.steps.append((queue.mark, lookup_id, state))
         queue.opened_before(lookup_id)
 
-    def fresh(self, queue: Queue, limit: int, now: float, after: int = START) -> list[Record]:
-        """Available messages that have not expired. Expired ones on the way are removed."""
+    def fresh(self, queue: Queue, limit: int, now: float, after: int = START, most_bytes: float = inf) -> list[Record]:
+        """Available messages that have not expired, see `Queue.available`. Expired ones on the way are removed."""
         while True:
-            records = queue.available(limit, after)
+            records = queue.available(limit, after, most_bytes)
             soon = int(now)
             stale = [record for record in records if NEVER < record.expires_s < soon]
             if not stale:
@@ -443,6 +444,21 @@ class Delivery:
         priority = 0 if view.transactional else view.priority
         self.discard(queue, record)
         return self.add(target, record.packet, priority, self.expiry(target, record.packet, now), now, aborts=aborts)
+
+    def relocate(self, queue: Queue, target: Queue, record: Record, now: float) -> None:
+        """The same between a queue and its subqueues. The message stays what it was, with its lookup id and the end of
+        its life, and counts the move."""
+        self.discard(queue, record)
+        moved = record._replace(
+            queue=target.number, arrived_ms=int(now * 1000), aborts=0, packet=with_move(record.packet, int(now * 1000))
+        )
+        if is_recoverable(moved.packet):
+            target.last_added_at = now
+            self.tally.added += 1
+            self.tick.put(target, moved, moved=True)
+        else:
+            self._keep(target, (moved,), now, durable=False)
+            self._announce(target, (moved,), now)
 
     def expire(self, queue: Queue, record: Record, now: float) -> None:
         """Time To Be Received Timer Expired ([MS-MQDMPR] 3.1.7.2.7), or the time to reach the queue."""
@@ -510,7 +526,8 @@ class Delivery:
         else:
             if queue.is_outgoing:
                 if not cause.local and not self.knows(cause.origin):
-                    self.shares.check(queue, size, cause.origin or "", share_bytes)
+                    quota = None if self.quota_kb is None else self.quota_kb * QUOTA_UNIT
+                    self.shares.check(queue, size, cause.origin or "", share_bytes, quota, now)
             elif not (cause.own or asked or self.access.may_cause(queue, cause)):
                 raise AccessDenied(no_right(Action.SEND, queue))
             self.check_quota(queue, size, follows=follows)

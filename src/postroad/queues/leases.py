@@ -69,7 +69,7 @@ THIS_PROCESS = Holder("this process", lasting=True)
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """Times are those of `_AwakeTime`."""
+    """Times are those of `AwakeTime`."""
 
     identifier: UUID
     holder: Holder
@@ -104,7 +104,7 @@ class TakenBack:
     transaction: UUID | None = None
 
 
-class _AwakeTime:
+class AwakeTime:
     """The seconds for which the manager was awake. Setting the clock does not change them."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Leases:
         self._core = core
         self._owners = core.owners
         core.reviews.append(self.review)
-        self._awake = _AwakeTime()
+        self._awake = AwakeTime()
         self._locks: dict[UUID, _LockLease] = {}
         self._locked: dict[tuple[int, int], _LockLease] = {}  # by number of the queue, and lookup id
         self._transactions: dict[UUID, _TransactionLease] = {}

@@ -7,7 +7,7 @@ is true after `committed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import count, groupby
@@ -68,7 +68,7 @@ from postroad.queues.outgoing_queues import (
 from postroad.queues.owners import Held, Owners
 from postroad.queues.permissions import NOBODY, OWN, Access, Action, no_right, sender_of
 from postroad.queues.properties import QueueType
-from postroad.queues.queue import PositionState, Queue
+from postroad.queues.queue import READ_BYTES, PositionState, Queue
 from postroad.queues.reading import Reading
 from postroad.queues.securing import Securing, SendRefused
 from postroad.queues.submissions import STATE as SUBMISSION_STATE
@@ -94,6 +94,7 @@ from postroad.wire.queue_names import admin_name
 from postroad.wire.view import MessageView, with_sender
 
 PURGE_BATCH = 1000
+PURGE_MORE = 4  # a step that removed fewer has removed the last ones: so many messages have READ_BYTES at most
 FIRST_MESSAGE_IDS = 1 << 31  # a new manager begins to count below this; the other half is room to grow
 _SENT_TO = frozenset({QueueType.PRIVATE, QueueType.PUBLIC, QueueType.CONNECTOR})
 TRUSTED = Token.administrator()
@@ -112,7 +113,7 @@ class QueueManagerState(Enum):
 class LocalQueueManager:
     """Built on an open store. `start` makes it ready, and reads only definitions and counts.
 
-    `settings` are those that count now. `connection_active` is False while it accepts nothing from others.
+    `settings` are those that count now.
     """
 
     def __init__(
@@ -148,14 +149,14 @@ class LocalQueueManager:
         self.identifier = identifier
         self.store = store
         self.state = QueueManagerState.STOPPED
-        self.connection_active = True
         self.resolve_list = resolve_list or _no_directory
         self.express = ExpressStore() if express is None else express
         self.counters = Counters(store.state(COUNTERS_STATE).get(COUNTERS_STATE), 1 + below(FIRST_MESSAGE_IDS))
         self.queues = QueueCollection(
             name, identifier, store, self.express, new_id, hardened_security, base_priority, frozenset(hosts)
         )
-        self.access = Access(self.queues)
+        self.protection = protection or Protection(_no_randomness)
+        self.access = Access(self.queues, self.protection.accounts)
         self.delivery = Delivery(
             identifier,
             self.queues,
@@ -167,7 +168,6 @@ class LocalQueueManager:
             locate,
             Relay(known=lambda host: host in self.queues.local_hosts or knows_host(host)),
         )
-        self.protection = protection or Protection(_no_randomness)
         self.securing = Securing(self.access, self.protection, public_keys, key_clock)
         self.reading = Reading(self.delivery)
         self.descriptors: dict[int, OpenQueueDescriptor] = {}
@@ -213,13 +213,14 @@ class LocalQueueManager:
         """From now on these count. What others have begun ends where their users are gone or lost the right to it."""
         self._take(settings)
         self.review(list(self.queues), now)
-        self.submissions.forget_owners(lambda owner: settings.users.with_sid(owner) is None)
+        self.submissions.forget_owners(lambda owner: not self.access.is_user(owner))
 
     def _take(self, settings: CoreSettings) -> None:
         self.settings = settings
         self.access.use(settings)
         self.delivery.use(settings)
         self.owners.use(settings.held)
+        self.queues.use(settings.strict_names)
         self.queues.idle.use(settings.outgoing_queues)
         self.retention.use(settings.journal_days)
 
@@ -232,13 +233,32 @@ class LocalQueueManager:
             if watcher.limit_reached is not None:
                 watcher.limit_reached(kind, owner)
 
-    def take_offline(self) -> None:
-        """[MS-MQDMPR] 3.1.4.12"""
-        self.connection_active = False
+    @property
+    def connection_active(self) -> bool:
+        """[MS-MQDMPR] 3.1.1.1: False while nothing leaves or comes in by a carrier."""
+        return self.queues.online
 
-    def bring_online(self) -> None:
+    def take_offline(self, now: float) -> None:
+        """[MS-MQDMPR] 3.1.4.12: nothing leaves or comes in by a carrier. Does not outlive the process."""
+        if self.connection_active:
+            self.queues.online = False
+            for carrier in self.queues.carriers:
+                carrier.take_offline(now)
+
+    def bring_online(self, now: float) -> None:
         """[MS-MQDMPR] 3.1.4.13"""
-        self.connection_active = True
+        if not self.connection_active:
+            self.queues.online = True
+            for carrier in self.queues.carriers:
+                carrier.bring_online(now)
+            for queue in list(self.queues.outgoing.values()):
+                if queue.count and queue.carrier is not None:
+                    queue.carrier.ready(queue, now)
+
+    def resend(self, queue: Queue, now: float) -> None:
+        """[MS-MQDMPR] 3.1.7.2.5: transactional messages that have arrived nowhere are sent again now."""
+        if queue.carrier is not None:
+            queue.carrier.resend(queue, now)
 
     # The tick
 
@@ -280,7 +300,14 @@ class LocalQueueManager:
         with self.delivery.atomic:
             self.queues.change(self.tick, queue, int(now), **attributes)
         if "acl" in attributes:
+            self.access.published(queue)
             self.review(self.queues.family(queue), now)
+
+    def use_directory(self, found: Mapping[UUID, bytes], now: float, *, first: bool) -> None:
+        """Takes the descriptors of public queues from the directory. See `Access.use_directory`."""
+        changed = self.access.use_directory(found, first=first)
+        queues = [each for each in self.queues if each.properties.identifier in changed]
+        self.review([member for each in queues for member in self.queues.family(each)], now)
 
     def review(self, queues: Collection[Queue], now: float) -> None:
         """Rights on these queues have changed. What readers hold without a right goes back."""
@@ -290,8 +317,9 @@ class LocalQueueManager:
             review(queues, now)
 
     def _may_receive(self, queue: Queue, owner: Sid) -> bool:
-        known = self.access.users.with_sid(owner)
-        return known is not None and self.access.allows(queue, self.access.users.token(owner), Action.RECEIVE)
+        if self.access.is_pending(owner):
+            return True  # whoever cannot be looked up yet loses nothing
+        return self.access.is_user(owner) and self.access.allows(queue, self.access.token(owner), Action.RECEIVE)
 
     def delete_queue(self, queue: Queue, now: float) -> None:
         """Delete Queue, [MS-MQDMPR] 3.1.7.1.4. All messages go with it, and so do its journal and its subqueues."""
@@ -326,14 +354,14 @@ class LocalQueueManager:
                 self.delivery.undelivered(queue, record.packet, reason, now)
 
     def purge(self, queue: Queue, now: float, limit: int = PURGE_BATCH) -> int:
-        """One step of Purge Queue, [MS-MQDMPR] 3.1.7.1.7, for up to `limit` messages. Returns how many were removed.
-        Locked messages are removed once they are read."""
+        """One step of Purge Queue, [MS-MQDMPR] 3.1.7.1.7, for up to `limit` messages. Returns how many were removed:
+        if fewer than PURGE_MORE, there are no others. Locked messages are removed once they are read."""
         reason = MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.NACK_Q_PURGED
         with self.delivery.atomic:
             for lookup_id, state in queue.positions.items():
                 if state is PositionState.LOCKED:
                     self.delivery.lock(queue, lookup_id, PositionState.PURGE_PENDING)
-            records = queue.available(limit)
+            records = queue.available(limit, most_bytes=READ_BYTES)
             for record in records:
                 self.delivery.take(queue, record, reason, now)
         return len(records)
@@ -350,6 +378,13 @@ class LocalQueueManager:
         with self.delivery.atomic:
             for record in records:
                 self.delivery.move(queue, target, record, now)
+
+    def relocate(self, queue: Queue, target: Queue, record: Record, now: float) -> None:
+        """Move Message between a queue and its subqueues, as remote readers do: the message keeps its lookup id."""
+        check_kind(target, MessageView(record.packet))
+        self.delivery.check_quota(target, len(record.packet))
+        with self.delivery.atomic:
+            self.delivery.relocate(queue, target, record, now)
 
     def insert(self, queue: Queue, views: Sequence[MessageView], now: float) -> list[int]:
         """Imports whole packets as they are. Nothing is acknowledged. Returns their lookup ids."""

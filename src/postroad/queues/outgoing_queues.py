@@ -211,6 +211,42 @@ class CarrierReport:
     resend_interval_s: float | None = None
 
 
+class SequenceInfo(NamedTuple):
+    """SEQUENCE_INFO, [MS-MQMQ] 2.2.5: a message's place in a sequence."""
+
+    sequence_id: int
+    number: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingTransferInfo:
+    """OutgoingTransferInfo, [MS-MQDMPR] 3.1.1.4: transactional messages of an outgoing queue that have arrived or not.
+    Times are seconds since 1970, 0 for none."""
+
+    last_ack: SequenceInfo | None = None  # EodLastAck
+    last_ack_time: int = 0
+    last_ack_count: int = 0
+    first_non_ack: SequenceInfo | None = None
+    last_non_ack: SequenceInfo | None = None
+    no_ack_count: int = 0
+    resend_time: int = 0
+    resend_interval: int = 0
+    resend_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTransferInfo:
+    """IncomingTransactionalTransferInfo, [MS-MQDMPR] 3.1.1.5: a sequence of one sender to one of our queues."""
+
+    format_name: str
+    sender: UUID
+    sequence_id: int
+    number: int
+    last_access_s: int
+    rejects: int
+
+
 class Progress(NamedTuple):
     """In words, how far a message in an outgoing queue has got, and who has it already."""
 
@@ -280,6 +316,24 @@ class Carrier(Protocol):
 
     def session_infos(self) -> list[SessionInfo]:
         """The open connections of a carrier, if it has connections."""
+
+    # What administrators ask and do
+
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        """What is known of the transactional messages of an outgoing queue."""
+
+    def incoming(self) -> Iterable[IncomingTransferInfo]:
+        """The sequences of others that this carrier has brought."""
+
+    def resend(self, queue: Queue, now: float) -> None:
+        """Resend Transactional Sequence, [MS-MQDMPR] 3.1.7.2.5: what has arrived nowhere is sent again now."""
+
+    def take_offline(self, now: float) -> None:
+        """Take Offline, [MS-MQDMPR] 3.1.4.12: ends what is open. `core.connection_active` is already
+        False."""
+
+    def bring_online(self, now: float) -> None:
+        """Bring Online, 3.1.4.13: nothing waits for a time-out of the time before."""
 
     @property
     def traffic(self) -> tuple[int, int]:

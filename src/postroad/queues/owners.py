@@ -32,6 +32,8 @@ class Held(Enum):
     HOLDS = "holds"
     SUBMISSIONS = "submissions"
 
+    __hash__ = object.__hash__  # every read looks some of them up, and the enum's own is not native
+
     @property
     def setting(self) -> str:
         return f"{self.value}_per_user"
@@ -110,8 +112,11 @@ class Owners:
 
     def check_locks(self, owner: str) -> None:
         """As `check`, of messages and of their bytes."""
+        if owner == THIS_PROCESS:
+            return
         for kind in (Held.LOCKED_MESSAGES, Held.LOCKED_MB):
-            self.check(kind, owner)
+            if self._held[kind].get(owner, 0) >= self.maximum[kind]:
+                self.refuse(kind, owner)
 
     def lock(self, owner: str, records: Sequence[Record]) -> None:
         self.take(Held.LOCKED_MESSAGES, owner, len(records))

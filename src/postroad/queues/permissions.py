@@ -7,9 +7,11 @@ descriptor. Outgoing queues are for administrators, but anyone may send.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from uuid import UUID
 
 from postroad.errors import AccessDenied, IllegalIdentifier, PostroadError, RemoteProtocolError
 from postroad.queues.collection import JOURNAL, QueueCollection
@@ -23,12 +25,14 @@ from postroad.security.access import (
     default_manager_descriptor,
     default_queue_descriptor,
 )
+from postroad.security.accounts import Accounts, is_domain_account
 from postroad.security.descriptors import EVERYONE, Acl, SecurityDescriptor, Sid
-from postroad.security.guard import arrived_encrypted
+from postroad.security.directory_rights import queue_descriptor
+from postroad.security.guard import arrived_encrypted, claimed_sid
 from postroad.security.refusals import BODY_ENCRYPTED, BODY_NOT_ENCRYPTED, NO_ACCESS, NOT_AUTHENTICATED, Refused
 from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
 from postroad.security.sddl import parse_sddl
-from postroad.security.users import Users
+from postroad.security.users import User, Users
 from postroad.validation.queue_properties import QueuePrivacy
 from postroad.wire.constants import SecurityFlags, SenderIdType
 from postroad.wire.security_patch import security_parts
@@ -129,6 +133,28 @@ def descriptor_of(acl: str | None) -> SecurityDescriptor:
         return _CLOSED
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The descriptor of a public queue, and the bytes that the directory has; None if it was changed here."""
+
+    data: bytes | None
+    descriptor: SecurityDescriptor
+
+
+def _listed(queue: UUID, data: bytes, before: _Listed | None) -> _Listed:
+    if before is not None and before.data == data:
+        return before
+    try:
+        return _Listed(data, queue_descriptor(SecurityDescriptor.decode(data)))
+    except PostroadError as fault:
+        reason = str(fault) if data else "it is hidden: let this manager read the queue's permissions in the directory"
+        _log.error(
+            "access list in the directory cannot be read: only administrators may use the queue",
+            extra={"queue": queue, "reason": reason},
+        )
+        return _Listed(data, _CLOSED)
+
+
 def no_right(action: Action, queue: Queue) -> str:
     fixed = queue.properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING)  # the manager's list counts there
     how = "only administrators have it" if fixed else "an administrator grants it with `postroad queue acl grant`"
@@ -139,27 +165,82 @@ class Access:
     """Access checks of one queue manager. With `claimed`, it believes the sender named in an unsigned message, as
     MSMQ."""
 
-    def __init__(self, queues: QueueCollection) -> None:
+    def __init__(self, queues: QueueCollection, accounts: Accounts | None = None) -> None:
+        """`accounts` are those of a directory, for SIDs that are no user's here."""
         self._queues = queues
+        self._accounts = accounts
+        self._listed: dict[UUID, _Listed] = {}
+        self._directory_first = False
         self.users = Users()
         self.claimed = False
+        self._tickets = False
         self._gone: frozenset[str] = frozenset()
         self.manager_descriptor = default_manager_descriptor()
 
     def use(self, settings: CoreSettings) -> None:
         before, now = ({each.name.casefold() for each in some} for some in (self.users, settings.users))
         self._gone = (self._gone | before) - now
-        self.users, self.claimed = settings.users, settings.claimed_senders
+        self.users, self.claimed, self._tickets = settings.users, settings.claimed_senders, settings.tickets
 
     def is_gone(self, name: str) -> bool:
         """Whether somebody was a user and was removed. Such a user counts as nobody, not as somebody unknown."""
         return name.casefold() in self._gone
 
-    def descriptor(self, queue: Queue) -> SecurityDescriptor:
+    def token(self, sid: Sid) -> Token:
+        """The token of an authenticated SID: that of a user here, otherwise that of an account of the directory."""
+        if self._accounts is None or self.users.with_sid(sid) is not None:
+            return self.users.token(sid)
+        return self._accounts.token(sid)
+
+    def login_token(self, user: User) -> Token:
+        """The token of somebody of the domain who has logged in."""
+        return user.token if self._accounts is None else self._accounts.login_token(user)
+
+    def is_pending(self, sid: Sid) -> bool:
+        """Whether the directory has yet to say whose this SID is."""
+        return self._accounts is not None and self.users.with_sid(sid) is None and not self._accounts.is_known(sid)
+
+    def is_user(self, sid: Sid) -> bool:
+        """Whether this is a user here or an account of the domain that may log in. What is pending counts as one."""
+        if self._accounts is None or self.users.with_sid(sid) is not None:
+            return self.users.with_sid(sid) is not None or (self._tickets and is_domain_account(sid))
+        return self.is_pending(sid) or self._accounts.is_user(sid)
+
+    def awaits(self, view: MessageView) -> bool:
+        """Whether the directory has yet to say who the sender is that an unsigned message names."""
+        if not self.claimed or self._accounts is None:
+            return False
+        sid = claimed_sid(view)
+        return sid is not None and self.users.with_sid(sid) is None and self._accounts.is_due(sid)
+
+    def use_directory(self, found: Mapping[UUID, bytes], *, first: bool) -> set[UUID]:
+        """Takes nTSecurityDescriptor of public queues, [MS-MQQB] 3.1.5.8.3. Returns the ids of those that changed.
+
+        A list that was set here counts instead, unless the directory comes `first`: a manager that publishes its queues
+        writes each change there. One that cannot be read leaves its queue to administrators.
+        """
+        before, self._directory_first = self._listed, first
+        self._listed = {each: _listed(each, data, before.get(each)) for each, data in found.items()}
+        return {each for each in before.keys() | found.keys() if before.get(each) != self._listed.get(each)}
+
+    def published(self, queue: Queue) -> None:
+        """The queue's list was changed here, and in the directory, which will be read again only later."""
         properties = queue.properties
-        if properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING):
+        if self._directory_first and properties.identifier in self._listed:
+            self._listed[properties.identifier] = _Listed(None, descriptor_of(properties.acl))
+
+    def descriptor(self, queue: Queue) -> SecurityDescriptor:
+        if queue.properties.queue_type in (QueueType.SYSTEM, QueueType.OUTGOING):
             return self.manager_descriptor
-        return descriptor_of(self._whole(queue).properties.acl)
+        return self._descriptor(queue)
+
+    def _descriptor(self, queue: Queue) -> SecurityDescriptor:
+        properties = self._whole(queue).properties
+        if self._listed and (properties.acl is None or self._directory_first):
+            found = self._listed.get(properties.identifier)
+            if found is not None and properties.queue_type is QueueType.PUBLIC:
+                return found.descriptor
+        return descriptor_of(properties.acl)
 
     def _whole(self, queue: Queue) -> Queue:
         """The queue that a journal or subqueue belongs to; for any other queue, the queue itself."""
@@ -183,8 +264,8 @@ class Access:
         return mask is not None and allowed(self.descriptor(queue), token, mask)
 
     def has_own_list(self, queue: Queue) -> bool:
-        """Whether an access list was set for the queue. Otherwise the default list counts."""
-        return self._whole(queue).properties.acl is not None
+        """Whether an access list was set for the queue, here or in the directory. Otherwise the default list counts."""
+        return self._descriptor(queue) is not _DEFAULT
 
     def words(self, queue: Queue, token: Token) -> tuple[str, ...]:
         """The words for the rights that somebody has."""
@@ -203,7 +284,7 @@ class Access:
 
     def may_send(self, queue: Queue, token: Token) -> bool:
         """The fast form of `allows`, for messages that arrive."""
-        return allowed(descriptor_of(self._whole(queue).properties.acl), token, _WRITE)
+        return allowed(self._descriptor(queue), token, _WRITE)
 
     def refusal(self, queue: Queue, credentials: Credentials) -> Refused | None:
         """[MS-MQQB] 3.1.5.8.3: why the queue accepts nothing from a sender with these credentials."""
@@ -216,7 +297,8 @@ class Access:
             if properties.privacy is QueuePrivacy.NONE and credentials.encrypted:
                 return BODY_ENCRYPTED
         token = credentials.token
-        if (properties.acl is not None or token.only is not None) and not self.may_send(queue, token):
+        has_list = properties.acl is not None or (self._listed and properties.identifier in self._listed)
+        if (has_list or token.only is not None) and not self.may_send(queue, token):
             return NO_ACCESS  # the default list lets everyone send
         return None
 
@@ -241,7 +323,7 @@ class Access:
 
     def _token(self, security_id: bytes) -> Token:
         try:
-            return self.users.token(Sid.decode(security_id))
+            return self.token(Sid.decode(security_id))
         except RemoteProtocolError:
             return _ANONYMOUS
 
@@ -253,7 +335,7 @@ class Access:
             parsed = Sid.parse(sid)
         except IllegalIdentifier:  # somebody has put it into the store by hand
             return Credentials(_ANONYMOUS, local=True)
-        token = _EVERYONE if parsed == EVERYONE else self.users.token(parsed)
+        token = _EVERYONE if parsed == EVERYONE else self.token(parsed)
         return Credentials(token, authenticated=token not in (_EVERYONE, _ANONYMOUS), encrypted=True, local=True)
 
     def of_arrived(self, view: MessageView, origin: str | None) -> Credentials:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from heapq import merge
 from itertools import islice, repeat
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,9 @@ START = -1  # the position before Head
 END = 1 << 63  # the position past Tail
 SCAN_LIMIT = 1000  # records that one look into the store returns, at most
 PASSED_OVER = 64  # more that a second look asks for, if the first has found messages that no reader can have
+LARGE_BYTES = 64 << 20  # of a queue: with more, it is read a few messages at a time, because each may have 4 MiB
+SCAN_LARGE = 16  # records that one look into such a queue returns, at most
+READ_BYTES = 16 << 20  # of messages that one read of such a queue returns, with the one that brings them there
 READ_AHEAD = 1000  # messages that a look at an outgoing queue returns, at least: more will be wanted soon
 AHEAD_OF_READER = 8  # times what a reader asks for, at first: it may not come again
 KEPT_BYTES = 4 << 20  # of messages at the front that one queue keeps in memory
@@ -282,8 +286,9 @@ class Queue:
 
     # Order
 
-    def available(self, limit: int, after: int = START) -> list[Record]:
-        """Up to `limit` Available messages after `after`, in queue order ([MS-MQDMPR] 3.1.7.3.2, forward)."""
+    def available(self, limit: int, after: int = START, most_bytes: float = inf) -> list[Record]:
+        """Up to `limit` Available messages after `after`, in queue order ([MS-MQDMPR] 3.1.7.3.2, forward). Of a large
+        queue no more than to the one that brings them to `most_bytes`."""
         if limit == 1 and after == START and self._front and not self.holds:
             return [self._front[0]]
         if self.count == 0:
@@ -295,7 +300,7 @@ class Queue:
             self._drop_front()
         elif from_head:
             if self._whole or len(self._front) >= limit:
-                return list(islice(self._front, limit))
+                return list(islice(self._front, limit))  # which has no more than KEPT_BYTES
             # No more than are kept: large messages are not read before they are wanted.
             ahead = READ_AHEAD if self.is_outgoing else min(READ_AHEAD, limit * self._ahead)
             wanted_in_all = max(limit, min(ahead, KEPT_BYTES * self.count // max(self.total_bytes, 1)))
@@ -303,8 +308,10 @@ class Queue:
         positions = self.positions
         passed_over = 0
         whole = False
+        large = self.total_bytes > LARGE_BYTES
+        step, size = (min(limit, SCAN_LARGE) if large else SCAN_LIMIT), 0
         while len(found) < wanted_in_all:
-            wanted = min(SCAN_LIMIT, wanted_in_all - len(found) + passed_over)
+            wanted = min(step, wanted_in_all - len(found) + passed_over)
             if self.holds:
                 position = self._past_holds(position)
             records = self._scan(position, wanted)
@@ -322,10 +329,24 @@ class Queue:
                 whole = True
                 break
             passed_over = min(len(positions), PASSED_OVER)
+            if large:
+                step = SCAN_LARGE
+                size += sum([len(record.packet) for record in records])
+                if found and size >= (most_bytes if len(found) < limit else KEPT_BYTES):
+                    break
         if from_head and not self.holds:
             self._set_front(found, whole=whole)
             self._ahead = min(READ_AHEAD, 2 * self._ahead)
-        return found[:limit]
+        return found[: self._within(found, limit, most_bytes) if large else limit]
+
+    @staticmethod
+    def _within(records: Sequence[Record], limit: int, most_bytes: float) -> int:
+        """How many of up to `limit` records there are to the one that brings them to `most_bytes`."""
+        for count, record in enumerate(islice(records, limit), 1):
+            most_bytes -= len(record.packet)
+            if most_bytes <= 0:
+                return count
+        return limit
 
     def available_before(self, limit: int, before: int = END) -> list[Record]:
         """Up to `limit` Available messages before `before`, from the tail on ([MS-MQDMPR] 3.1.7.3.2, backward)."""

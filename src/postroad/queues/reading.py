@@ -34,7 +34,7 @@ from postroad.queues.open_queue import (
     WaitingRead,
 )
 from postroad.queues.permissions import Action, no_right
-from postroad.queues.queue import PositionState, Queue
+from postroad.queues.queue import READ_BYTES, PositionState, Queue
 from postroad.reports.operations import SeekAction
 from postroad.store.interface import PRIORITY_SHIFT, Record
 from postroad.wire.constants import MessageClass
@@ -104,7 +104,7 @@ class Reading:
         if request.matches is not None:
             records = self._matching(queue, request.matches, now, opened)
         elif cursor is None:
-            records = self.delivery.fresh(queue, request.count, now)
+            records = self.delivery.fresh(queue, request.count, now, most_bytes=READ_BYTES)
         else:
             place = cursor.state, cursor.position
             record = self._at_cursor(queue, cursor, CURSOR_CALLS[request.call], now, opened)

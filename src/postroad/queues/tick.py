@@ -71,8 +71,9 @@ class Tick:
             change = self.changes[queue] = Change()
         return change
 
-    def put(self, queue: Queue, record: Record) -> None:
-        """Adds a record. Its bytes count against the quota from now on."""
+    def put(self, queue: Queue, record: Record, *, moved: bool = False) -> None:
+        """Adds a record. Its bytes count against the quota from now on. A `moved` one has the number of its first
+        arrival: readers by order of arrival may be past it."""
         self.batch.puts[Key(record.queue, record.lookup_id)] = record
         self.writes += 1
         change = self.change(queue)
@@ -81,7 +82,7 @@ class Tick:
         size = len(record.packet)
         change.added += 1
         change.added_bytes += size
-        if change.first is None:
+        if change.first_arrival is None and not moved:
             change.first_arrival = record.lookup_id & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or record.lookup_id < change.first:
             change.first = record.lookup_id
@@ -101,7 +102,7 @@ class Tick:
         change.added += len(records)
         change.added_bytes += size
         first = min(lookup_ids)
-        if change.first is None:
+        if change.first_arrival is None:
             change.first_arrival = lookup_ids[0] & ARRIVAL_MASK  # arrival numbers only grow
         if change.first is None or first < change.first:
             change.first = first

@@ -1,4 +1,5 @@
-"""A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel.
+"""A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel. mqrr_client.py
+is one by [MS-MQRR], and both use the end of this module.
 
 One connection for qmcomm and one for qm2qm serve any number of reads. Applications use client/remote.py.
 """
@@ -8,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from postroad.describe.received import ReceivedMessage
@@ -54,6 +55,7 @@ Connect = Callable[[Interface, int | None], Awaitable[RpcClient]]
 OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is abandoned
 ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; if the connection is lost, they end sooner
 WITHDRAW_TIMEOUT_S = 10.0  # how long a cancelled read may take to come back
+WHOLE = 0xFFFFFFFF  # a body of any size
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
 OLD_VERSION = Version(5, 0, 0)  # of a server without RemoteQmGetVersion
 
@@ -89,12 +91,44 @@ class RemoteOpenQueueEntry:
     closed: bool = False
 
 
+class ReadClient(Protocol):
+    """The verbs of both clients. What one of them has opened or received, only that one understands."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def version(self) -> Version: ...
+
+    async def open(self, name: FormatName, access: DesiredAccess = ..., share: DesiredShare = ...) -> Any: ...
+
+    async def close_queue(self, opened: Any) -> None: ...
+
+    async def purge(self, opened: Any) -> None: ...
+
+    async def create_cursor(self, opened: Any) -> int: ...
+
+    async def close_cursor(self, opened: Any, cursor: int) -> None: ...
+
+    async def peek(
+        self, opened: Any, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
+    ) -> ReceivedMessage: ...
+
+    async def receive(self, opened: Any, timeout_ms: int = 0, cursor: int = 0) -> Received: ...
+
+    async def lookup(self, opened: Any, action: Action, lookup_id: int, max_body_size: int = ...) -> Received: ...
+
+    async def end(self, entry: Any, ack: Ack) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Received:
     """A message that is locked at its queue manager until `end`. A peeked message has no entry."""
 
     message: ReceivedMessage
-    entry: PendingRemoteReadEntry | None = field(default=None)
+    entry: Any = None
 
 
 class RemoteReadClient:
@@ -187,7 +221,7 @@ class RemoteReadClient:
         connection = self._qm2qm
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
-        return _called(connection, operation, request, timeout, late)
+        return called(connection, operation, request, timeout, late)
 
     # Queues
 
@@ -202,24 +236,24 @@ class RemoteReadClient:
         handshake = await self._handshake_connection()
         structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(name))
         request = qmcomm.OpenRemoteQueueIn(structure, 0, access, share, self.identity.identifier, CLIENT_SYSTEM)
-        answer = await _called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
+        answer = await called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
         check(answer.result, f"cannot open {name}")
         supporting = self.identity.routing_server or self.identity.directory_server
         request2 = structures.OpenQueueIn(
             self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
         )
         try:
-            opened = await _called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
+            opened = await called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
             check(opened.result, f"cannot open {name} for reading")
         except BaseException:
-            await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
+            await quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
             raise
         entry = RemoteOpenQueueEntry(
             str(name), answer.queue_handle, answer.queue, opened.context, answer.context, access
         )
         self.open_queues[entry.queue_handle] = entry
         # The queue belongs to qm2qm from now on. The context of qmcomm is no longer needed.
-        await _quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
+        await quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
         return entry
 
     async def close_queue(self, opened: RemoteOpenQueueEntry) -> None:
@@ -245,7 +279,7 @@ class RemoteReadClient:
         self._require_open(opened)
         handshake = await self._handshake_connection()
         request = qmcomm.CreateRemoteCursorIn(TransferBuffer(), opened.queue_handle)
-        answer = await _called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
+        answer = await called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
         check(answer.result, f"cannot create a cursor on {opened.name}")
         return answer.cursor
 
@@ -268,8 +302,11 @@ class RemoteReadClient:
         """The first half of Receiving a Message, 3.2.4.3 and 3.2.4.6. The message is locked until `end`."""
         return await self._read(opened, Action.RECEIVE, timeout_ms, cursor)
 
-    async def lookup(self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int) -> Received:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11. A received message is locked until `end`."""
+    async def lookup(
+        self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int, max_body_size: int = WHOLE
+    ) -> Received:
+        """RemoteQMStartReceiveByLookupId, 3.1.4.11. A received message is locked until `end`. The whole body comes,
+        whatever `max_body_size` is: this protocol cuts none."""
         if action not in SEEKS:
             raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
         if lookup_id == 0 and action not in (Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT):
@@ -456,22 +493,24 @@ async def _version_of(connection: RpcClient) -> Version:
     return Version(answer.major, answer.minor, answer.build_number)
 
 
-async def _called(
+async def called(
     connection: RpcClient,
     operation: Operation[In, Out],
     request: In,
     timeout: float | None,
     late: Callable[[Out | None], None] | None = None,
+    what: str = "",
 ) -> Out:
+    """Makes a call. `what` says what failed, where the method raises its HRESULT."""
     try:
         return await connection.call(operation, request, timeout, late)
     except TimeoutError:
         raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:
-        raise error_of_fault(fault, operation) from None
+        raise error_of_fault(fault, what or operation.name) from None
 
 
-async def _quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
+async def quietly(connection: RpcClient, operation: Operation[In, Any], request: In) -> None:
     """Makes a call whose failure changes nothing: the server cleans up when the connection ends."""
     try:
         await connection.call(operation, request, ANSWER_TIMEOUT_S)
@@ -486,10 +525,10 @@ HIGHEST_PRIORITY = 7
 FACILITY_MQ = 0x0E  # the facility of an HRESULT that is raised as a fault
 
 
-def error_of_fault(fault: RpcFault, operation: Operation[Any, Any]) -> PostroadError:
+def error_of_fault(fault: RpcFault, what: str) -> PostroadError:
     """The exception for a fault. Some methods raise their HRESULT, which arrives as a fault with that status."""
     if is_failure(fault.fault_status) and fault.fault_status >> 16 & 0xFF == FACILITY_MQ:
-        return error_of(fault.fault_status, operation.name)
+        return error_of(fault.fault_status, what)
     return fault
 
 
@@ -523,10 +562,12 @@ WORDS: dict[int, str] = {
 }
 
 
-def message_of(packet: bytes, sequential_id: int, arrive_time: int) -> ReceivedMessage:
+def message_of(
+    packet: bytes, sequential_id: int, arrive_time: int, aborts: int = 0, reason: int = 0
+) -> ReceivedMessage:
     """The message in a UserMessage packet. The answer lacks the top octet of the lookup identifier, which follows from
     the priority. An old server gives no identifier at all."""
-    message = ReceivedMessage(packet, 0, arrive_time * 1000)
+    message = ReceivedMessage(packet, 0, arrive_time * 1000, aborts, reason)
     view = message.view  # reading the view checks the packet
     if sequential_id:
         rank = HIGHEST_PRIORITY - (0 if view.transactional else view.priority)

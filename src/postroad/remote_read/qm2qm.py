@@ -1,4 +1,4 @@
-"""The qm2qm interface, [MS-MQQP] 6: its eleven methods. Their rules are in service.py.
+"""The qm2qm interface, [MS-MQQP] 6: its eleven methods. Their rules are in mqqp.py.
 
 A receive and its acknowledgment have faster stubs, each read or written in one step, little-endian. Most calls are
 these two, and to read them member by member costs more than the rest of a receive. Octets and values are the same as
@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import fields
 from operator import attrgetter
 from struct import Struct
-from struct import error as StructError  # noqa: N812
-from typing import TypeVar
 
 from postroad.remote_read import structures
 from postroad.remote_read.structures import (
@@ -24,10 +22,8 @@ from postroad.remote_read.structures import (
     StartReceive2Out,
     StartReceiveByLookupIdIn,
 )
-from postroad.rpc.interface import Interface, Nothing, Operation, Parameters
+from postroad.rpc.interface import FastParameters, Interface, Nothing, Operation
 from postroad.rpc.ndr import Format, Handle, Reader
-
-Value = TypeVar("Value")
 
 RESULT = Struct("<I")
 END = Struct("<I16sI")  # pphContext, and dwAck or the result
@@ -50,28 +46,8 @@ class Shape:
 _NDR, _NDR64 = Shape("9IHxxI", "I4x", "I"), Shape("9IIQ", "Q", "Q")
 
 
-class FastParameters(Parameters[Value]):
-    """Encodes and decodes in one step if it can, else member by member."""
-
-    __slots__ = ()
-
-    def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
-        try:
-            octets = self.pack(value, _NDR64 if layout is Format.NDR64 else _NDR)
-        except StructError:  # a number is too large; the definitions say which one
-            octets = None
-        return super().encode(value, layout, request) if octets is None else octets
-
-    def decode_from(self, reader: Reader, request: object = None) -> Value:
-        value = self.unpack(reader, _NDR64 if reader.wide else _NDR) if reader.order == "<" else None
-        return super().decode_from(reader, request) if value is None else value
-
-    def pack(self, value: Value, shape: Shape) -> bytes | None:
-        raise NotImplementedError
-
-    def unpack(self, reader: Reader, shape: Shape) -> Value | None:
-        """Reads the value and moves the reader past it. Returns None if the octets have another form."""
-        raise NotImplementedError
+def _shape(wide: bool) -> Shape:
+    return _NDR64 if wide else _NDR
 
 
 # The numbers of REMOTEREADDESC before lpBuffer: dwSize is at 4, eAckNack at 9.
@@ -100,29 +76,29 @@ def _unpack_request(layout: Struct, reader: Reader) -> tuple[int, RemoteReadDesc
 class StartIn(FastParameters[StartReceive2In]):
     __slots__ = ()
 
-    def pack(self, value: StartReceive2In, shape: Shape) -> bytes | None:
-        return _pack_request(shape.request, value.remote_read_desc2)
+    def pack(self, value: StartReceive2In, layout: Format) -> bytes | None:
+        return _pack_request(_shape(layout is Format.NDR64).request, value.remote_read_desc2)
 
-    def unpack(self, reader: Reader, shape: Shape) -> StartReceive2In | None:
-        found = _unpack_request(shape.request, reader)
+    def unpack(self, reader: Reader) -> StartReceive2In | None:
+        found = _unpack_request(_shape(reader.wide).request, reader)
         return None if found is None else StartReceive2In(found[1])
 
 
 class LookupIn(FastParameters[StartReceiveByLookupIdIn]):
     __slots__ = ()
 
-    def pack(self, value: StartReceiveByLookupIdIn, shape: Shape) -> bytes | None:
-        return _pack_request(shape.lookup, value.remote_read_desc2, value.lookup_id)
+    def pack(self, value: StartReceiveByLookupIdIn, layout: Format) -> bytes | None:
+        return _pack_request(_shape(layout is Format.NDR64).lookup, value.remote_read_desc2, value.lookup_id)
 
-    def unpack(self, reader: Reader, shape: Shape) -> StartReceiveByLookupIdIn | None:
-        found = _unpack_request(shape.lookup, reader)
+    def unpack(self, reader: Reader) -> StartReceiveByLookupIdIn | None:
+        found = _unpack_request(_shape(reader.wide).lookup, reader)
         return None if found is None else StartReceiveByLookupIdIn(*found)
 
 
 class StartOut(FastParameters[StartReceive2Out]):
     __slots__ = ()
 
-    def pack(self, value: StartReceive2Out, shape: Shape) -> bytes | None:
+    def pack(self, value: StartReceive2Out, layout: Format) -> bytes | None:
         desc2 = value.remote_read_desc2
         desc = desc2.remote_read_desc
         if desc is None:
@@ -131,14 +107,15 @@ class StartOut(FastParameters[StartReceive2Out]):
         size = 0 if buffer is None else len(buffer)
         if size != desc.size or size > MAX_BUFFER or desc.ack_nack > MAX_ENUM:
             return None  # the definitions refuse what these structs would accept
+        shape = _shape(layout is Format.NDR64)
         handle, pointer = value.context, 0 if buffer is None else REFERENTS[1]
         head = shape.reply.pack(*handle, REFERENTS[0], desc2.sequential_id, *_numbers(desc), pointer)
         if buffer is None:
             return head + RESULT.pack(value.result)
         return b"".join((head, shape.counts.pack(size, 0, size), buffer, bytes(-size % 4), RESULT.pack(value.result)))
 
-    def unpack(self, reader: Reader, shape: Shape) -> StartReceive2Out | None:
-        data = reader.data
+    def unpack(self, reader: Reader) -> StartReceive2Out | None:
+        data, shape = reader.data, _shape(reader.wide)
         start = shape.reply.size
         if reader.size < start + RESULT.size:
             return None
@@ -168,12 +145,12 @@ class StartOut(FastParameters[StartReceive2Out]):
 class EndIn(FastParameters[EndReceiveIn]):
     __slots__ = ()
 
-    def pack(self, value: EndReceiveIn, shape: Shape) -> bytes | None:
+    def pack(self, value: EndReceiveIn, layout: Format) -> bytes | None:
         if value.ack not in (1, 2):
             return None
         return END.pack(*value.context, value.ack)
 
-    def unpack(self, reader: Reader, shape: Shape) -> EndReceiveIn | None:
+    def unpack(self, reader: Reader) -> EndReceiveIn | None:
         if reader.size < END.size:
             return None
         attributes, octets, ack = END.unpack_from(reader.data)
@@ -186,10 +163,10 @@ class EndIn(FastParameters[EndReceiveIn]):
 class EndOut(FastParameters[EndReceiveOut]):
     __slots__ = ()
 
-    def pack(self, value: EndReceiveOut, shape: Shape) -> bytes | None:
+    def pack(self, value: EndReceiveOut, layout: Format) -> bytes | None:
         return END.pack(*value.context, value.result)
 
-    def unpack(self, reader: Reader, shape: Shape) -> EndReceiveOut | None:
+    def unpack(self, reader: Reader) -> EndReceiveOut | None:
         if reader.size < END.size:
             return None
         attributes, octets, result = END.unpack_from(reader.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.config import Configuration
 from postroad.reports.info import LockInfo, ReaderInfo
-from postroad.rpc.gss import AUTH_EXTRA, can_authenticate, providers
+from postroad.rpc.gss import AUTH_EXTRA, can_authenticate
 
 
 class RemoteReaders:
@@ -51,8 +51,10 @@ def readers_log_in(config: Configuration, reachable: bool) -> bool:
     why = "rpc.authenticate is true" if rpc.authenticate else exposed
     if not can_authenticate():
         config.fail("rpc.authenticate", f"{why}, but logins cannot be checked: {AUTH_EXTRA}, {_ALLOW_ALL}, {_TURN_OFF}")
-    if not config.users and not providers({}, config.manager.name):
+    if not config.users and rpc.keytab is None:
         config.fail(
-            "user", f"is missing, and {why}: add a [[user]] with a name and a password, {_ALLOW_ALL}, {_TURN_OFF}"
+            "user",
+            f"is missing, and {why}: add a [[user]] with a name and a password, set rpc.keytab for Kerberos, "
+            f"{_ALLOW_ALL}, {_TURN_OFF}",
         )
     return True

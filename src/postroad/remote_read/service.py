@@ -1,111 +1,93 @@
-"""The methods of [MS-MQQP] 3.1.4, and those of [MS-MQMP] 3.1.4 that they need, with plain values.
+"""Remote readers of one queue manager, whatever protocol they speak: open queues, reads in two phases, cursors, purge.
 
-No RPC, no clock, no randomness. An expected failure is an HRESULT, never an exception. Changes gather in the core's
-tick, and the caller waits for its commit before it answers the client.
+mqqp.py and mqrr.py have the two protocols over it. No RPC, no clock, no randomness. An expected failure is an HRESULT,
+never an exception. Changes gather in the core's tick, and the caller waits for its commit before it answers the client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
-from uuid import UUID
 
-from postroad.errors import PostroadError, RemoteCancelled, SharingViolation, Status, TooManyHeld
-from postroad.names import DistributionListName, MulticastName
+from postroad.errors import OperationCancelled, PostroadError, RemoteCancelled, Status, TooManyHeld
+from postroad.names import DirectName, DistributionListName, FormatName, MulticastName
 from postroad.names.queue_format import Arm, QueueFormat
-from postroad.queues.local import PURGE_BATCH, LocalQueueManager
+from postroad.queues.leases import AwakeTime
+from postroad.queues.local import PURGE_MORE, LocalQueueManager
 from postroad.queues.open_queue import RECEIVING, OpenQueueDescriptor, WaitingRead
 from postroad.queues.owners import Held
 from postroad.queues.permissions import Action as QueueAction
 from postroad.queues.properties import QueueType
-from postroad.queues.queue import Queue
-from postroad.remote_read.values import (
-    ACCESS,
-    CALLS,
-    INFINITE_MS,
-    LAST_LOOKUP_ID,
-    SEEKS,
-    SHARE,
-    Ack,
-    Action,
-    DesiredAccess,
-    DesiredShare,
-    Ports,
-    PortType,
-    ReadRequest,
-)
+from postroad.queues.queue import PositionState, Queue
+from postroad.remote_read.values import CALLS, INFINITE_MS, LAST_LOOKUP_ID, SEEKS, Ack, Action, Ports, PortType
 from postroad.reports.info import LockInfo, ReaderInfo
-from postroad.reports.operations import SeekAction
+from postroad.reports.operations import QueueAccess, SeekAction, ShareMode
 from postroad.rpc.calls import Caller
 from postroad.security.access import Token
 from postroad.security.users import derive_sid
 from postroad.store.interface import Record
 
-# What the server knows of its readers: open queues, reads under way, and how reads ended. [MS-MQQP] 3.1.1 and [MS-MQMP]
-# 3.1.1.8.
+MAX_SUBQUEUES = 256  # of one queue, made by remote readers: each lives as long as its queue
+MISSED_RENEWALS = 5  # a remote reader cannot renew: its messages stay locked for so many times `[leases] receive_s`
 
 
-class RemoteReadState(Enum):
-    """[MS-MQDMPR] 3.1.1.16 OpenQueueDescriptor.RemoteReadState"""
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the protocols do differently."""
 
-    OPENED = "opened"
-    READY_FOR_READ = "ready for read"
+    name: str
+    unknown_cursor: Status
+    no_purge: Status  # of a handle that was not opened for receiving
+    cancelled: type[PostroadError]
+    by_request: bool  # whether the request id names a received message; else a context handle of its own does
+    cleans_up: bool  # whether an unacknowledged message goes back after a time
+
+
+MQQP = Dialect(
+    "mqqp", Status.STATUS_INVALID_PARAMETER, Status.ACCESS_DENIED, RemoteCancelled, by_request=False, cleans_up=False
+)
+MQRR = Dialect(
+    "mqrr",
+    Status.STATUS_INVALID_HANDLE,
+    Status.STATUS_ACCESS_DENIED,
+    OperationCancelled,
+    by_request=True,
+    cleans_up=True,
+)
 
 
 @dataclass(slots=True, eq=False)
 class RemoteQueue:
-    """[MS-MQMP] 3.1.1.8 RemoteQueueOpenContextHandle: a queue that a remote reader has open.
+    """A queue that a remote reader has open.
 
-    `handle` is random, and not the descriptor's own number, so nobody can guess what others have opened, here or
-    remotely. Clients send it as a plain number over several connections: qmcomm gives it, qm2qm takes it. Therefore it
-    works only for `caller`, who opened the queue by qmcomm. Once a user has opened the queue by qm2qm, it works only in
-    the association of that call. For callers without a name the address decides, because nothing else tells a client's
-    second connection from another client.
+    `waiting` are the reads that are not answered, by request id. `unacknowledged` are the receives whose message is
+    locked until the reader ends them: by request id, or by lookup id if the dialect names them otherwise.
     """
 
-    handle: int
+    dialect: Dialect
     descriptor: OpenQueueDescriptor
     path: str
     caller: Caller
     opened_at: float
     owner: str  # the limits of this owner count
-    state: RemoteReadState = RemoteReadState.OPENED
-    reader: Caller | None = None  # the caller that opened it by qm2qm
+    waiting: dict[int, RemoteReadEntry] = field(default_factory=dict)
+    unacknowledged: dict[int, RemoteReadEntry] = field(default_factory=dict)
     cursors: int = 0
-    unacknowledged: set[RemoteReadEntry] = field(default_factory=set)
-
-    def serves(self, caller: Caller) -> bool:
-        """Whether this caller may use the handle in calls of qm2qm."""
-        reader = self.reader
-        if caller.user is not None and reader is not None and reader.association != caller.association:
-            return False
-        return caller.may_use(self.caller)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenQueueEntry:
-    """3.1.1.4. A PCTX_RRSESSION_HANDLE_TYPE refers to one. `queue_handle` is its OpenQueueDescriptorHandle."""
-
-    queue_handle: int
-    client_id: UUID
 
 
 @dataclass(slots=True, eq=False)
 class RemoteReadEntry:
-    """3.1.1.2: one read. A PCTX_REMOTEREAD_HANDLE_TYPE refers to an entry whose message waits for its
-    acknowledgment."""
+    """One read: [MS-MQQP] 3.1.1.2 RemoteReadEntry, [MS-MQRR] 3.1.1.2 PendingRequestEntry."""
 
-    queue_handle: int
-    timeout_ms: int
-    action: int
-    request_id: int
     remote: RemoteQueue
+    request_id: int
+    action: int
+    timeout_ms: int
+    receives: bool  # whether it removes the message
     waiting: WaitingRead | None = None
     queue: Queue | None = None  # the queue in which the message is locked
-    record: Record | None = None  # UserMessagePacket
+    record: Record | None = None
     counted: bool = False  # whether it is among the reads that wait
     settled: bool = False
 
@@ -124,157 +106,115 @@ class Answer:
     entry: RemoteReadEntry | None = None
 
 
-_Entry = TypeVar("_Entry", OpenQueueEntry, RemoteReadEntry)
-
 _derived_sid = lru_cache(maxsize=1024)(derive_sid)  # cached, because every read needs it
 
 
 class RemoteReadService:
-    """The remote readers of one queue manager. `new_handle` gives numbers that nobody can guess.
+    """The remote readers of one queue manager.
 
-    With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). A handle works only for the caller
-    that opened it; for all others it does not exist. Rights are checked when a queue is opened, and again for every
-    read and purge, so a change of the access list takes effect at once.
+    With `authenticate`, only authenticated callers can open a queue ([MS-MQQP] 5). Rights are checked when a queue is
+    opened, and again for every read and purge, so a change of the access list takes effect at once.
     """
 
-    def __init__(self, core: LocalQueueManager, new_handle: Callable[[], int], *, authenticate: bool = False) -> None:
+    def __init__(self, core: LocalQueueManager, *, authenticate: bool = False) -> None:
         self.core = core
         self.authenticate = authenticate
         self.ports = Ports(0, 0)
-        self.remote_queues: dict[int, RemoteQueue] = {}
-        self.open_queue_entries: dict[int, list[OpenQueueEntry]] = {}  # rOpenQueueEntryCollection, by queue handle
-        self.remote_reads: dict[int, list[RemoteReadEntry]] = {}  # rRemoteReadEntryCollection, by queue handle
+        self.opened: dict[RemoteQueue, None] = {}
         self.received = 0  # messages that readers have acknowledged
         self.returned = 0  # messages that went back because readers did not acknowledge them
         self.owners = core.owners
-        self._new_handle = new_handle
+        self._awake = AwakeTime()
+        self._now = 0.0  # in awake time, as of the last clean-up
+        self._locked: dict[RemoteReadEntry, float] = {}  # what a clean-up may take back, with its time, in order
         core.reviews.append(self.review)
-
-    # qmcomm, [MS-MQMP] 3.1.4
 
     def listen_on(self, ports: Ports) -> None:
         self.ports = ports
 
-    def open_remote_queue(
-        self, queue_format: tuple[int, int, Arm] | None, access: int, share: int, now: float, caller: Caller
+    def server_port(self, port_type: int) -> int:
+        """Where an interface is. 0 for what does not exist, such as SPX."""
+        if port_type == PortType.IP_HANDSHAKE:
+            return self.ports.handshake
+        return self.ports.read if port_type == PortType.IP_READ else 0
+
+    # Opening and closing
+
+    def open(
+        self,
+        dialect: Dialect,
+        queue_format: tuple[int, int, Arm],
+        access: QueueAccess,
+        share: ShareMode,
+        now: float,
+        caller: Caller,
     ) -> tuple[int, RemoteQueue | None]:
-        """R_QMOpenRemoteQueue, 3.1.4.2. `queue_format` is m_qft, m_SuffixAndFlags and the arm of the union."""
-        if refused := self._refusal(caller, Status.OK):
-            return refused, None
-        if access not in ACCESS:
-            return Status.UNSUPPORTED_ACCESS_MODE, None
-        if queue_format is None or share not in SHARE:
-            return Status.INVALID_PARAMETER, None
+        """Open Queue, [MS-MQDMPR] 3.1.7.1.5. `queue_format` is m_qft, m_SuffixAndFlags and the arm of the union.
+
+        A subqueue that is opened as the target of moves comes into being.
+        """
         try:
             name = QueueFormat(*queue_format).to_format_name()
             if isinstance(name, DistributionListName | MulticastName):
                 return Status.UNSUPPORTED_FORMATNAME_OPERATION, None
             queue = self.core.queues.find(name)
-            if queue is not None and not self._permits(queue, caller, receive=access == DesiredAccess.RECEIVE):
+            parent = self._parent(name) if queue is None and access is QueueAccess.MOVE else queue
+            receive = access is not QueueAccess.PEEK
+            if parent is not None and not self.permits(parent, caller, receive=receive):
                 return Status.ACCESS_DENIED, None
-            descriptor = self.core.open(name, ACCESS[DesiredAccess(access)], SHARE[DesiredShare(share)], now)
-        except SharingViolation:
-            return Status.STATUS_SHARING_VIOLATION, None  # 3.1.4.2, for share modes; elsewhere it is an HRESULT
+            owner = self._owner(caller)
+            if parent is not None and self._full(Held.OPEN_QUEUES, owner):
+                return Status.INSUFFICIENT_RESOURCES, None
+            if queue is None and parent is not None and not self._make_subqueue(parent, name, now):
+                return Status.INSUFFICIENT_RESOURCES, None
+            descriptor = self.core.open(name, access, share, now)
         except PostroadError as error:
             return error.status, None
         assert descriptor.queue is not None
-        owner = self._owner(caller)
-        if self._full(Held.OPEN_QUEUES, owner):
-            self.core.close(descriptor)
-            return Status.INSUFFICIENT_RESOURCES, None
         self.owners.take(Held.OPEN_QUEUES, owner)
-        handle = self._free_handle()
-        remote = RemoteQueue(handle, descriptor, descriptor.queue.properties.path, caller, now, owner)
-        self.remote_queues[handle] = remote
+        remote = RemoteQueue(dialect, descriptor, descriptor.queue.properties.path, caller, now, owner)
+        self.opened[remote] = None
         return Status.OK, remote
 
-    def close_remote_queue_context(self, remote: RemoteQueue | None) -> None:
-        """R_QMCloseRemoteQueueContext, 3.1.4.3, and the rundown of its handle, 3.1.7.2."""
-        if remote is not None and remote.state is RemoteReadState.OPENED and remote.handle in self.remote_queues:
-            self._close(remote)
+    def _parent(self, name: FormatName) -> Queue | None:
+        """The queue of a subqueue that does not exist. None if the name is not one of a possible subqueue here."""
+        if not isinstance(name, DirectName) or name.tail.subqueue is None or name.tail.journal:
+            return None
+        parent = self.core.queues.find(replace(name, tail=replace(name.tail, subqueue=None)))
+        applications = (QueueType.PRIVATE, QueueType.PUBLIC)
+        return parent if parent is not None and parent.properties.queue_type in applications else None
 
-    def create_remote_cursor(self, queue_handle: int, caller: Caller) -> tuple[int, int]:
-        """R_QMCreateRemoteCursor, 3.1.4.4. Returns the status and the cursor's handle.
+    def _make_subqueue(self, parent: Queue, name: FormatName, now: float) -> bool:
+        assert isinstance(name, DirectName)
+        assert name.tail.subqueue is not None
+        if len(parent.subqueues) >= MAX_SUBQUEUES:
+            return False
+        with self.core.delivery.atomic:
+            self.core.queues.subqueue(self.core.tick, parent, name.tail.subqueue, int(now))
+        return True
 
-        It works from any association of the opener: a client whose connection for qmcomm was idle opens a new one.
-        """
-        remote = self.remote_queues.get(queue_handle)
-        if remote is None or not caller.may_use(remote.caller):
-            return self._refusal(caller, Status.INVALID_HANDLE), 0
-        if not self._permits(remote.descriptor.queue, caller, receive=False):
-            return Status.ACCESS_DENIED, 0
-        if self._full(Held.CURSORS, remote.owner):
-            return Status.INSUFFICIENT_RESOURCES, 0
-        try:
-            handle = self.core.open_cursor(remote.descriptor).handle
-        except PostroadError as error:
-            return error.status, 0
-        remote.cursors += 1
-        self.owners.take(Held.CURSORS, remote.owner)
-        return Status.OK, handle
-
-    def server_port(self, port_type: int) -> int:
-        """R_QMGetRTQMServerPort, 3.1.4.24, and RemoteQMGetQMQMServerPort. 0 for what does not exist, such as SPX."""
-        if port_type == PortType.IP_HANDSHAKE:
-            return self.ports.handshake
-        return self.ports.read if port_type == PortType.IP_READ else 0
-
-    # Opening and closing, [MS-MQQP] 3.1.4.3 to 3.1.4.5
-
-    def open_queue(
-        self, client_id: UUID | None, queue: int, open_context: int, caller: Caller
-    ) -> tuple[int, OpenQueueEntry | None]:
-        """RemoteQMOpenQueue, 3.1.4.3. Refuses a handle that R_QMOpenRemoteQueue did not give: see RemoteQueue."""
-        remote = self._find(open_context, caller)
-        if client_id is None or not queue or not open_context or queue != open_context or remote is None:
-            return self._refusal(caller, Status.INVALID_PARAMETER), None
-        if not self._permits(remote.descriptor.queue, caller, receive=remote.descriptor.access in RECEIVING):
-            return Status.ACCESS_DENIED, None
-        remote.reader = caller
-        entry = OpenQueueEntry(open_context, client_id)
-        self.open_queue_entries.setdefault(open_context, []).append(entry)
-        remote.state = RemoteReadState.READY_FOR_READ  # else closing the qmcomm context would close the queue
-        return Status.OK, entry
-
-    def close_queue(self, entry: OpenQueueEntry | None, now: float) -> int:
-        """RemoteQMCloseQueue, 3.1.4.4, and the rundown of its handle, 3.1.6.1."""
-        if entry is None:
-            return Status.INVALID_HANDLE
-        _remove(self.open_queue_entries, entry.queue_handle, entry)
-        for read in list(self.remote_reads.get(entry.queue_handle, ())):
-            self._cancel(read)
-        remote = self.remote_queues.get(entry.queue_handle)
-        if remote is not None:
-            # The message nearest to the head first: waiting readers get them in the order of the queue.
-            for read in sorted(remote.unacknowledged, key=lambda each: each.place):
-                self.end_receive(read, Ack.RR_NACK, now)
-            self._close(remote)
-        return Status.OK
-
-    def _close(self, remote: RemoteQueue) -> None:
-        del self.remote_queues[remote.handle]
+    def close(self, remote: RemoteQueue, now: float) -> None:
+        """Close Queue, and the rundown of its handle. Its waiting reads end, and unacknowledged messages go back."""
+        if remote not in self.opened:
+            return
+        for read in list(remote.waiting.values()):
+            self.cancel(read)
+        # The message nearest to the head first: waiting readers get them in the order of the queue.
+        for read in sorted(remote.unacknowledged.values(), key=lambda each: each.place):
+            self.end(read, Ack.RR_NACK, now)
+        del self.opened[remote]
         self.owners.give(Held.CURSORS, remote.owner, remote.cursors)
         self.owners.give(Held.OPEN_QUEUES, remote.owner)
         if not remote.descriptor.closed:
             self.core.close(remote.descriptor)
 
-    def _find(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """The queue of a handle in a call of qm2qm. None also for the handle of another caller."""
-        remote = self.remote_queues.get(queue_handle)
-        return remote if remote is not None and remote.serves(caller) else None
-
-    def _find_open(self, queue_handle: int, caller: Caller) -> RemoteQueue | None:
-        """Like `_find`, for calls that need RemoteQMOpenQueue first."""
-        remote = self.remote_queues.get(queue_handle)
-        if remote is None or queue_handle not in self.open_queue_entries:
-            return None
-        return remote if remote.reader is caller or remote.serves(caller) else None
+    # Who may
 
     def _owner(self, caller: Caller) -> str:
         """Whose limits count: the user's SID, as with every other interface, or the address."""
         if caller.user is None:
             return caller.address
-        user = self.core.access.users.named(caller.user)
+        user = self.core.access.users.named(caller.user) if caller.account is None else caller.account
         return str(_derived_sid(self.core.identifier, caller.user) if user is None else user.sid)
 
     def _full(self, kind: Held, owner: str) -> bool:
@@ -293,17 +233,17 @@ class RemoteReadService:
 
     def review(self, queues: Collection[Queue], now: float) -> None:
         """Takes unacknowledged messages back from readers that have lost their right to these queues."""
-        for remote in list(self.remote_queues.values()):
+        for remote in list(self.opened):
             queue = remote.descriptor.queue
-            if remote.unacknowledged and queue in queues and not self._permits(queue, remote.caller, receive=True):
-                for read in sorted(remote.unacknowledged, key=lambda each: each.place):
-                    self.end_receive(read, Ack.RR_NACK, now)
+            if remote.unacknowledged and queue in queues and not self.permits(queue, remote.caller, receive=True):
+                for read in sorted(remote.unacknowledged.values(), key=lambda each: each.place):
+                    self.end(read, Ack.RR_NACK, now)
 
-    def _refusal(self, caller: Caller, status: int) -> int:
+    def refusal(self, caller: Caller, status: int) -> int:
         """[MS-MQQP] 5: a caller that has to log in learns only this, and nothing about what exists."""
         return Status.ACCESS_DENIED if self.authenticate and caller.user is None else status
 
-    def _permits(self, queue: Queue | None, caller: Caller, *, receive: bool) -> bool:
+    def permits(self, queue: Queue | None, caller: Caller, *, receive: bool) -> bool:
         """The access check of [MS-MQDMPR] 3.1.7.1.5 with the caller's identity.
 
         A queue without an access list of its own is open to callers that the listener admits without a login, and to
@@ -315,7 +255,9 @@ class RemoteReadService:
             return False
         if queue is None:
             return True  # the queue was deleted: the read itself reports that
-        user = None if caller.user is None else access.users.named(caller.user)
+        user = caller.account
+        if user is None and caller.user is not None:
+            user = access.users.named(caller.user)
         derived = None if caller.user is None else _derived_sid(self.core.identifier, caller.user)
         sid = derived if user is None else user.sid
         system = queue.properties.queue_type is QueueType.SYSTEM
@@ -323,64 +265,96 @@ class RemoteReadService:
             return False
         if sid == derived and not access.has_own_list(queue) and not (system and caller.user is not None):
             return True
-        token = Token.anonymous() if sid is None else access.users.token(sid)
+        if caller.account is not None:
+            token = access.login_token(caller.account)
+        else:
+            token = Token.anonymous() if sid is None else access.token(sid)
         return access.allows(queue, token, QueueAction.RECEIVE if receive else QueueAction.PEEK)
 
-    def close_cursor(self, queue_handle: int, cursor_handle: int, caller: Caller) -> int:
-        """RemoteQMCloseCursor, 3.1.4.5"""
-        remote = self._find(queue_handle, caller)
-        cursor = None if remote is None else remote.descriptor.cursors.get(cursor_handle)
-        if remote is None or cursor is None:
-            return self._refusal(caller, Status.INVALID_HANDLE)
+    # Cursors and purge
+
+    def open_cursor(self, remote: RemoteQueue, caller: Caller) -> tuple[int, int]:
+        """Returns the status and the cursor's handle."""
+        if not self.permits(remote.descriptor.queue, caller, receive=False):
+            return Status.ACCESS_DENIED, 0
+        if self._full(Held.CURSORS, remote.owner):
+            return Status.INSUFFICIENT_RESOURCES, 0
+        try:
+            handle = self.core.open_cursor(remote.descriptor).handle
+        except PostroadError as error:
+            return error.status, 0
+        remote.cursors += 1
+        self.owners.take(Held.CURSORS, remote.owner)
+        return Status.OK, handle
+
+    def close_cursor(self, remote: RemoteQueue, handle: int) -> bool:
+        """Whether there was such a cursor."""
+        cursor = remote.descriptor.cursors.get(handle)
+        if cursor is None:
+            return False
         self.core.close_cursor(remote.descriptor, cursor)
         remote.cursors -= 1
         self.owners.give(Held.CURSORS, remote.owner)
-        return Status.OK
+        return True
 
-    def purge_queue(self, queue_handle: int, now: float, caller: Caller) -> tuple[int, bool]:
-        """One step of RemoteQMPurgeQueue, 3.1.4.7. Returns the status, and whether there may be more to delete."""
-        remote = self._find_open(queue_handle, caller)
-        if remote is None:
-            return self._refusal(caller, Status.INVALID_HANDLE), False
+    def purge(self, remote: RemoteQueue, now: float, caller: Caller) -> tuple[int, bool]:
+        """One step of a purge. Returns the status, and whether there may be more to delete."""
+        descriptor = remote.descriptor
+        if descriptor.access not in (QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN):
+            return remote.dialect.no_purge, False
         try:
-            queue = remote.descriptor.require(RECEIVING, "purge")
+            queue = descriptor.require(RECEIVING, "purge")
         except PostroadError as error:
             return error.status, False
-        if not self._permits(queue, caller, receive=True):
+        if not self.permits(queue, caller, receive=True):
             return Status.ACCESS_DENIED, False
-        return Status.OK, self.core.purge(queue, now) == PURGE_BATCH
+        return Status.OK, self.core.purge(queue, now) >= PURGE_MORE
 
-    # Reading, [MS-MQQP] 3.1.4.1, 3.1.4.10 and 3.1.4.11
+    # Reading: the first phase
 
-    def start_receive(self, request: ReadRequest | None, now: float, caller: Caller) -> Answer | RemoteReadEntry:
-        """RemoteQMStartReceive and RemoteQMStartReceive2. Returns the answer, or the entry of a read that waits.
+    def read(
+        self,
+        remote: RemoteQueue,
+        action: int,
+        request_id: int,
+        timeout_ms: int,
+        cursor: int,
+        now: float,
+        caller: Caller,
+    ) -> Answer | RemoteReadEntry:
+        """Reads the first message, or at a cursor. Returns the answer, or the entry of a read that waits.
 
         The caller ends a waiting read with `finish` or `fail`, as its WaitingRead says.
         """
-        if request is None:
-            return Answer(Status.INVALID_HANDLE)
-        fault, remote = self._check(request, caller)
-        if remote is None:
-            return Answer(self._refusal(caller, fault))
-        if request.action == Action.RECEIVE and not request.cursor:
+        descriptor, receives = remote.descriptor, action == Action.RECEIVE
+        if cursor and cursor not in descriptor.cursors:
+            return Answer(remote.dialect.unknown_cursor)
+        if action not in CALLS:
+            return Answer(Status.INVALID_PARAMETER)
+        if refused := self._refused(remote, caller, receives):
+            return Answer(refused)
+        if timeout_ms and self._full(Held.WAITING_READS, remote.owner):
+            return Answer(Status.INSUFFICIENT_RESOURCES)
+        if receives and not cursor:
             try:
-                record = self.core.reading.lock_first(remote.descriptor, now)
+                record = self.core.reading.lock_first(descriptor, now)
             except PostroadError as error:
                 return Answer(error.status)
             if record is not None:  # it does not wait, so nobody has to find it
-                return self._locked(_entry_of(request, remote), record)
-        infinite = request.timeout_ms == INFINITE_MS
+                return self._lock(RemoteReadEntry(remote, request_id, action, timeout_ms, True), record)
         waiting = WaitingRead(
-            remote.descriptor,
-            CALLS[request.action],
-            deadline=None if infinite else now + request.timeout_ms / 1000,
-            cursor=remote.descriptor.cursors.get(request.cursor) if request.cursor else None,
-            two_phase=request.action == Action.RECEIVE,
-            # 3.1.4.1 gives a peek no tag, so nobody could cancel it. But 3.2.4.7 cancels pending peeks too.
-            tag=(request.queue_handle, request.request_id),
-            permitted=lambda: self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE),
+            descriptor,
+            CALLS[action],
+            deadline=None if timeout_ms == INFINITE_MS else now + timeout_ms / 1000,
+            cursor=descriptor.cursors.get(cursor) if cursor else None,
+            two_phase=receives,
+            # [MS-MQQP] 3.1.4.1 gives a peek no tag, so nobody could cancel it. But both protocols' clients cancel
+            # pending peeks: [MS-MQQP] 3.2.4.7, [MS-MQRR] 3.2.4.11.
+            tag=(remote, request_id),
+            permitted=lambda: self.permits(descriptor.queue, caller, receive=receives),
         )
-        entry = self._enter(request, remote, waiting)
+        entry = RemoteReadEntry(remote, request_id, action, timeout_ms, receives, waiting)
+        remote.waiting[request_id] = entry
         try:
             records = self.core.reading.read(waiting, now)
         except PostroadError as error:
@@ -391,108 +365,76 @@ class RemoteReadService:
         self.owners.take(Held.WAITING_READS, remote.owner)
         return entry
 
-    def _check(self, request: ReadRequest, caller: Caller) -> tuple[int, RemoteQueue | None]:
-        """Makes the checks of 3.1.4.1 in their order."""
-        handle = request.queue_handle
-        if not request.queue or request.queue != handle:
-            return Status.INVALID_PARAMETER, None
-        reads = self.remote_reads.get(handle)
-        if reads and any(each.request_id == request.request_id for each in reads):
-            return Status.INVALID_PARAMETER, None
-        if not request.cursor and request.action == Action.PEEK_NEXT:
-            return Status.STATUS_INVALID_PARAMETER, None
-        remote = self._find_open(handle, caller)
-        if remote is None:
-            return Status.INVALID_PARAMETER, None
-        if request.cursor and request.cursor not in remote.descriptor.cursors:
-            return Status.STATUS_INVALID_PARAMETER, None
-        if request.action not in CALLS:
-            return Status.INVALID_PARAMETER, None
-        if not self._permits(remote.descriptor.queue, caller, receive=request.action == Action.RECEIVE):
-            return Status.ACCESS_DENIED, None
-        if request.action == Action.RECEIVE and self._holds_all(remote):
-            return Status.INSUFFICIENT_RESOURCES, None
-        if request.timeout_ms and self._full(Held.WAITING_READS, remote.owner):
-            return Status.INSUFFICIENT_RESOURCES, None
-        return Status.OK, remote
+    def _refused(self, remote: RemoteQueue, caller: Caller, receives: bool) -> int:
+        if not self.permits(remote.descriptor.queue, caller, receive=receives):
+            return Status.ACCESS_DENIED
+        return Status.INSUFFICIENT_RESOURCES if receives and self._holds_all(remote) else Status.OK
 
-    def start_receive_by_lookup_id(
-        self, lookup_id: int, request: ReadRequest | None, now: float, caller: Caller
+    def lookup(
+        self, remote: RemoteQueue, action: int, request_id: int, lookup_id: int, now: float, caller: Caller
     ) -> Answer:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11. It never waits.
+        """Reads by lookup id. It never waits.
 
-        A receive locks the message. The event that the specification raises would delete it at once, and a negative
+        A receive locks the message. The event that [MS-MQQP] 3.1.4.11 raises would delete it at once, and a negative
         acknowledgment could not put it back.
         """
-        if request is None:
-            return Answer(Status.INVALID_HANDLE)
-        handle = request.queue_handle
-        if not handle or request.timeout_ms or request.cursor:
+        if action not in SEEKS:
             return Answer(Status.INVALID_PARAMETER)
-        remote = self._find_open(handle, caller)
-        if remote is None:
-            return Answer(self._refusal(caller, Status.INVALID_PARAMETER))
-        if request.action not in SEEKS:
-            return Answer(Status.INVALID_PARAMETER)
-        receive, seek = SEEKS[request.action]
-        if not self._permits(remote.descriptor.queue, caller, receive=receive):
-            return Answer(Status.ACCESS_DENIED)
-        if receive and self._holds_all(remote):
-            return Answer(Status.INSUFFICIENT_RESOURCES)
+        receives, seek = SEEKS[action]
+        if refused := self._refused(remote, caller, receives):
+            return Answer(refused)
         if seek is SeekAction.NEXT and lookup_id == 0:
             seek = SeekAction.FIRST
         elif seek is SeekAction.PREVIOUS and lookup_id == LAST_LOOKUP_ID:
             seek, lookup_id = SeekAction.LAST, 0
-        entry = self._enter(request, remote)
+        entry = RemoteReadEntry(remote, request_id, action, 0, receives)
+        remote.waiting.setdefault(request_id, entry)  # [MS-MQQP] 3.1.4.11, whatever else has the id
         try:
             record = self.core.reading.read_by_lookup_id(
-                remote.descriptor, lookup_id, seek, now, peek=not receive, two_phase=True
+                remote.descriptor, lookup_id, seek, now, peek=not receives, two_phase=True
             )
         except PostroadError as error:
             return self.fail(entry, error)
-        return self.finish(entry, [record], receive=receive)
+        return self.finish(entry, (record,))
 
-    def _enter(self, request: ReadRequest, remote: RemoteQueue, waiting: WaitingRead | None = None) -> RemoteReadEntry:
-        entry = _entry_of(request, remote, waiting)
-        self.remote_reads.setdefault(entry.queue_handle, []).append(entry)
-        return entry
-
-    def _leave(self, entry: RemoteReadEntry) -> None:
-        _remove(self.remote_reads, entry.queue_handle, entry)
-        entry.waiting = None
-        if entry.counted:
-            entry.counted = False
-            self.owners.give(Held.WAITING_READS, entry.remote.owner)
-
-    def finish(self, entry: RemoteReadEntry, records: Sequence[Record], *, receive: bool | None = None) -> Answer:
+    def finish(self, entry: RemoteReadEntry, records: Sequence[Record]) -> Answer:
         """The read has its message. If it is a receive, the reader must acknowledge the message."""
         self._leave(entry)
         (record,) = records
-        if receive is None:
-            receive = entry.action == Action.RECEIVE
-        return self._locked(entry, record) if receive else Answer(Status.OK, record)
-
-    def _locked(self, entry: RemoteReadEntry, record: Record) -> Answer:
-        entry.record, entry.queue = record, entry.remote.descriptor.queue
-        entry.remote.unacknowledged.add(entry)
-        self.owners.lock(entry.remote.owner, (record,))
-        return Answer(Status.OK, record, entry)
+        return self._lock(entry, record) if entry.receives else Answer(Status.OK, record)
 
     def fail(self, entry: RemoteReadEntry, error: PostroadError) -> Answer:
         """The read has ended without a message."""
         self._leave(entry)
         return Answer(error.status)
 
-    # The end of a read, [MS-MQQP] 3.1.4.2 and 3.1.4.6
+    def _leave(self, entry: RemoteReadEntry) -> None:
+        waiting = entry.remote.waiting
+        if waiting.get(entry.request_id) is entry:
+            del waiting[entry.request_id]
+        entry.waiting = None
+        if entry.counted:
+            entry.counted = False
+            self.owners.give(Held.WAITING_READS, entry.remote.owner)
 
-    def end_receive(self, entry: RemoteReadEntry | None, ack: int, now: float) -> int:
-        """RemoteQMEndReceive, 3.1.4.2, and, with RR_NACK, the rundown of its handle, 3.1.6.2."""
-        if entry is None:
-            return Status.INVALID_HANDLE
+    def _lock(self, entry: RemoteReadEntry, record: Record) -> Answer:
+        remote = entry.remote
+        entry.record, entry.queue = record, remote.descriptor.queue
+        remote.unacknowledged[_key(entry)] = entry
+        self.owners.lock(remote.owner, (record,))
+        if remote.dialect.cleans_up:
+            self._locked[entry] = self._now
+        return Answer(Status.OK, record, entry)
+
+    # The second phase, and the end of reads that wait
+
+    def end(self, entry: RemoteReadEntry, ack: int, now: float) -> int:
+        """Dequeue Message End, [MS-MQDMPR] 3.1.7.1.12, for an acknowledgment, a rundown or a clean-up."""
         if entry.settled or entry.record is None or entry.queue is None:
             return Status.TRANSACTION_SEQUENCE  # the message is Available again, or another reader has it
         entry.settled = True
-        entry.remote.unacknowledged.discard(entry)
+        entry.remote.unacknowledged.pop(_key(entry), None)
+        self._locked.pop(entry, None)
         self.owners.unlock(entry.remote.owner, (entry.record,))
         delete = ack == Ack.RR_ACK
         try:
@@ -505,45 +447,98 @@ class RemoteReadService:
             self.returned += 1
         return Status.OK
 
-    def cancel_receive(self, queue_handle: int, queue: int, request_id: int, caller: Caller) -> int:
-        """RemoteQMCancelReceive, 3.1.4.6: the read ends with MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""
-        if not queue or queue != queue_handle:
-            return Status.INVALID_PARAMETER
-        reads = self.remote_reads.get(queue_handle)
-        if not reads or self._find_open(queue_handle, caller) is None:
-            return self._refusal(caller, Status.INVALID_HANDLE)
-        entry = next((each for each in reads if each.request_id == request_id), None)
-        return Status.ERROR if entry is None else self._cancel(entry)
-
-    def _cancel(self, entry: RemoteReadEntry) -> int:
+    def cancel(self, entry: RemoteReadEntry) -> int:
+        """Cancel Waiting Message Read Request, [MS-MQDMPR] 3.1.7.1.17. The read ends with the dialect's error."""
         waited_on = entry.remote.descriptor.queue
         if waited_on is None:
             return Status.STATUS_NOT_FOUND
-        cancelled = RemoteCancelled("the reader cancelled the read")
-        return self.core.reading.cancel_tagged(waited_on, (entry.queue_handle, entry.request_id), cancelled)
+        cancelled = entry.remote.dialect.cancelled("the reader cancelled the read")
+        return self.core.reading.cancel_tagged(waited_on, (entry.remote, entry.request_id), cancelled)
+
+    def clean_up(self, now: float) -> list[RemoteReadEntry]:
+        """[MS-MQRR] 3.1.5.1: gives back messages that were not acknowledged in time. Call it twice a second."""
+        self._now = self._awake(now)
+        before = self._now - MISSED_RENEWALS * self.core.settings.leases.receive_s
+        found = []
+        for entry, since in self._locked.items():
+            if since > before:
+                break  # the others came later
+            found.append(entry)
+        for entry in found:
+            self.end(entry, Ack.RR_NACK, now)
+        return found
+
+    # Moving and rejecting, [MS-MQRR] 3.1.4.10 and 3.1.4.14
+
+    def move(
+        self,
+        remote: RemoteQueue,
+        target: RemoteQueue,
+        lookup_id: int,
+        now: float,
+        caller: Caller,
+        *,
+        transaction: bool = False,
+    ) -> int:
+        """Move Message, [MS-MQDMPR] 3.1.7.1.16, between a queue and its subqueues. With a `transaction`, it only finds
+        the error: no remote reader can have one."""
+        try:
+            source = remote.descriptor.require(RECEIVING, "move messages")
+            queue = target.descriptor.require(RECEIVING, "take messages")
+        except PostroadError as error:
+            return error.status
+        if source is queue or _family(source) != _family(queue):
+            return Status.STATUS_INVALID_PARAMETER
+        if remote.descriptor.access is QueueAccess.MOVE or not self.permits(source, caller, receive=True):
+            return Status.ACCESS_DENIED
+        if transaction and not queue.properties.transactional:
+            return Status.TRANSACTION_USAGE
+        record = source.get(lookup_id)
+        state = source.state(lookup_id)
+        if record is None or state in (PositionState.DELETED, PositionState.PURGE_PENDING):
+            return Status.MESSAGE_NOT_FOUND
+        if state is not None:
+            return Status.MESSAGE_LOCKED_UNDER_TRANSACTION
+        if transaction:
+            return Status.TRANSACTION_SEQUENCE
+        try:
+            self.core.relocate(source, queue, record, now)
+        except PostroadError as error:
+            return error.status
+        return Status.OK
+
+    def reject(self, remote: RemoteQueue, lookup_id: int, caller: Caller) -> int:
+        """R_SetUserAcknowledgementClass for a message that is in no transaction of a remote reader: there are none."""
+        try:
+            queue = remote.descriptor.require(RECEIVING, "reject messages")
+        except PostroadError as error:
+            return error.status
+        if remote.descriptor.access is QueueAccess.MOVE or not self.permits(queue, caller, receive=True):
+            return Status.ACCESS_DENIED
+        return Status.MESSAGE_NOT_FOUND if queue.get(lookup_id) is None else Status.TRANSACTION_USAGE
 
     # Looking
 
     def readers(self) -> Iterator[ReaderInfo]:
         """Lists every queue that a remote reader has open."""
-        for remote in self.remote_queues.values():
+        for remote in self.opened:
             descriptor = remote.descriptor
             yield ReaderInfo(
                 queue=remote.path,
                 address=remote.caller.address,
                 user=remote.caller.user,
                 access=descriptor.access.name.lower(),
-                exclusive=descriptor.share is SHARE[DesiredShare.DENY_RECEIVE],
+                exclusive=descriptor.share is ShareMode.DENY_RECEIVE,
                 cursors=len(descriptor.cursors),
-                waiting=len(self.remote_reads.get(remote.handle, ())),
+                waiting=len(remote.waiting),
                 unacknowledged=len(remote.unacknowledged),
                 opened_at_s=remote.opened_at,
             )
 
     def locks(self, now: float) -> Iterator[LockInfo]:
         """The messages that wait for a reader's acknowledgment, by open queue. `age_s` counts from the open."""
-        for remote in self.remote_queues.values():
-            lookup_ids = tuple(each.place for each in remote.unacknowledged)
+        for remote in self.opened:
+            lookup_ids = tuple(each.place for each in remote.unacknowledged.values())
             queue = remote.descriptor.queue
             if lookup_ids and queue is not None:
                 caller = remote.caller
@@ -557,22 +552,14 @@ class RemoteReadService:
                     lookup_ids=lookup_ids,
                 )
 
-    def _free_handle(self) -> int:
-        while True:
-            handle = self._new_handle()
-            if handle and handle not in self.remote_queues:
-                return handle
+
+def _key(entry: RemoteReadEntry) -> int:
+    return entry.request_id if entry.remote.dialect.by_request else entry.place
 
 
-def _entry_of(request: ReadRequest, remote: RemoteQueue, waiting: WaitingRead | None = None) -> RemoteReadEntry:
-    return RemoteReadEntry(
-        request.queue_handle, request.timeout_ms, request.action, request.request_id, remote, waiting
-    )
-
-
-def _remove(collection: dict[int, list[_Entry]], handle: int, entry: _Entry) -> None:
-    entries = collection.get(handle, [])
-    if entry in entries:
-        entries.remove(entry)
-        if not entries:
-            del collection[handle]
+def _family(queue: Queue) -> int:
+    """The number of the queue, or of the queue that a subqueue belongs to."""
+    properties = queue.properties
+    if properties.queue_type is QueueType.SUBQUEUE and properties.owner is not None:
+        return properties.owner
+    return queue.number

@@ -46,6 +46,15 @@ def read_entries(sddl: str, names: Mapping[str, str] = MappingProxyType({})) -> 
     ]
 
 
+def named_sids(sddl: str) -> list[str]:
+    """The SIDs in a list that a directory may have names for."""
+    descriptor = parse_sddl(sddl)
+    found = [] if descriptor.dacl is None else [each.sid for each in descriptor.dacl.aces if isinstance(each, Ace)]
+    if descriptor.owner is not None:
+        found.append(descriptor.owner)
+    return [sid for sid in dict.fromkeys(map(str, found)) if sid not in _GROUPS]
+
+
 def read_owner(sddl: str, names: Mapping[str, str]) -> str | None:
     owner = parse_sddl(sddl).owner
     return None if owner is None else who(str(owner), names)

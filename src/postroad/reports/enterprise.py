@@ -38,13 +38,55 @@ class DirectoryManager:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryQueue:
+    """A public queue of the directory."""
+
+    path: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryInfo:
-    """The directory. `manager` is the manager that answers. Everything is in the order of the directory."""
+    """The directory. `manager` is the manager that answers. Everything is in the order of the directory.
+
+    `kind` is `file` or `ldap`, and `source` the file or the domain controller that was asked last; None without a
+    directory. While it is not `online`, this is the last good copy. `age_s` is how long ago the source confirmed it.
+    """
 
     manager: str
+    kind: str | None = None
+    source: str | None = None
+    online: bool = True
+    age_s: float = 0.0
+    error: str | None = None
     sites: tuple[SiteInfo, ...] = field(default=(), metadata=listed(SiteInfo))
     links: tuple[LinkInfo, ...] = field(default=(), metadata=listed(LinkInfo))
     managers: tuple[DirectoryManager, ...] = field(default=(), metadata=listed(DirectoryManager))
+    queues: tuple[DirectoryQueue, ...] = field(default=(), metadata=listed(DirectoryQueue))
+
+
+# What a join of the domain needs
+
+FINE, ADVICE, MISSING = "ok", "advice", "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinFinding:
+    """One thing that a join needs. `state` is `ok`, `missing` (a join would fail) or `advice` (it would work, but not
+    all of it). `do` mends it."""
+
+    what: str
+    state: str
+    detail: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinCheck:
+    """`ready` is whether a join would work."""
+
+    ready: bool
+    findings: tuple[JoinFinding, ...] = field(default=(), metadata=listed(JoinFinding))
 
 
 # Routes through an enterprise and routing tables, with names instead of identifiers. Plain values, ready for JSON.

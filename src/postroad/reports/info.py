@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from postroad.reports.plain import listed
 from postroad.validation.queue_properties import QueueSettings
@@ -74,7 +75,7 @@ class SessionInfo:
     """One session of the binary protocol.
 
     `peer` is a GUID, or None until the other end has identified itself. `direction` is out if we called, and in if the
-    peer did. `queues` are the outgoing queues that use the session.
+    peer did. `queues` are the outgoing queues that use the session. `peer_name` is the peer's name in the directory.
     """
 
     peer: str | None
@@ -88,6 +89,7 @@ class SessionInfo:
     unacknowledged: int
     window: int
     queues: tuple[str, ...] = ()
+    peer_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,15 @@ class UserInfo:
     groups: tuple[str, ...]
     administrator: bool
     monitor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoginInfo:
+    """A session. Send `token` as a bearer token until `expires_s` seconds have passed."""
+
+    who: str
+    token: str
+    expires_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +260,19 @@ class MulticastInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectoryState:
+    """The source of the directory: `file` or `ldap`, and the file or the domain controller that was asked last. While
+    it is not `online`, its last good copy is used. `age_s` is how long ago the source was last asked with success."""
+
+    kind: str
+    source: str
+    online: bool
+    age_s: float
+    failures: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerInfo:
     """A queue manager.
 
@@ -257,7 +281,8 @@ class ManagerInfo:
     and dead-letter queues that were full. `outgoing_queues_refused` counts those that were not made because there were
     too many.
 
-    `directory_error` is what is wrong with the directory's file now, and `directory_failures` how often it was wrong.
+    `directory` has the fields of DirectoryState, or is None without a directory. `directory_error` is what is wrong
+    with it now, and `directory_failures` how often it was wrong.
     `down` has the background tasks that have failed and do not run yet, with the reasons. `follow_up_errors` counts
     consequences of changes (acknowledgments, copies) that failed. `unwritten` counts those that were not tried, because
     the user who caused them may not write to the queue, or there is no room.
@@ -281,8 +306,10 @@ class ManagerInfo:
     damaged: int
     journal_overflows: int
     storage_error: str | None
+    directory: dict[str, Any] | None = None
     directory_failures: int = 0
     directory_error: str | None = None
+    accounts_error: str | None = None
     overflowed: tuple[str, ...] = ()
     outgoing_queues_refused: int = 0
     down: tuple[str, ...] = ()
@@ -291,6 +318,7 @@ class ManagerInfo:
     messages_refused: dict[str, int] = field(default_factory=dict)
     algorithms: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, dict[str, int]] = field(default_factory=dict)
+    publishes: bool = False  # its public queues are in Active Directory
     multicast: dict[str, object] | None = None
     disk: dict[str, int] = field(default_factory=dict)
 
@@ -313,7 +341,9 @@ def attention(info: ManagerInfo, queues: Sequence[QueueInfo]) -> Iterator[str]:
     for task in info.down:
         yield f"the background task {task}"
     if info.directory_error is not None:
-        yield f"the directory's file cannot be loaded, and an earlier copy is used: {info.directory_error}"
+        yield f"the directory cannot be read, and an earlier copy is used: {info.directory_error}"
+    if info.accounts_error is not None:
+        yield f"the directory cannot be asked for accounts, and known ones count for 10 hours: {info.accounts_error}"
     if info.damaged:
         yield f"{counted(info.damaged, 'stored record has', 'stored records have')} a wrong checksum; see the log"
     for name, limit in info.limits.items():

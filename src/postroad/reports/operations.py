@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 
 from postroad.reports.plain import listed
 
@@ -37,6 +37,15 @@ class ReadCall(Enum):
     PEEK = auto()
     PEEK_NEXT = auto()  # these need a cursor
     RECEIVE = auto()
+
+
+class RemoteProtocol(StrEnum):
+    """By which protocol a reader reads the queues of another server. AUTO is MS-MQRR, or MS-MQQP if the server has no
+    other."""
+
+    AUTO = "auto"
+    MQRR = "mqrr"
+    MQQP = "mqqp"
 
 
 class SeekAction(Enum):

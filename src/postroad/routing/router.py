@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from postroad.directory.objects import signing_certificates
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
-from postroad.names import ConnectorName, DirectName, FormatName, MachineName, PrivateName, PublicName
+from postroad.names import ConnectorName, DirectName, FormatName, MachineName, PathName, PrivateName, PublicName
 from postroad.routing.hops import NextHops, get_next_hops
 from postroad.routing.routes import Routes
 
@@ -51,6 +52,13 @@ class Router:
         except NoRoute:
             return None
 
+    def public_name(self, path: PathName) -> PublicName | None:
+        """The format name of a public queue of another manager; None if the directory does not know it."""
+        manager = self.directory.manager_named(path.computer)
+        queues = () if manager is None else self.directory.queues_of(manager.identifier)
+        found = next((each for each in queues if each.pathname.tail == path.tail), None)
+        return None if found is None else PublicName(found.identifier)
+
     def base_priority(self, name: FormatName) -> int:
         """[MS-MQMQ] 2.3.1.6: only a public format name has one; private queues and direct names count as 0."""
         queue = self.directory.queue(name.guid) if isinstance(name, PublicName) else None
@@ -60,6 +68,12 @@ class Router:
         """What encrypts messages to a manager; empty if the directory does not know it."""
         entry = self.directory.manager(identifier)
         return b"" if entry is None else entry.public_encryption_keys
+
+    def certificates(self, identifier: UUID) -> tuple[bytes, ...]:
+        """Those with which a manager signs for itself, [MS-MQDMPR] 3.1.1.1 PublicSigningKeyList; none if they cannot be
+        read. Another thread may ask."""
+        entry = self.directory.manager(identifier)
+        return () if entry is None else signing_certificates(entry.public_signing_key_list)
 
     def manager_name(self, identifier: UUID) -> str | None:
         entry = self.directory.manager(identifier)

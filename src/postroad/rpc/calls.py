@@ -17,6 +17,7 @@ from postroad.rpc.constants import AuthLevel, FaultStatus
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import NULL_HANDLE, ContextHandle, Format, Handle
 from postroad.rpc.security import Provider, SecurityContext
+from postroad.security.users import User
 
 if TYPE_CHECKING:
     from postroad.rpc.server_connection import ServerConnection
@@ -55,6 +56,7 @@ class Caller:
     user: str | None = None  # the authenticated name; None for an anonymous client
     level: int = AuthLevel.NONE
     association: int = 0
+    account: User | None = None  # of `user`, if it is not a user of the configuration
 
     def may_use(self, owner: Caller) -> bool:
         """Whether this caller may use what `owner` opened: it must be the same user, at no lower level. Callers without
@@ -288,6 +290,11 @@ class Later(Generic[Out]):
             self._given.append(reply)
         else:
             self._then(reply)
+
+    @property
+    def given(self) -> Out | Later[Out]:
+        """The reply if it is there already, else this object."""
+        return self._given[0] if self._given else self
 
     def then(self, take: Callable[[Out], None]) -> None:
         """Calls `take` with the reply as soon as it is there."""

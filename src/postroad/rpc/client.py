@@ -13,6 +13,7 @@ from typing import TypeVar
 from postroad.errors import (
     AuthenticationFailed,
     BindRefused,
+    InterfaceNotOffered,
     PostroadError,
     RemoteProtocolError,
     RpcFault,
@@ -75,6 +76,27 @@ class RpcClient:
                 raise
             finally:
                 self._binding = None
+
+    def send(self, operation: Operation[In, Out], request: In, done: Callable[[Out | None], None]) -> None:
+        """Makes a call for which nobody waits. It leaves with the next one of this turn of the event loop, or at its
+        end. `done` gets the reply, or None if none comes. The interface must be bound."""
+        layout = self._core.layout(operation.interface)
+        self._refuse_closed()
+        assert layout is not None
+        call_id = self._core.call(operation.interface, operation.opnum, operation.request.encode(request, layout))
+        decoded = partial(self._decoded, operation, request, layout)
+
+        def settled(answer: tuple[bytes, str] | None) -> None:
+            try:
+                reply = None if answer is None else decoded(*answer)
+            except RpcUnavailable:
+                reply = None
+            done(reply)
+
+        self._late[call_id] = settled
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush_together)
 
     async def call(
         self,
@@ -207,7 +229,8 @@ class RpcClient:
                     self._binding.set_result(None)
                 else:
                     assert isinstance(event, Refused)
-                    self._binding.set_exception(BindRefused(f"{self._peer}: {event.why}"))
+                    refusal = BindRefused if event.offered else InterfaceNotOffered
+                    self._binding.set_exception(refusal(f"{self._peer}: {event.why}"))
         if self._core.has_data:
             self.flush()
 

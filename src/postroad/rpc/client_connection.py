@@ -42,6 +42,7 @@ class Refused:
     """The server refused the bind or the interface. After a refused bind the connection cannot be used."""
 
     why: str
+    offered: bool = True  # whether it has the interface, as far as is known
 
 
 @dataclass(slots=True)
@@ -248,7 +249,7 @@ class ClientConnection:
                 self.keeps_orphans = bool(answer.reason & _KEEP_ON_ORPHAN)
             elif answer.result != ContextResult.ACCEPTANCE and answer.reason in list(ProviderReason):
                 why = ProviderReason(answer.reason).name.lower().replace("_", " ")
-        return None if accepted else Refused(f"the server does not offer the interface: {why}")
+        return None if accepted else Refused(f"the server does not offer the interface: {why}", offered=False)
 
     def _response(self, pdu: pdus.Response) -> Event | None:
         stub = pdu.stub

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from postroad.errors import RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.errors import InterfaceNotOffered, RemoteProtocolError, RpcFault, RpcUnavailable
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits
 from postroad.net.ports import ENDPOINT_MAPPER
@@ -234,7 +235,7 @@ async def resolve(
         decoded = _tower(found)
         if decoded is not None and decoded.port:
             return decoded.port
-    raise RpcUnavailable(f"the endpoint mapper of {host} does not list the interface {interface.name}")
+    raise InterfaceNotOffered(f"the endpoint mapper of {host} does not list the interface {interface.name}")
 
 
 # As a server
@@ -255,12 +256,16 @@ async def offer(
     shared: Limits | None = None,
     providers: Mapping[int, Provider] | None = None,
     logins: FailedLogins | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    timeout: float = CONNECT_TIMEOUT_S,
 ) -> Offer:
     """Starts an endpoint mapper if `port` is free; else registers with the one that has the port.
 
-    `providers` and `logins` are for clients that authenticate, which is optional.
+    `providers` and `logins` are for clients that authenticate, which is optional. `clock` is that of `logins`,
+    `timeout` is for the other mapper.
     """
-    server = RpcServer(shared=shared, providers=providers, logins=logins)
+    server = RpcServer(shared=shared, providers=providers, logins=logins, clock=clock)
     mapper = EndpointMapper()
     mapper.attach(server)
     mapper.add(registrations)
@@ -272,11 +277,12 @@ async def offer(
         await server.stop()
         _log.info("registering with another endpoint mapper", extra={"port": port})
     mapper_host = "127.0.0.1" if host in _ANY else host
-    client = await connect(mapper_host, port, ept.EPMAPPER, local_host=None if host in _ANY else host)
+    local_host = None if host in _ANY else host
+    client = await connect(mapper_host, port, ept.EPMAPPER, local_host=local_host, timeout=timeout)
     entries = tuple([each.entry("0.0.0.0") for each in registrations])
     refusal = f"the endpoint mapper at {endpoint(mapper_host, port)} refuses the registration"
     try:
-        reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=CONNECT_TIMEOUT_S)
+        reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=timeout)
     except (RpcFault, TimeoutError) as fault:
         await client.close()
         raise RpcUnavailable(f"{refusal}: {fault}") from None

@@ -7,11 +7,13 @@ last, its return value. `[in, out]` parameters are in both. Nothing here does I/
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import error as StructError  # noqa: N812
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from postroad.errors import LocalProtocolError
 from postroad.rpc.ndr import ContextHandle, Format, Reader, Scope, Writer, members_of, read, write
+from postroad.rpc.ndr.octets import FORMATS
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -59,6 +61,30 @@ class Parameters(Generic[Value]):
         return self.kind(*states.values())
 
 
+class FastParameters(Parameters[Value]):
+    """Encodes and decodes in one step if it can, else member by member. Octets and values are the same."""
+
+    __slots__ = ()
+
+    def encode(self, value: Value, layout: Format, request: object = None) -> bytes:
+        try:
+            octets = self.pack(value, layout)
+        except StructError:  # a number is too large; the definitions say which one
+            octets = None
+        return super().encode(value, layout, request) if octets is None else octets
+
+    def decode_from(self, reader: Reader, request: object = None) -> Value:
+        value = self.unpack(reader) if reader.order == "<" else None
+        return super().decode_from(reader, request) if value is None else value
+
+    def pack(self, value: Value, layout: Format) -> bytes | None:
+        raise NotImplementedError
+
+    def unpack(self, reader: Reader) -> Value | None:
+        """Reads the value and moves the reader past it. Returns None if the octets have another form."""
+        raise NotImplementedError
+
+
 class Operation(Generic[In, Out]):
     """One method of an interface."""
 
@@ -80,12 +106,21 @@ class Operation(Generic[In, Out]):
 
 
 class Interface:
-    """A UUID, a version, and the operations by number. A number without an operation is out of range."""
+    """A UUID, a version, and the operations by number. A number without an operation is out of range. `layouts` are the
+    transfer syntaxes that it has."""
 
-    __slots__ = ("name", "operations", "uuid", "version")
+    __slots__ = ("layouts", "name", "operations", "uuid", "version")
 
-    def __init__(self, name: str, uuid: str, version: tuple[int, int], *operations: Operation[Any, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        uuid: str,
+        version: tuple[int, int],
+        *operations: Operation[Any, Any],
+        layouts: tuple[Format, ...] = FORMATS,
+    ) -> None:
         self.name = name
+        self.layouts = layouts
         self.uuid = UUID(uuid)
         self.version = version
         self.operations = {operation.opnum: operation for operation in operations}

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from postroad.errors import AuthenticationFailed
 from postroad.rpc.security import Negotiation
+from postroad.security.users import User
 
 SPNEGO: Final = bytes.fromhex("06062b0601050502")
 NTLM: Final = bytes.fromhex("060a2b06010401823702020a")
@@ -54,8 +55,11 @@ class SpnegoAcceptor:
         return None if self._mechanism is None else self._mechanism.identity
 
     @property
-    def signature_size(self) -> int:
-        return self._established.signature_size
+    def account(self) -> User | None:
+        return None if self._mechanism is None else self._mechanism.account
+
+    def signature_size(self, *, seal: bool) -> int:
+        return self._established.signature_size(seal=seal)
 
     @property
     def _established(self) -> Mechanism:

@@ -68,7 +68,7 @@ class User:
 class NtlmAcceptor:
     """The three messages of one client, then the protection of its PDUs. The keys of `users` are casefolded names."""
 
-    signature_size = SIGNATURE_SIZE
+    account = None  # its users are those of the configuration
 
     def __init__(self, users: Mapping[str, User], computer: str, challenge: bytes, filetime: int) -> None:
         self.complete = False
@@ -80,6 +80,9 @@ class NtlmAcceptor:
         self._messages: list[bytes] = []
         self._incoming: Direction
         self._outgoing: Direction
+
+    def signature_size(self, *, seal: bool) -> int:
+        return SIGNATURE_SIZE
 
     def step(self, token: bytes) -> bytes:
         if len(token) < _HEAD.size or not token.startswith(MESSAGE):

@@ -21,6 +21,7 @@ from postroad.rpc.pdu import (
     SecTrailer,
     header,
 )
+from postroad.security.users import User
 
 MAX_CONTEXTS: Final = 64  # a client may build 2000, [MS-RPCE] 3.3.1.5.4, but no known client builds many
 _STUB_ALIGNMENT: Final = 16  # [MS-RPCE] 2.2.2.11: the trailer is aligned to 16 from the start of the body
@@ -38,7 +39,10 @@ class Negotiation(Protocol):
         """The client's authenticated name. Valid once the context is complete."""
 
     @property
-    def signature_size(self) -> int: ...
+    def account(self) -> User | None:
+        """The client's account, if it is not that of a user of the configuration."""
+
+    def signature_size(self, *, seal: bool) -> int: ...
 
     def step(self, token: bytes) -> bytes:
         """Takes a token and returns the next one to send, or none. AuthenticationFailed ends the negotiation."""
@@ -82,6 +86,10 @@ class SecurityContext:
         return self.negotiation.identity if self.ready else None
 
     @property
+    def account(self) -> User | None:
+        return self.negotiation.account if self.ready else None
+
+    @property
     def signs(self) -> bool:
         """Whether PDUs are signed. Packet level signs too: this is not required, but other implementations do it."""
         return self.auth_level >= AuthLevel.PACKET
@@ -93,7 +101,7 @@ class SecurityContext:
     def room(self, room: int) -> int:
         """How many octets of a stub fit in `room` octets of a fragment."""
         if self.signs:
-            room -= TRAILER_SIZE + self.negotiation.signature_size
+            room -= TRAILER_SIZE + self.negotiation.signature_size(seal=self.seals)
             room -= room % _STUB_ALIGNMENT
         return room
 
@@ -104,7 +112,7 @@ class SecurityContext:
         """Builds a whole fragment: the header, the `fixed` fields of its type, and the protected `stub`."""
         pad = -len(stub) % _STUB_ALIGNMENT
         body = stub + bytes(pad)
-        size = self.negotiation.signature_size
+        size = self.negotiation.signature_size(seal=self.seals)
         tail = self.trailer(b"", pad).header()
         whole = HEADER_SIZE + len(fixed) + len(body) + len(tail) + size
         head = header(ptype, flags, whole, size, call_id) + fixed

@@ -165,7 +165,7 @@ class _Link(Connection):
         self.tasks: dict[Call, asyncio.Future[Any]] = {}
         self._bound = False  # and logged in, if it wants to
         self._later: set[Call] = set()  # calls that wait without a task
-        self._flushing = False  # a flush is due in the next turn of the event loop
+        self._flushing = False  # a flush is due, at the end of this input or in the next turn of the event loop
         self._orphans: set[Call] = set()
         self._held: list[bytes] = []  # input that waits because its address may not log in yet
         self._waking: asyncio.TimerHandle | None = None
@@ -200,12 +200,13 @@ class _Link(Connection):
                 self.admission.busy()
             if (unfinished := connection.unfinished) != self.admission.held:
                 self.admission.hold(unfinished)
+            self._flushing = True  # what these calls are answered at once leaves together
             for event in events:
                 if isinstance(event, LoginRefused):
                     self.server.logins.failed(self.address, self.server.clock(), door="rpc", who=event.who)
                 else:
                     self._handle(event)
-            self._flush()
+            self._flush_together()
         except Exception:  # a bug; it ends this connection and no other
             _log.exception("RPC connection failed", extra={"peer": self.address})
             self.abort()
@@ -323,9 +324,11 @@ class _Link(Connection):
             return
         self._later.discard(call)
         self._reply(call, reply)
+        if self._flushing:
+            return
         if not self._later:
             self._flush()
-        elif not self._flushing:  # several calls may wait for one commit: their replies leave together
+        else:  # several calls may wait for one commit: their replies leave together
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush_together)
 

@@ -103,7 +103,7 @@ def _refused(fault: str) -> RpcFault:
 
 
 MAX_CONTEXTS: Final = 256  # for one connection; [MS-RPCE] 3.3.3.5.5 lets a server hold 4000 for each interface
-_PREFERENCE: Final = (NDR, NDR64)  # NDR first: it needs fewer octets
+_PREFERENCE: Final = ((NDR, Format.NDR), (NDR64, Format.NDR64))  # NDR first: it needs fewer octets
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,17 @@ class Presentations:
         wanted: dict[SyntaxId, set[SyntaxId]] = {}
         for context in proposed:
             wanted.setdefault(context.abstract, set()).update(context.transfers)
-        best = {
-            abstract: next((each for each in _PREFERENCE if each in transfers), None)
-            for abstract, transfers in wanted.items()
-        }
+        best = {abstract: self._best(abstract, transfers) for abstract, transfers in wanted.items()}
         taken: set[SyntaxId] = set()
         return tuple([self._answer(context, best[context.abstract], taken) for context in proposed])
+
+    def _best(self, abstract: SyntaxId, transfers: set[SyntaxId]) -> SyntaxId | None:
+        """The transfer syntax to take of those offered. None if the interface has none of them."""
+        interface = self._interfaces.get(abstract.uuid)
+        for each, layout in _PREFERENCE:
+            if each in transfers and (interface is None or layout in interface.layouts):
+                return each
+        return None
 
     def _answer(self, context: PresentationContext, transfer: SyntaxId | None, taken: set[SyntaxId]) -> ContextAnswer:
         features = features_of(context.transfers[0]) if len(context.transfers) == 1 else None
@@ -363,7 +368,8 @@ class ServerConnection:
             if not self.endpoint.associations.admit(self.association, self, user):
                 return None
             level = AuthLevel.NONE if security is None else security.auth_level
-            found = self._callers[key] = Caller(self.address, user, level, self.association.identifier)
+            account = None if security is None else security.account
+            found = self._callers[key] = Caller(self.address, user, level, self.association.identifier, account)
         return found
 
     def _reject(self, pdu: Bind, reason: RejectReason, why: str = "") -> Event | None:

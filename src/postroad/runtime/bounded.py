@@ -63,9 +63,10 @@ class BoundedTable(Generic[K, V]):
 
     When the table is full, a new entry replaces one of the lowest standing, never one of a higher standing than its
     own. Within a standing, the owner with the most entries loses the one that was silent for longest. Among equal
-    owners, the one that was silent for longest leaves. Each standing leaves a sixteenth of the table to those below it,
-    so that strangers can still prove themselves when the table is full of proven entries. Entries below `lowest` get
-    only what is left over.
+    owners, the one that was silent for longest leaves. Nobody loses an entry to an owner that has more, nor one of its
+    fair share while others have more than theirs, even if those entries are in use. Each standing leaves a sixteenth of
+    the table to those below it, so that strangers can still prove themselves when the table is full of proven entries.
+    Entries below `lowest` get only what is left over.
 
     An entry for which `in_use` is true stays. The table asks `standing` again before an entry leaves, so nobody has to
     report a rise. It calls `dropped` for each entry that was replaced.
@@ -166,7 +167,7 @@ class BoundedTable(Generic[K, V]):
             self._shrink(share, len(members) - self.most + self.most // ROOM, new)
             self._refuse(list(islice(new, max(0, len(members) - self.most))))
         if len(entries) > self._allowed[standing]:  # otherwise there is room anyway
-            self._make_room(standing, new)
+            self._make_room(share, new)
             crowded = True
         return not crowded or next(reversed(new), None) in entries
 
@@ -189,7 +190,7 @@ class BoundedTable(Generic[K, V]):
         if len(share.keys) > self.most:
             self._shrink(share, len(share.keys) - self.most, {key: None})
         if self._above(standing) > self._allowed[standing]:
-            self._make_room(standing, {})
+            self._make_room(share, {})
 
     def pop(self, key: K) -> V | None:
         """Removes an entry without calling `dropped`."""
@@ -228,8 +229,9 @@ class BoundedTable(Generic[K, V]):
         self._entries[key] = value, target
         return target
 
-    def _make_room(self, standing: Standing, new: dict[K, None]) -> None:
-        """Makes room after entries of this standing were added: removes the excess, and a few more."""
+    def _make_room(self, grown: _Share[K], new: dict[K, None]) -> None:
+        """Makes room after entries were added to this share: removes the excess, and a few more."""
+        standing = grown.standing
         if self._full[standing] > 0:
             self._full[standing] -= 1
             self._refuse(new)
@@ -237,12 +239,12 @@ class BoundedTable(Generic[K, V]):
         spare = self.limit // ROOM
         surplus = self._above(standing) - self._allowed[standing]
         if standing and surplus > 0:
-            self._give_up(standing, surplus + spare, new)
+            self._give_up(standing, surplus + spare, new, grown)
         surplus = len(self._entries) - self.limit
         for lower in Standing:
             if surplus <= 0 or lower > standing:
                 break
-            surplus -= self._give_up(lower, surplus + spare, new)
+            surplus -= self._give_up(lower, surplus + spare, new, grown)
         if surplus > 0 or self._above(standing) > self._allowed[standing]:
             self._refuse(new)
             self._full[standing], self._is_full = spare, True
@@ -256,13 +258,19 @@ class BoundedTable(Generic[K, V]):
                 self.refused += 1
         self._is_full = full
 
-    def _give_up(self, standing: Standing, wanted: int, new: dict[K, None]) -> int:
+    def _give_up(self, standing: Standing, wanted: int, new: dict[K, None], grown: _Share[K]) -> int:
         """Removes `wanted` entries of this standing, or fewer if fewer may leave."""
-        order = [(-len(share.keys), place, share) for place, share in enumerate(self._shares[standing].values())]
+        shares = self._shares[standing]
+        order = [(-len(share.keys), place, share) for place, share in enumerate(shares.values())]
         heapify(order)
+        smallest = 0  # share that gives an entry
+        if standing is grown.standing and order:
+            smallest = max(len(grown.keys), self._counts[standing] // len(order))
         left = wanted
         while order and left > 0:
             size, place, share = heappop(order)
+            if share is not grown and -size < smallest:
+                break
             # Take from the largest owner until another one is as large.
             due = min(left, max(1, -size + (order[0][0] if order else 0)))
             given = self._shrink(share, due, new)

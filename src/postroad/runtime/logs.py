@@ -160,7 +160,8 @@ def _cell(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    line = " ".join(text.split())
+    return line if line.isprintable() else json.dumps(line)[1:-1]
 
 
 def set_level(level: int) -> None:

@@ -6,7 +6,7 @@ of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -14,6 +14,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from postroad.errors import InvalidArgument, LocalProtocolError, RemoteProtocolError
+from postroad.security.accounts import Accounts
 from postroad.security.algorithms import (
     CIPHERS,
     DEFAULT_CIPHER,
@@ -85,6 +86,17 @@ def is_secured(view: MessageView) -> bool:
     return bool(sizes.flags & _TOUCHED or sizes.encryption_key or sizes.signature) or is_signed(view)
 
 
+def claimed_sid(view: MessageView) -> Sid | None:
+    """The SID of the sender that a packet names, whether or not that is true. None if it names no SID."""
+    header = security_parts(view)
+    if header is None or header.flags & _SENDER_ID_TYPE != SenderIdType.SID:
+        return None
+    try:
+        return Sid.decode(header.security_id)
+    except RemoteProtocolError:
+        return None
+
+
 def arrived_encrypted(view: MessageView) -> bool:
     """Whether a stored message arrived encrypted. A Guard keeps EncryptionKey in no other message."""
     sizes = security_sizes(view)
@@ -107,23 +119,32 @@ KnownCertificates: TypeAlias = TimedCache[tuple[bytes, int, bytes], RSAPublicKey
 SendPlace: TypeAlias = tuple[bytes, str, bytes]  # the peer's GUID, the cipher's word, the peer's public keys
 
 
+ManagerCertificates: TypeAlias = Callable[[UUID], tuple[bytes, ...]]
+
+
+def _no_certificates(manager: UUID) -> tuple[bytes, ...]:
+    return ()
+
+
 class Guard:
     """Decrypts and checks messages at their destination.
 
     `certificates` are the registered ones for each SID. `manager_certificates` are those of managers that sign their
-    own messages. Results are cached for 20 minutes, or until `use_certificates` is called.
+    own messages. `accounts` have those of the directory, for senders who have none here. Results are cached for 20
+    minutes, or until `use_certificates` is called.
     """
 
     def __init__(
         self,
         ring: KeyRing,
         certificates: Mapping[str, tuple[bytes, ...]],
-        manager_certificates: Mapping[UUID, tuple[bytes, ...]] | None = None,
+        manager_certificates: ManagerCertificates = _no_certificates,
         *,
         profile: Profile = LISTED,
         accepted_hashes: Collection[str] = DEFAULT_HASHES,
         accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
         accepted_versions: Collection[str] = DEFAULT_VERSIONS,
+        accounts: Accounts | None = None,
     ) -> None:
         for word in accepted_hashes:
             HASHES[word].check_available()
@@ -131,7 +152,8 @@ class Guard:
             CIPHERS[word].check_available()
         self._ring = ring
         self._certificates = certificates
-        self._manager_certificates = manager_certificates if manager_certificates is not None else {}
+        self._manager_certificates = manager_certificates
+        self._accounts = accounts
         self._profile = profile
         self._hashes = frozenset(accepted_hashes)
         self._ciphers = frozenset(accepted_ciphers)
@@ -209,17 +231,24 @@ class Guard:
             return bad_signature(Reason.NO_CERTIFICATE)
         sender_id_type = header.flags & _SENDER_ID_TYPE
         if sender_id_type == SenderIdType.SID:
-            try:
-                registered = self._certificates.get(str(Sid.decode(header.security_id)), ())
-            except RemoteProtocolError:
-                registered = ()
-            if certificate not in registered:
+            if certificate not in self._registered(header.security_id):
                 return bad_signature(Reason.NOT_REGISTERED)
         elif sender_id_type == SenderIdType.QUEUE_MANAGER:
             itself = header.security_id == view.source_queue_manager_bytes
-            if not itself or certificate not in self._manager_certificates.get(view.source_queue_manager, ()):
+            if not itself or certificate not in self._manager_certificates(view.source_queue_manager):
                 return bad_signature(Reason.NOT_REGISTERED)
         return public_key_of(certificate)
+
+    def _registered(self, security_id: bytes) -> tuple[bytes, ...]:
+        """The certificates of a SID: those of the configuration, otherwise those of the directory."""
+        try:
+            sid = Sid.decode(security_id)
+        except RemoteProtocolError:
+            return ()
+        here = self._certificates.get(str(sid))
+        if here is not None or self._accounts is None:
+            return here or ()
+        return self._accounts.certificates(sid)
 
 
 def _check_provider(header: SecurityParts, *, signed: bool) -> Refused | None:
@@ -311,15 +340,17 @@ class Protection:
         random_bytes: RandomBytes,
         ring: KeyRing = KeyRing({}),  # noqa: B008  (it is frozen)
         certificates: Mapping[str, tuple[bytes, ...]] | None = None,
-        manager_certificates: Mapping[UUID, tuple[bytes, ...]] | None = None,
+        manager_certificates: ManagerCertificates = _no_certificates,
         *,
         profile: Profile = LISTED,
         accepted_hashes: Collection[str] = DEFAULT_HASHES,
         accepted_ciphers: Collection[str] = DEFAULT_CIPHERS,
         accepted_versions: Collection[str] = DEFAULT_VERSIONS,
         send_cipher: str = DEFAULT_CIPHER,
+        accounts: Accounts | None = None,
     ) -> None:
         self.ring = ring
+        self.accounts = accounts
         self.certificates = certificates or {}
         self.accepted_hashes = tuple(accepted_hashes)
         self.accepted_ciphers = tuple(accepted_ciphers)
@@ -334,6 +365,7 @@ class Protection:
                 accepted_hashes=accepted_hashes,
                 accepted_ciphers=accepted_ciphers,
                 accepted_versions=accepted_versions,
+                accounts=accounts,
             )
             for _ in range(2)
         )

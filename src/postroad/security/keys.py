@@ -130,11 +130,19 @@ class KeyRing:
     @property
     def public_keys(self) -> bytes:
         """The MQDSPUBLICKEYS to publish. Its hexadecimal text is `public_keys` of a manager in `enterprise.toml`."""
+        return self._published(signing=False)
+
+    @property
+    def signing_keys(self) -> bytes:
+        """The same keys for signatures, as the directory's mSMQSignKey has them."""
+        return self._published(signing=True)
+
+    def _published(self, *, signing: bool) -> bytes:
         return encode_public_keys(
             [
-                DsPublicKey(provider.provider_type, provider.name, encode_public_key(keys[0].public_key()))
+                DsPublicKey(provider.provider_type, provider.name, encode_public_key(key.public_key(), signing=signing))
                 for provider in _OWN
-                if (keys := self.keys.get(provider.level))
+                for key in self.keys.get(provider.level, ())[:1]
             ]
         )
 

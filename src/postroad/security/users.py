@@ -33,13 +33,15 @@ def derive_sid(manager: UUID, name: str) -> Sid:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`administrator` is also true for a member of S-1-5-32-544. A monitor may look but not read messages."""
+    """`administrator` is also true for a member of S-1-5-32-544. A monitor may look but not read messages. `principal`
+    is the user's name in Kerberos; without one, it is the name in the realm of the manager."""
 
     name: str
     sid: Sid
     groups: frozenset[Sid] = frozenset()
     administrator: bool = False
     monitor: bool = False
+    principal: str | None = None
 
     def __post_init__(self) -> None:
         if self.name.casefold() in RESERVED:
@@ -63,15 +65,22 @@ class Users:
     """The users of one manager. Upper and lower case in names does not matter, as with NTLM."""
 
     def __init__(self, users: Iterable[User] = ()) -> None:
-        """Raises InvalidArgument if two users have the same name or SID."""
+        """Raises InvalidArgument if two users have the same name, SID or principal."""
         self._by_name: dict[str, User] = {}
         self._by_sid: dict[Sid, tuple[User, Token]] = {}
+        self._by_principal: dict[str, User] = {}
         for user in users:
             if user.name.casefold() in self._by_name:
                 raise InvalidArgument(f"name must be unique, but two users have {user.name!r}")
             if user.sid in self._by_sid:
                 other = self._by_sid[user.sid][0].name
                 raise InvalidArgument(f"sid must be unique, but {other!r} and {user.name!r} have {user.sid}")
+            if user.principal is not None:
+                other = self._by_principal.setdefault(user.principal.casefold(), user).name
+                if other != user.name:
+                    raise InvalidArgument(
+                        f"principal must be unique, but {other!r} and {user.name!r} have {user.principal!r}"
+                    )
             self._by_name[user.name.casefold()] = user
             self._by_sid[user.sid] = (user, user.token)
 
@@ -80,6 +89,9 @@ class Users:
 
     def named(self, name: str) -> User | None:
         return self._by_name.get(name.casefold())
+
+    def with_principal(self, principal: str) -> User | None:
+        return self._by_principal.get(principal.casefold())
 
     def with_sid(self, sid: Sid) -> User | None:
         known = self._by_sid.get(sid)

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 SHORT_TOKEN = 16  # characters: a shorter one can be guessed
 NOBODY, TOKEN, CERTIFICATE = "none", "token", "client certificate"
+KERBEROS = "kerberos"
 PLAIN, TLS = "none", "tls"
 _LEVELS = {
     RpcLevel.CONNECT: "per call: none, signed or sealed",
@@ -79,12 +80,14 @@ def _rpc(config: Configuration, everybody: str, facts: RpcFacts) -> tuple[str, s
 def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
     api = config.api
     encryption = PLAIN if api.tls_certificate is None else TLS
+    keytab = api.keytab is not None or config.rpc.keytab is not None
     needed = [*([TOKEN] if api.token is not None else []), *([CERTIFICATE] if api.client_ca is not None else [])]
     if not needed:
         return NOBODY, encryption, f"{everybody} may do everything"
     words = " and ".join(needed)
-    users = "; users may do what access lists allow" if config.users else ""
-    return words, encryption, f"callers with the {words} may do everything{users}"
+    users = "; users may do what access lists allow" if config.users or keytab else ""
+    also = f", or {KERBEROS}" if keytab else ""
+    return f"{words}{also}", encryption, f"callers with the {words} may do everything{users}"
 
 
 def is_open_to_strangers(listener: ListenerInfo) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Protocol
 
+from postroad.api.logins import KerberosSettings
 from postroad.api.server import ApiServer
 from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.binary.ping_udp import PingClient, PingResponder
@@ -30,7 +31,8 @@ from postroad.net.listening import Listener
 from postroad.queues.collection import AnswerAddresses
 from postroad.reports.info import ListenerInfo
 from postroad.rpc.constants import AuthLevel, AuthType
-from postroad.rpc.gss import providers
+from postroad.rpc.gss import KerberosProvider, providers
+from postroad.rpc.tickets import Principals
 from postroad.server.console_process import ConsoleProcess
 from postroad.server.exposure import RpcFacts, exposure, multicast_exposure
 from postroad.server.preparation import WILDCARDS, Prepared, refuse_listener
@@ -46,6 +48,7 @@ if TYPE_CHECKING:  # optional parts are imported where they start
 
 log = logging.getLogger(__name__)
 
+MAPPER_TIMEOUT_S = 2.0  # for the mapper of another program, if the configuration does not ask for one
 SOAP_GRACE_S = 5.0  # for requests under way when a listener stops
 _LEVELS = {
     RpcLevel.CONNECT: AuthLevel.CONNECT,
@@ -76,6 +79,7 @@ class Listeners:
         self._remote_read: RemoteReadServer | None = None
         self._multicast: MulticastTransport | None = None
         self._console: ConsoleProcess | None = None
+        self._kerberos: KerberosProvider | None = None  # of remote readers
 
     @property
     def console_url(self) -> str | None:
@@ -147,6 +151,10 @@ class Listeners:
             use_tls(prepared)
         if self._console is not None:
             self._console.renew(config)
+        if self._api is not None and (kerberos := self._api_kerberos()) is not None:
+            self._api.use_kerberos(kerberos)
+        if self._kerberos is not None and prepared.rpc_acceptor is not None:
+            self._kerberos.use(prepared.rpc_acceptor)
         return self._remote_read is None or self._remote_read.set_passwords(passwords_of(config))
 
     # Opening
@@ -283,41 +291,75 @@ class Listeners:
         self._opened.push_async_callback(transport.stop)
         transport.start()
 
+    def _api_kerberos(self) -> KerberosSettings | None:
+        acceptor = self._prepared.api_acceptor
+        if acceptor is None:
+            return None
+        return KerberosSettings(acceptor, self._principals(), self._config.api.require_channel_binding)
+
+    def _principals(self) -> Principals:
+        """Whose tickets count."""
+        lookups = self._manager.lookups
+        return Principals(lambda: self._manager.core.access.users, None if lookups is None else lookups.accounts)
+
     async def _open_remote_read(self, port: int) -> None:
+        from postroad.remote_read.management import Management
         from postroad.remote_read.server import RemoteReadServer
 
         manager, config = self._manager, self._config
         read_port = config.listen.rpc_read
         if read_port == WITH_RPC:
             read_port = ports.RPC_READ if port == ports.RPC_HANDSHAKE else None
+        if self._prepared.rpc_acceptor is not None:
+            self._kerberos = KerberosProvider(self._prepared.rpc_acceptor, self._principals())
         server = RemoteReadServer(
             manager,
             config.listen.host,
             port,
             read_port,
-            providers=providers(passwords_of(config), manager.name),
+            providers=providers(passwords_of(config), manager.name, self._kerberos, ntlm=config.rpc.ntlm),
             authenticate=self._prepared.authenticate_readers,
             minimum_level=_LEVELS[config.rpc.minimum_level],
             logins=manager.logins,
             audit=manager.audit,
         )
+        open_to_all = not (self._prepared.authenticate_readers or self._reachable)
+        server.manage(Management(manager, manager.audit, open_to_all=open_to_all))
         manager.doors.open(remote_read=server)
         await self._listen("rpc", port, server.start())
         self._opened.push_async_callback(server.stop)
         self._remote_read = server
         self._accepts("rpc", server, read=server.read_address)
         if config.listen.epm is not None:
-            try:
-                await self._listen("epm", config.listen.epm, server.register(config.listen.epm))
-            except RpcUnavailable as fault:
+            await self._open_mapper(server, config.listen.epm)
+
+    async def _open_mapper(self, server: RemoteReadServer, port: int) -> None:
+        """A configuration that does not name the port is content without it: most users may not listen there, and the
+        mapper of another program may take registrations from its own computer's system alone, as Samba's does."""
+        try:
+            if isinstance(port, StandardPort):
+                await server.register(port, MAPPER_TIMEOUT_S)
+            else:
+                await self._listen("epm", port, server.register(port))
+        except (RpcUnavailable, OSError) as fault:
+            if not isinstance(port, StandardPort):
                 raise PostroadError(f"listen.epm: {fault}") from None
-            log.info("listening", extra={"listener": "epm", "address": server.mapper_address})
+            log.info("not listening", extra={"listener": "epm", "port": int(port), "reason": fault})
+            return
+        log.info("listening", extra={"listener": "epm", "address": server.mapper_address})
 
     async def _open_api(self, port: int, console_key: str) -> None:
         config, prepared = self._config, self._prepared
         host, files = config.listen.host, prepared.api_files
         api = ApiServer(
-            self._manager, host, port, config.api.token, files, passwords_of(config), console_key=console_key
+            self._manager,
+            host,
+            port,
+            config.api.token,
+            files,
+            passwords_of(config),
+            console_key=console_key,
+            kerberos=self._api_kerberos(),
         )
         if prepared.api_tls is not None:
             api.use_tls(prepared.api_tls)
@@ -360,7 +402,8 @@ class Listeners:
 
 
 def passwords_of(config: Configuration) -> dict[str, str]:
-    return {user.name: user.password for user in config.users}
+    """Users without a password log in by Kerberos alone."""
+    return {user.name: user.password for user in config.users if user.password}
 
 
 def _renewal(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
@@ -18,15 +19,22 @@ from uuid import UUID
 
 from postroad.api.server import TlsFiles, refuse_strangers
 from postroad.config import Configuration
-from postroad.directory.file import Enterprise, ManagerEntry
-from postroad.directory.watch import DirectoryWatch, UpdateTimers
-from postroad.errors import ConfigurationError, PostroadError
+from postroad.directory import distinguished_names
+from postroad.directory.account_reader import AccountReader
+from postroad.directory.ldap_connection import LdapSettings, connect
+from postroad.directory.ldap_watch import COPY_FILE, DomainSettings, LdapWatch
+from postroad.directory.objects import QueueManager
+from postroad.directory.snapshot import Directory
+from postroad.directory.watch import DirectoryWatch, UpdateTimers, Watch
+from postroad.errors import ConfigurationError, DirectoryError, InvalidArgument, PostroadError
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.tls import server_tls
 from postroad.remote_read.readers import readers_log_in
+from postroad.security.kerberos import Acceptor, Keytab
 from postroad.server.console_process import console_port
 from postroad.server.protection import check_libraries, read_certificates
 
+REPLAY_CACHE = "kerberos.replay"  # in the data directory: a login counts once, also after a restart
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LOOPBACK = ("127.0.0.1", "::1")
 
@@ -35,9 +43,9 @@ _LOOPBACK = ("127.0.0.1", "::1")
 class Prepared:
     """What the files say. `digests` has the digest of each file, by the setting that names it."""
 
-    watch: DirectoryWatch | None
-    enterprise: Enterprise
-    entry: ManagerEntry | None  # this manager's own, in the directory
+    watch: Watch | None
+    directory: Directory
+    entry: QueueManager | None  # this manager's own, in the directory
     identifier: UUID | None  # None: the data directory decides
     reachable: bool
     authenticate_readers: bool
@@ -45,19 +53,30 @@ class Prepared:
     api_tls: ssl.SSLContext | None
     https_tls: ssl.SSLContext | None
     client_tls: ssl.SSLContext | None  # None without SOAP
+    rpc_acceptor: Acceptor | None  # of Kerberos tickets
+    api_acceptor: Acceptor | None
     certificates: Mapping[str, tuple[bytes, ...]]
     digests: Mapping[str, bytes]
 
 
-async def prepare(config: Configuration, watch: DirectoryWatch | None = None) -> Prepared:
-    """Reads and checks the files, and changes nothing. Raises ConfigurationError on the first fault. `watch` is the one
-    already in use, if any."""
+async def prepare(config: Configuration, watch: Watch | None = None, *, keep: bool = True) -> Prepared:
+    """Reads and checks the files and the directory. Changes nothing but the kept copy of a domain, and with `keep`
+    False not even that. Raises ConfigurationError on the first fault. `watch` is the one already in use, if any."""
     if watch is not None:
         await asyncio.to_thread(watch.check)  # reading a large file takes a second
-    else:
-        watch = _watch(config)
-    enterprise = Enterprise() if watch is None else watch.enterprise
-    entry = enterprise.manager(config.manager.name)
+        return await _prepare(config, watch)
+    watch = await asyncio.to_thread(open_watch, config, keep=keep)
+    try:
+        return await _prepare(config, watch)
+    except BaseException:
+        if watch is not None:
+            watch.close()
+        raise
+
+
+async def _prepare(config: Configuration, watch: Watch | None) -> Prepared:
+    directory = Directory() if watch is None else watch.directory
+    entry = directory.manager_named(config.manager.name)
     identifier = _identifier(config, entry)
     addresses = await _addresses(config)
     reachable = not all(is_loopback(each) for _, each in addresses)
@@ -72,7 +91,7 @@ async def prepare(config: Configuration, watch: DirectoryWatch | None = None) ->
     check_libraries(config)
     return Prepared(
         watch,
-        enterprise,
+        directory,
         entry,
         identifier,
         reachable,
@@ -81,6 +100,7 @@ async def prepare(config: Configuration, watch: DirectoryWatch | None = None) ->
         api_tls,
         https_tls,
         _client_tls(config),
+        *_acceptors(config),
         read_certificates(config),
         digests,
     )
@@ -97,32 +117,75 @@ def refuse_listener(config: Configuration, key: str, what: str, error: OSError) 
     raise PostroadError(f"{key}: {what}: {words}; stop the program that uses it, or set another port") from None
 
 
-def own_hosts(config: Configuration, entry: ManagerEntry | None) -> set[str]:
+def own_hosts(config: Configuration, entry: QueueManager | None) -> set[str]:
     """Hosts, besides the manager's name, that mean this manager in a direct format name."""
     host = config.listen.host
     hosts = {*_LOOPBACK} if host in WILDCARDS else {host.lower()}
     if config.listen.http is not None or config.listen.https is not None:
         hosts |= {each.lower() for each in config.srmp.hosts}
-    return hosts if entry is None or entry.address is None else {*hosts, entry.address.lower()}
+    found = () if entry is None else (entry.address, entry.qualified_computer_name)
+    return hosts | {each.lower() for each in found if each is not None}
 
 
-def _watch(config: Configuration) -> DirectoryWatch | None:
+def open_watch(config: Configuration, *, keep: bool = True) -> Watch | None:
+    """The configured source of the directory. Blocks."""
     settings = config.directory
-    if settings.file is None:
+    timers = UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
+    if settings.file is not None:
+        return DirectoryWatch(settings.file, time.time(), timers, settings.poll_s)
+    if not settings.ldap:
         return None
-    return DirectoryWatch(
-        settings.file, time.time(), UpdateTimers(settings.sites_update_s, settings.site_gates_update_s)
+    try:
+        return LdapWatch(domain_settings(config), time.time(), keep=keep)
+    except DirectoryError as fault:
+        config.fail("directory.ldap", f"the directory cannot be read, and there is no copy of it: {fault}")
+
+
+def domain_settings(config: Configuration) -> DomainSettings:
+    settings = config.directory
+    if settings.base is not None:
+        try:
+            distinguished_names.split(settings.base)
+        except DirectoryError as fault:
+            config.fail("directory.base", str(fault))
+    return DomainSettings(
+        ldap=ldap_settings(config),
+        own=config.manager.name,
+        copy_file=config.data / COPY_FILE,
+        poll_s=settings.refresh_s,
+        publish=settings.publish,
+        service_keytab=config.rpc.keytab or config.api.keytab,
+        online_s=settings.online_s,
+        timers=UpdateTimers(settings.sites_update_s, settings.site_gates_update_s),
     )
 
 
-def _identifier(config: Configuration, entry: ManagerEntry | None) -> UUID | None:
+def ldap_settings(config: Configuration) -> LdapSettings:
+    settings = config.directory
+    return LdapSettings(
+        servers=settings.ldap,
+        base=settings.base,
+        user=settings.user,
+        password_file=settings.password_file,
+        keytab=settings.keytab,
+        ca_certificates=settings.ca_certificates,
+    )
+
+
+def account_reader(config: Configuration) -> AccountReader | None:
+    """Who asks the domain for accounts. None without a domain. It connects once somebody asks."""
+    return AccountReader(partial(connect, ldap_settings(config)), time.time) if config.directory.ldap else None
+
+
+def _identifier(config: Configuration, entry: QueueManager | None) -> UUID | None:
     """The manager's id by its files; None if they have none."""
     own = config.manager.id
     if entry is None:
         return own
-    if own is not None and own != entry.id:
-        config.fail("manager.id", f"must be {entry.id}, the id of {entry.name} in the directory, got {own}")
-    return entry.id
+    if own is not None and own != entry.identifier:
+        fault = f"must be {entry.identifier}, the id of {entry.computer_name} in the directory, got {own}"
+        config.fail("manager.id", fault)
+    return entry.identifier
 
 
 async def _addresses(config: Configuration) -> list[tuple[socket.AddressFamily, str]]:
@@ -176,6 +239,24 @@ def _client_tls(config: Configuration) -> ssl.SSLContext | None:
         config.fail("srmp.ca_certificates", f"cannot be used: {error}")
 
 
+def _acceptors(config: Configuration) -> tuple[Acceptor | None, Acceptor | None]:
+    """Kerberos for remote readers and for the API, with one keytab for both or one for each."""
+    rpc = api = None
+    if config.rpc.keytab is not None and config.listen.rpc is not None:
+        rpc = _acceptor(config, "rpc.keytab", config.rpc.keytab, None)
+    if config.listen.api is not None and (keytab := config.api.keytab or config.rpc.keytab) is not None:
+        key = "rpc.keytab" if config.api.keytab is None else "api.keytab"
+        api = _acceptor(config, key, keytab, config.data / REPLAY_CACHE)
+    return rpc, api
+
+
+def _acceptor(config: Configuration, key: str, file: Path, replay_cache: Path | None) -> Acceptor:
+    try:
+        return Acceptor(Keytab.read(file), replay_cache)
+    except InvalidArgument as fault:
+        config.fail(key, str(fault))
+
+
 def _files(config: Configuration) -> list[tuple[str, Path]]:
     """Every configured file that a start reads, by its setting."""
     api, srmp = config.api, config.srmp
@@ -187,7 +268,12 @@ def _files(config: Configuration) -> list[tuple[str, Path]]:
         ("srmp.tls_certificate", srmp.tls_certificate),
         ("srmp.tls_key", srmp.tls_key),
         ("srmp.ca_certificates", srmp.ca_certificates),
+        ("rpc.keytab", config.rpc.keytab),
+        ("api.keytab", config.api.keytab),
         ("directory.file", config.directory.file),
+        ("directory.password_file", config.directory.password_file),
+        ("directory.keytab", config.directory.keytab),
+        ("directory.ca_certificates", config.directory.ca_certificates),
     ]
     found += [(f"user[{index}].password_file", each.password_file) for index, each in enumerate(config.users, 1)]
     found += [(f"certificate[{index}].file", each.file) for index, each in enumerate(config.certificates, 1)]

@@ -20,13 +20,22 @@ log = logging.getLogger(__name__)
 # Sections whose settings all take effect at once, and single settings of other sections.
 TAKEN_SECTIONS = frozenset({"queues", "users", "relay", "leases", "log", "certificates"})
 TAKEN_SETTINGS = frozenset(
-    {"manager.quota_kb", "manager.keep_journal_days", "limits.connections_per_address"}
-    | {"limits.unfinished_input_mb", "limits.outgoing_queues", "api.token", "api.token_file", "security.sender_ids"}
+    {"manager.quota_kb", "manager.keep_journal_days", "manager.strict_names"}
+    | {
+        "limits.connections_per_address",
+        "limits.unfinished_input_mb",
+        "limits.outgoing_queues",
+        "api.token",
+        "api.token_file",
+        "api.require_channel_binding",
+        "security.sender_ids",
+    }
     | {f"limits.{each.setting}" for each in Held}
 )
 # Settings that can name another file, if they named one before. The contents of files count at every reload.
 TAKEN_FILES = frozenset(
     {"api.tls_certificate", "api.tls_key", "api.client_ca"}
+    | {"rpc.keytab", "api.keytab"}
     | {"srmp.tls_certificate", "srmp.tls_key", "srmp.ca_certificates"}
 )
 _SECRETS = (".password_file", ".token_file")  # compared by what the files hold

@@ -9,12 +9,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from postroad.config import Configuration, LogLevel
-from postroad.directory.watch import DirectoryWatch
+from postroad.directory.watch import Watch
 from postroad.errors import PostroadError
 from postroad.manager import NAME_STATE, Manager, build_manager
 from postroad.manager.composition import build_limits, core_settings
@@ -25,8 +26,9 @@ from postroad.runtime.private_files import refuse_unwritable
 from postroad.runtime.supervision import Running
 from postroad.security.audit import AuditLog
 from postroad.server.exposure import announce
+from postroad.server.joining import Membership, check_join, join
 from postroad.server.listeners import Listeners
-from postroad.server.preparation import Prepared, own_hosts, prepare
+from postroad.server.preparation import Prepared, account_reader, own_hosts, prepare
 from postroad.server.protection import announce_algorithms
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.reload import changed_files, read_again, refuse, report
@@ -48,6 +50,7 @@ class Server:
         self._logged: LogLevel | None = None  # as the configuration has set it
         self._prepared: Prepared
         self._published: bytes | None = None  # this manager's keys in the directory, at the last check
+        self._directory_asked = asyncio.Event()  # read the directory now
         self._opened = AsyncExitStack()  # what `stop` closes, in reverse order
         self._running: tuple[Manager, Listeners] | None = None
 
@@ -85,25 +88,29 @@ class Server:
     async def check(self) -> None:
         """Raises what `start` would raise, as far as reading can tell. Changes nothing."""
         config = self._config
-        prepared = await prepare(config)
-        refuse_unfinished(config.data)
-        store = MemoryStore()  # a copy of the state, in which to try what a start does to the queues
-        store.commit([Batch(state=dict(await asyncio.to_thread(read_state, config.data)))])
-        self._check_audit(lambda file: refuse_unwritable(file, config.data))
-        keys = load_keys(config.data / KEY_FILE)
-        manager = self._build(
-            manager_class(config, None), prepared, store, AuditLog(), keys, build_limits(config.limits)
-        )
-        self._opened.push_async_callback(manager.stop)
+        prepared = await prepare(config, keep=False)
+        self._close_later(prepared.watch)
         try:
+            refuse_unfinished(config.data)
+            store = MemoryStore()  # a copy of the state, in which to try what a start does to the queues
+            store.commit([Batch(state=dict(await asyncio.to_thread(read_state, config.data)))])
+            self._check_audit(lambda file: refuse_unwritable(file, config.data))
+            if config.directory.publish:
+                prepared = replace(prepared, identifier=await check_join(config, store))
+            keys = load_keys(config.data / KEY_FILE)
+            manager = self._build(
+                manager_class(config, None), prepared, store, AuditLog(), keys, build_limits(config.limits)
+            )
+            self._opened.push_async_callback(manager.stop)
             await manager.start()
-            await provide_all(manager, config, prepared.enterprise)
+            await provide_all(manager, config, prepared.directory)
         finally:
             await self.stop()
 
     async def _start(self) -> None:
         config = self._config
         self._prepared = prepared = await prepare(config)
+        self._close_later(prepared.watch)
         refuse_unfinished(config.data)
         store = await asyncio.to_thread(open_store, config.data, reserve=True)
         log.info("store opened", extra={"directory": config.data})
@@ -112,6 +119,9 @@ class Server:
             # After the store, because the file may be in the data directory.
             self._check_audit(lambda file: audit.check())
             keys = await asyncio.to_thread(open_keys, config.data / KEY_FILE, time.time())
+            membership = await join(config, store, keys.ring) if config.directory.publish else None
+            if membership is not None:
+                self._prepared = prepared = await self._joined(prepared, membership)
             make = manager_class(config, self._opened)
             manager = self._build(make, prepared, store, audit, keys, self._limits())
             # Keep the name, so that a program that later opens the directory by itself finds the manager under it.
@@ -129,7 +139,10 @@ class Server:
             self._check_own_keys(manager)
             manager.supervisor.keep("directory", partial(self._keep_directory, manager, watch))
             self._opened.push_async_callback(manager.supervisor.stop, "directory")
-        await provide_all(manager, config, prepared.enterprise)
+        if membership is not None:
+            membership.publish(manager, config, self._directory_asked.set)
+        await provide_all(manager, config, prepared.directory)
+        self._use_access_lists(manager)
         listeners = Listeners(manager, config, prepared, self._opened)
         await listeners.open()
         self._running = manager, listeners
@@ -158,7 +171,22 @@ class Server:
             certificates=prepared.certificates,
             audit=audit,
             limits=limits,
+            account_reader=account_reader(self._config),
         )
+
+    async def _joined(self, prepared: Prepared, membership: Membership) -> Prepared:
+        """What the directory says after the join."""
+        watch = prepared.watch
+        if watch is None:
+            return prepared
+        if membership.created:
+            await asyncio.to_thread(partial(watch.reload, time.time(), asked=True))
+        entry = watch.directory.manager(membership.identifier)
+        return replace(prepared, directory=watch.directory, entry=entry, identifier=membership.identifier)
+
+    def _close_later(self, watch: Watch | None) -> None:
+        if watch is not None:
+            self._opened.push_async_callback(asyncio.to_thread, watch.close)
 
     def _check_audit(self, check: Callable[[Path], None]) -> None:
         file = self._config.audit.file
@@ -192,7 +220,7 @@ class Server:
             prepared = await prepare(config, self._prepared.watch)
             settings = core_settings(config, manager.identifier)
             listeners.check_credentials(config)
-            await provide_all(manager, config, prepared.enterprise)
+            await provide_all(manager, config, prepared.directory)
         except PostroadError as fault:
             listeners.restore_credentials()
             refuse(fault)
@@ -206,6 +234,7 @@ class Server:
         manager.core.protection.use_certificates(prepared.certificates)
         if prepared.watch is not None:
             await self._read_directory(manager, prepared.watch, asked=True)
+            self._use_access_lists(manager)
         manager.limits.use(config.limits.connections_per_address, config.limits.unfinished_input_mb)
         self._use_log_level()
         manager.doors.expose(listeners.exposure)
@@ -219,32 +248,51 @@ class Server:
 
     # The directory
 
-    async def _keep_directory(self, manager: Manager, watch: DirectoryWatch, running: Running) -> None:
-        """Loads a directory file as soon as it changes, so that no wrong routes stay in use."""
+    async def _keep_directory(self, manager: Manager, watch: Watch, running: Running) -> None:
+        """Asks for a changed directory again and again, so that no wrong routes stay in use."""
         while True:
-            await asyncio.sleep(self._config.directory.poll_s)
-            await self._read_directory(manager, watch)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._directory_asked.wait(), watch.poll_s)
+            asked = self._directory_asked.is_set()
+            self._directory_asked.clear()
+            await self._read_directory(manager, watch, asked=asked)
             running()
 
-    async def _read_directory(self, manager: Manager, watch: DirectoryWatch, *, asked: bool = False) -> None:
+    async def _read_directory(self, manager: Manager, watch: Watch, *, asked: bool = False) -> None:
         now = manager.clock()
+        mark = 0 if manager.publishing is None else manager.publishing.mark()
         if await asyncio.to_thread(partial(watch.reload, now, asked=asked)):  # a large file takes a second to read
             manager.router.initialize(watch.directory, now)
             self._check_own_keys(manager)
-            await provide_public(manager, self._config, watch.enterprise)
+            await provide_public(manager, self._config, watch.directory, mark)
+            self._use_access_lists(manager)
+            protection = manager.core.protection
+            protection.use_certificates(protection.certificates)  # those of other managers may have changed
         else:
             manager.router.run_timers(watch.directory, now)
 
+    def _use_access_lists(self, manager: Manager) -> None:
+        """Takes the access lists of public queues from a domain, where the configuration has none."""
+        configured = {each.path.tail for each in self._config.queues if each.acl is not None}
+        queues = manager.router.directory.queues_of(manager.identifier)
+        found = {each.identifier: each.security for each in queues if each.pathname.tail not in configured}
+        if self._config.directory.ldap:
+            manager.core.use_directory(found, manager.clock(), first=self._config.directory.publish)
+            manager.commit_soon()
+
     def _check_own_keys(self, manager: Manager) -> None:
         """Warns if the directory publishes keys that this manager does not use."""
+        if manager.publishing is not None:
+            return  # it writes them
         entry = manager.router.directory.manager(manager.identifier)
         published = b"" if entry is None else entry.public_encryption_keys
         if published != self._published and published not in (b"", manager.core.protection.ring.public_keys):
+            of_file = f"set public_keys of [[manager]] {manager.name} to what `postroad keys show` prints"
             log.warning(
                 "the directory has other public keys of this manager than it uses",
                 extra={
-                    "file": self._config.directory.file,
-                    "do": f"set public_keys of [[manager]] {manager.name} to what `postroad keys show` prints",
+                    "source": "" if manager.watch is None else manager.watch.source,
+                    "do": of_file if self._config.directory.file else "set publish = true in [directory]",
                 },
             )
         self._published = published

@@ -21,6 +21,7 @@ from postroad.names import (
     PublicName,
     parse_format_name,
 )
+from postroad.names.format import url_path
 from postroad.names.path import QueueKind
 from postroad.net.ports import HTTP, HTTPS
 from postroad.soap.simple_types import shown
@@ -45,8 +46,7 @@ def destination_of(to: str, place: str = "path/to") -> DirectName | MulticastNam
     """3.1.5.1.1: the format name in `to`. The query of a URL belongs to its sender and names nothing here."""
     try:
         if is_http(to):
-            url = to.partition("?")[0]
-            return DirectName.from_wire(unquote(url) if "%" in url else url)
+            return DirectName.from_wire(to.partition("?")[0])
         if to[: len(MSMQ_PREFIX)].upper() == MSMQ_PREFIX:
             name = parse_format_name(to[len(MSMQ_PREFIX) :])
             if isinstance(name, MulticastName):
@@ -66,12 +66,16 @@ def to_text(name: FormatName) -> str:
 
 
 def url_of(name: DirectName) -> str:
-    """The URL of a direct name, with its scheme in lower case and forward slashes. The rest keeps its case."""
+    """The URL of a direct name, with its scheme in lower case, forward slashes, and escapes for what a URL cannot hold.
+    The rest keeps its case."""
     text = name.wire_text
     scheme = _SCHEME.match(text)
     if scheme is None:
         raise LocalProtocolError(f"must be a URL, got {name}")
-    return scheme[0].lower() + text[scheme.end() :].replace("\\", "/")
+    authority = _AUTHORITY.match(text)
+    assert authority is not None
+    path = quote(text[authority.end() :].replace("\\", "/"), safe=_UNESCAPED)
+    return scheme[0].lower() + text[scheme.end() : authority.end()] + path
 
 
 def at_address(name: DirectName, address: str) -> DirectName:
@@ -111,7 +115,7 @@ def _path_url(path: PathName) -> str | None:
     if path.tail.kind is QueueKind.SYSTEM or path.is_local:
         return None
     host = f"[{path.computer}]" if ":" in path.computer else path.computer
-    return f"http://{host}/msmq{str(path.tail).replace(chr(92), '/')}"
+    return f"http://{host}/msmq{url_path(str(path.tail))}"
 
 
 def request_target(url: str) -> str:
@@ -132,14 +136,15 @@ _DEFAULT_PORTS = {"http": HTTP, "https": HTTPS}
 def matches(url: str, pattern: str) -> bool:
     """3.1.1.1.10: a trailing asterisk stands for any rest, an empty one too. Elsewhere an asterisk is just a character.
 
-    Upper and lower case do not matter, nor does the kind of slash: all spellings of a queue's name mean the same.
+    Upper and lower case do not matter, nor do escapes and the kind of slash: all spellings of a queue's name mean the
+    same.
     """
     url, pattern = _plain(url), _plain(pattern)
     return url.startswith(pattern[:-1]) if pattern.endswith("*") else url == pattern
 
 
 def _plain(url: str) -> str:
-    return url.lower().replace("\\", "/")
+    return unquote(url).lower().replace("\\", "/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,14 @@ from postroad.pgm.receiver import Apdu, OutgoingNak, Receiver, ReceiverCounts, S
 from postroad.pgm.settings import PgmSettings
 from postroad.pgm.source import Outgoing, Source
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing_queues import CarrierReport, ConnectionStatus, OutgoingEvent, Progress
+from postroad.queues.outgoing_queues import (
+    CarrierReport,
+    ConnectionStatus,
+    IncomingTransferInfo,
+    OutgoingEvent,
+    OutgoingTransferInfo,
+    Progress,
+)
 from postroad.queues.permissions import Credentials
 from postroad.queues.queue import PositionState, Queue
 from postroad.reports.info import GroupInfo, MulticastInfo, SessionInfo
@@ -389,6 +396,21 @@ class MulticastService:
     def session_infos(self) -> list[SessionInfo]:
         return []
 
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        return OutgoingTransferInfo()
+
+    def incoming(self) -> tuple[IncomingTransferInfo, ...]:
+        return ()
+
+    def resend(self, queue: Queue, now: float) -> None:
+        """Does nothing: no transactional message goes to a group."""
+
+    def take_offline(self, now: float) -> None:
+        """Does nothing: what is in a source leaves, and nothing else is sent or taken."""
+
+    def bring_online(self, now: float) -> None:
+        """Does nothing: nothing waits here."""
+
     traffic = (0, 0)
 
     def progress(self, queue: Queue, lookup_id: int, now: float) -> Progress | None:
@@ -530,7 +552,7 @@ class MulticastService:
         if isinstance(packet, Nak) and packet.kind is Kind.NAK:
             for stream in (*self._streams.values(), *self._ending):
                 stream.source.receive(packet, now)
-        if group is None:
+        if group is None or not self.core.connection_active:
             return
         for each in list(self._groups.values()):
             if each.receiver.group == group:

@@ -526,6 +526,13 @@ class Sender:
 
     # Time
 
+    def resend(self, queue: Queue, now: float) -> None:
+        """An administrator wants everything sent again that has no receipt."""
+        transfer = self.transfers.get(queue)
+        if transfer is not None and transfer.resend_at is not None:
+            transfer.resend_at = now
+            self.on_timer([queue], now)
+
     def on_timer(self, queues: list[Queue], now: float) -> None:
         """Stream Receipt Wait Timer, 3.1.6.2: everything that has no receipt is sent again, and what was put off."""
         due = []

@@ -5,19 +5,35 @@ No I/O and no clock. The driver makes the requests, passes on their answers, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from postroad.carriers.flights import PeerQueues, TransferWatcher, attempt, may_send, sendable, waiting_for
+from postroad.carriers.flights import (
+    PeerQueues,
+    TransferWatcher,
+    attempt,
+    may_send,
+    sendable,
+    transfer_info,
+    waiting_for,
+)
 from postroad.names import DirectName, FormatName, parse_format_name
 from postroad.names.format import Protocol as Scheme
 from postroad.net import ports
 from postroad.net.endpoints import endpoint, is_address, plain_address
 from postroad.queues.local import LocalQueueManager
-from postroad.queues.outgoing_queues import CarrierReport, ConnectionStatus, OutgoingEvent, Progress
+from postroad.queues.outgoing_queues import (
+    CarrierReport,
+    ConnectionStatus,
+    IncomingTransferInfo,
+    OutgoingEvent,
+    OutgoingTransferInfo,
+    Progress,
+    SequenceInfo,
+)
 from postroad.queues.queue import PositionState, Queue
 from postroad.reports.info import SessionInfo
 from postroad.runtime.deadlines import Source, earliest
@@ -262,6 +278,30 @@ class SoapService:
         return []
 
     traffic = (0, 0)
+
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        found = self.sender.transfers.get(queue)
+        last_ack = None
+        if found is not None and found.stream is not None and found.last_ack_count:
+            number = found.stream.acknowledged
+            last_ack = SequenceInfo(found.stream.sequence.value, number, number - 1)
+        return transfer_info(found, last_ack, self.settings.resend_s)
+
+    def incoming(self) -> Iterator[IncomingTransferInfo]:
+        for each in self.receiver.incoming:
+            place = each.stream_id.sequence.value
+            sender = each.stream_id.guid
+            yield IncomingTransferInfo(each.format_name, sender, place, each.number, each.last_access_s, each.rejects)
+
+    def resend(self, queue: Queue, now: float) -> None:
+        self.sender.resend(queue, now)
+
+    def take_offline(self, now: float) -> None:
+        for peer in list(self.peers.values()):
+            self._give_up(peer)
+
+    def bring_online(self, now: float) -> None:
+        """Nothing waits: peers lost their time of the next try when the manager went offline."""
 
     # Outgoing queues
 

@@ -43,7 +43,7 @@ from postroad.wire.view import MessageView
 log = logging.getLogger(__name__)
 
 ROOT = "/msmq/"
-METHOD_NOT_ALLOWED = 405
+METHOD_NOT_ALLOWED, SERVICE_UNAVAILABLE = 405, 503
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so that no request meets a closing one
@@ -187,6 +187,8 @@ class SoapTransport(SoapApp):
     def refusal(self, request: Request) -> int | None:
         if request.method != "POST":
             return METHOD_NOT_ALLOWED
+        if not self.service.core.connection_active:
+            return SERVICE_UNAVAILABLE
         if request.path[: len(ROOT)].lower() != ROOT and not leads_here(request.path):
             self._tell(request, f"the path must start with {ROOT}, got {request.path[:80]!r}")
             return BAD_REQUEST

@@ -13,6 +13,7 @@ from postroad.errors import InvalidArgument
 from postroad.names import parse_name
 from postroad.net import ports
 from postroad.net.endpoints import endpoint
+from postroad.reports.operations import RemoteProtocol
 from postroad.spark.schema import choose
 from postroad.validation.kinds import (
     SWITCH,
@@ -78,13 +79,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """A server to read from by MS-MQQP, and the user to log in as."""
+    """A server to read from by MS-MQRR or MS-MQQP, and the user to log in as."""
 
     host: str
     port: int
     user: str | None
     password: str | None = field(repr=False)
     password_file: str | None = None
+    protocol: RemoteProtocol = RemoteProtocol.AUTO
 
     def __str__(self) -> str:
         return endpoint(self.host, self.port)
@@ -136,7 +138,7 @@ _PLACE = ("api", "queue", "token", "tokenFile", "timeout")
 _ACCOUNT = ("user", "password", "passwordFile")
 READ = (
     *_PLACE,
-    *("rpc", *_ACCOUNT),
+    *("rpc", "protocol", *_ACCOUNT),
     *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet", "decode"),
     *("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("failOnDataLoss", "startingOffsets", "startingTimestamp", "endingOffsets", "hold"),
@@ -233,6 +235,8 @@ def _account(options: Options) -> _Account:
 def _rpc(options: Options) -> Rpc | None:
     text = options.text("rpc")
     if text is None:
+        if options.text("protocol") is not None:
+            raise InvalidArgument("protocol: needs the option `rpc`")
         return None
     for name, why in _NOT_BY_RPC.items():
         if options.text(name) is not None:
@@ -245,19 +249,20 @@ def _rpc(options: Options) -> Rpc | None:
     if not host or not port or parts.username is not None or parts.path or parts.query:
         raise InvalidArgument(f"rpc: must be a host, as in winserver or 10.0.0.5:2103, got {text!r}")
     account = _account(options)
-    return Rpc(host, port, account.user, *account.password)
+    protocol = options.read("protocol", _PROTOCOL, RemoteProtocol.AUTO)
+    return Rpc(host, port, account.user, *account.password, protocol=protocol)
 
 
 _NOT_BY_RPC = {
     "api": "must not be set together with `rpc`",
     "token": "needs the option `api`; a server behind `rpc` takes `user` and `password`",
     "tokenFile": "needs the option `api`; a server behind `rpc` takes `user` and `passwordFile`",
-    "hold": "needs the option `api`: MS-MQQP cannot hold messages for a stream",
+    "hold": "needs the option `api`: remote readers cannot hold messages for a stream",
     "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
-    "startingTimestamp": "needs the option `api`: MS-MQQP cannot find a message by its time",
+    "startingTimestamp": "needs the option `api`: remote readers cannot find a message by its time",
     "endingOffsets": "needs the option `api`: a server behind `rpc` has no lasting arrival numbers",
     "maxBytesPerTrigger": "needs the option `api`; for a stream from `rpc` use `maxMessagesPerBatch`",
-    "minOffsetsPerTrigger": "needs the option `api`: MS-MQQP does not count messages",
+    "minOffsetsPerTrigger": "needs the option `api`: remote readers cannot count messages",
 }
 
 
@@ -304,6 +309,7 @@ _PRIORITY = whole(0, MOST_PRIORITY)
 _PARTITIONS = whole(1, MAX_PARTITIONS)
 _ROWS = whole(1, MAX_ROWS)
 _MODE = choice(Mode)
+_PROTOCOL = choice(RemoteProtocol)
 _START: Kind[Start | int] = parsed("text", _start)
 _END: Kind[int | None] = parsed("text", _end)
 _TIME_MS: Kind[int] = parsed("text", _time_ms)
@@ -331,7 +337,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     place, rpc = _place(options, queues), _rpc(options)
     several = queues is not None and (len(queues) > 1 or "*" in queues[0])
     if several and rpc is not None:
-        raise InvalidArgument("queue: must name one queue with `rpc`, because MS-MQQP does not list queues")
+        raise InvalidArgument("queue: must name one queue with `rpc`, because remote readers cannot list queues")
     decode = options.read("decode", SWITCH, False)
     start_ms = options.read("startingTimestamp", _TIME_MS, None)
     if start_ms is not None and options.text("startingOffsets") is not None:
@@ -405,6 +411,6 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options.check_names()
     if options.text("rpc") is not None:
         raise InvalidArgument(
-            "rpc: MS-MQQP can read queues but not send; name the manager to send from with the option `api`"
+            "rpc: remote readers can read queues but not send; name the manager to send from with the option `api`"
         )
     return WriteOptions(_place(options), options.text("name") or None, options.read("transactional", SWITCH, None))

@@ -1,4 +1,4 @@
-"""Reads a queue of any MSMQ server by MS-MQQP, with blocking calls that are repeated while the server restarts.
+"""Reads a queue of any MSMQ server by MS-MQRR or MS-MQQP, with blocking calls that are repeated while it restarts.
 
 Messages are found by their lookup ids. Where the ids are known, many calls run at a time.
 """
@@ -91,7 +91,7 @@ class RemoteQueue:
     async def _start(self) -> RemoteBackend:
         rpc = self._rpc
         password = rpc.password if rpc.password_file is None else read_secret("passwordFile", rpc.password_file)
-        return RemoteBackend(rpc.host, rpc.port, user=rpc.user, password=password)
+        return RemoteBackend(rpc.host, rpc.port, user=rpc.user, password=password, protocol=rpc.protocol)
 
     def close(self) -> None:
         try:
@@ -139,9 +139,9 @@ class RemoteQueue:
                     return found.lookup_id
         return None
 
-    def walk(self, after: int = 0, end: int | None = None) -> Iterator[list[ReceivedMessage]]:
+    def walk(self, after: int = 0, end: int | None = None, *, bodies: bool = True) -> Iterator[list[ReceivedMessage]]:
         """Yields the messages with after < lookup id < end that no other reader has locked, in queue order, page by
-        page.
+        page. Without `bodies`, servers that can leave them out do.
 
         The protocol finds one message at a time, the next one after a known one. While lookup ids are dense, this
         guesses the next ids and looks at all of them at once: a wrong guess costs less than waiting for each answer.
@@ -153,7 +153,7 @@ class RemoteQueue:
                 # stay in the same priority
                 last = min(guess + count, (known | ARRIVAL_MASK) + 1, end or LAST_LOOKUP_ID)
                 tried = range(guess, last)
-            page = self._guessed(tried) if tried else self._page(known, count)
+            page = self._guessed(tried, bodies) if tried else self._page(known, count, bodies)
             inside = page if end is None else [each for each in page if each.lookup_id < end]
             if inside:
                 yield inside
@@ -166,15 +166,17 @@ class RemoteQueue:
                 guess = known + 1
             count = min(next_page(page), IN_FLIGHT) if page else FIRST_PAGE
 
-    def _page(self, after: int, count: int) -> list[ReceivedMessage]:
+    def _page(self, after: int, count: int, bodies: bool = True) -> list[ReceivedMessage]:
         async def look() -> list[ReceivedMessage]:
-            return await self._backend.page(self._queue, after, count)
+            return await self._backend.page(self._queue, after, count, bodies=bodies)
 
         return self._retried(look)
 
-    def _guessed(self, tried: range) -> list[ReceivedMessage]:
+    def _guessed(self, tried: range, bodies: bool = True) -> list[ReceivedMessage]:
+        one = self._look if bodies else self._look_at_headers
+
         async def look() -> list[ReceivedMessage | Fate]:
-            return await asyncio.gather(*map(self._look, tried))
+            return await asyncio.gather(*map(one, tried))
 
         return [each for each in self._retried(look) if isinstance(each, ReceivedMessage)]
 
@@ -194,6 +196,14 @@ class RemoteQueue:
     async def _look(self, lookup_id: int) -> ReceivedMessage | Fate:
         try:
             return await self._backend.lookup(self._queue, lookup_id, _CURRENT, False, None)
+        except _NOT_THERE:
+            return Fate.GONE
+        except TransactionUsage:
+            return Fate.LOCKED
+
+    async def _look_at_headers(self, lookup_id: int) -> ReceivedMessage | Fate:
+        try:
+            return await self._backend.look(self._queue, lookup_id)
         except _NOT_THERE:
             return Fate.GONE
         except TransactionUsage:
@@ -271,7 +281,7 @@ class RemoteQueue:
         )
 
 
-# The batches of a stream by MS-MQQP, as Spark keeps them in a checkpoint. Values only: no Spark, no server.
+# The batches of a stream by `rpc`, as Spark keeps them in a checkpoint. Values only: no Spark, no server.
 #
 # The protocol has no mark and no hold, so the end of a batch lists its messages. Each has its lookup id and a checksum
 # of its identifier, because a server may use a lookup id twice.
@@ -370,7 +380,7 @@ def _unknown(value: Mapping[str, Any]) -> InvalidArgument:
     )
 
 
-# Readers of messages by MS-MQQP: a batch by ranges of lookup ids, and a stream that removes what it has read.
+# Readers of messages by `rpc`: a batch by ranges of lookup ids, and a stream that removes what it has read.
 #
 # A lock belongs to a connection, and each of Spark's processes has its own. So tasks peek, and the driver receives the
 # messages of a batch by lookup id once the batch is complete.
@@ -506,7 +516,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = [Seen.of(message) for page in self._queue().walk() for message in page]
+        self._target = [Seen.of(message) for page in self._queue().walk(bodies=False) for message in page]
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -530,7 +540,7 @@ class RemoteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = frozenset(done)
         # another reader had locked these when they were to be removed, which not every server reports
         returned: list[Seen] = []
-        for page in self._queue().walk():
+        for page in self._queue().walk(bodies=False):
             for message in page:
                 seen = Seen.of(message)
                 (returned if seen in before else found).append(seen)
@@ -591,7 +601,7 @@ def _batches(
 
 
 def _answer(messages: list[ReceivedMessage]) -> pa.RecordBatch:
-    """The messages as a manager would answer. MS-MQQP does not tell aborts or the reason of a dead letter."""
+    """The messages as a manager would answer. Remote readers are not told aborts or the reason of a dead letter."""
     return pa.RecordBatch.from_pydict(
         {
             "lookup_id": pa.array([message.lookup_id for message in messages], LONG),

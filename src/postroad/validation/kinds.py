@@ -35,6 +35,7 @@ _MANAGER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
 _NUMERIC = re.compile(r"[0-9.]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL_BUT_DELETE = re.compile(r"[\x00-\x1f]")
 _USER_OF_URL = re.compile(r"//[^/]*@")  # may contain a password
 
 
@@ -164,8 +165,8 @@ def text(longest: int) -> Kind[str]:
     return Kind("text", {"type": "string", "maxLength": longest}, check)
 
 
-def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str]:
-    """Text on one line, without control characters. Errors do not show a secret."""
+def line(longest: int, *, empty: bool = False, secret: bool = False, delete: bool = False) -> Kind[str]:
+    """Text on one line, without control characters, except 7F with `delete`. Errors do not show a secret."""
     limited = text(longest)
 
     def check(value: Any) -> str:
@@ -174,7 +175,7 @@ def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str
         found = limited.check(value)
         if not found and not empty:
             raise FieldFault("must not be empty")
-        if _CONTROL.search(found):
+        if (_CONTROL_BUT_DELETE if delete else _CONTROL).search(found):
             raise FieldFault(f"must not contain control characters{'' if secret else f', got {quoted(found)}'}")
         return found
 
@@ -183,7 +184,7 @@ def line(longest: int, *, empty: bool = False, secret: bool = False) -> Kind[str
 
 def parsed(what: str, parse: Callable[[str], T], longest: int = 1024, *, secret: bool = False) -> Kind[T]:
     """A name that `parse` reads. If the name is illegal, its error says what is wrong."""
-    plain = line(longest, secret=secret)
+    plain = line(longest, secret=secret, delete=True)  # names of queues may contain 7F, [MS-MQMQ] 2.1.1
 
     def check(value: Any) -> T:
         try:

@@ -48,6 +48,8 @@ from postroad.wire.queue_names import QueueField
 
 _DEAD_LETTER_QUEUE = b"dead_letter_queue="  # [MS-MQDMPR] 3.1.1.12 ApplicationDeadletterQueue
 _SENDER = b"sender="  # the SID of the user that the manager acts for when it writes something because of the message
+_MOVES = b"moves="  # [MS-MQRR] 2.2.5.3 MoveCounter, and the time of the last move in milliseconds since 1970
+_ITEMS = (_DEAD_LETTER_QUEUE, _SENDER, _MOVES)
 
 
 def with_dead_letter_queue(packet: bytes, name: str) -> bytes:
@@ -58,10 +60,18 @@ def with_sender(packet: bytes, sid: str) -> bytes:
     return packet + b"\0" + _SENDER + sid.encode()
 
 
+def with_move(packet: bytes, now_ms: int) -> bytes:
+    """The packet of a message that has just been moved to or from a subqueue."""
+    end = MessageView(packet).packet_size
+    kept = [item for item in packet[end:].split(b"\0") if not item.startswith(_MOVES)]
+    count, _ = moves(packet[end:])
+    return packet[:end] + b"\0".join((*kept, _MOVES + f"{count + 1} {now_ms}".encode()))
+
+
 def is_local_part(data: bytes) -> bool:
     """Whether the bytes after a packet are a local part."""
     items = data.split(b"\0")
-    if items[0] or len(items) < 2 or not all(item.startswith((_DEAD_LETTER_QUEUE, _SENDER)) for item in items[1:]):
+    if items[0] or len(items) < 2 or not all(item.startswith(_ITEMS) for item in items[1:]):
         return False
     try:
         return bool(data.decode())
@@ -77,6 +87,12 @@ def dead_letter_queue(local_part: bytes) -> str | None:
 def sender(local_part: bytes) -> str | None:
     """The sender's SID in a local part. None without one."""
     return _item(local_part, _SENDER)
+
+
+def moves(local_part: bytes) -> tuple[int, int]:
+    """How often the message was moved to or from a subqueue, and when last. Zeroes if never."""
+    count, _, last = (_item(local_part, _MOVES) or "").partition(" ")
+    return (int(count), int(last)) if count.isdecimal() and last.isdecimal() else (0, 0)
 
 
 def _item(local_part: bytes, key: bytes) -> str | None:
@@ -442,6 +458,12 @@ class MessageView:
         properties = self._properties
         start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11]
         return self.data[start : start + (properties[7] if self.encrypted else properties[6])]
+
+    def body_span(self) -> tuple[int, int]:
+        """Where the body begins and ends, AllocationBodySize octets; padding follows."""
+        properties = self._properties
+        start = self._properties_at + PROPERTIES_HEADER_SIZE + 2 * properties[1] + properties[11]
+        return start, start + properties[7]
 
     # Headers that may follow
 

@@ -363,6 +363,30 @@ def test_what_waits_to_leave_for_one_stranger_has_a_bound(
     assert beta.core.delivery.tally.unwritten == (0 if known else 3)
 
 
+def test_what_waits_to_leave_for_all_strangers_leaves_room_for_others(network: Network, beta: Station) -> None:
+    """Each of them stays within its own share."""
+    beta.use(quota_kb=1000)
+    for number in range(12):
+        each = Stranger(network, f"s{number}", number + 1000, f"10.9.0.{number}")
+        session = each.call(beta)
+        each.send(session, each.compose(beta.direct(ORDERS), "a"))
+        pause(beta, each.direct(ACKS))
+        message = Message(bytes(50_000), ack="nack-receive", admin_queue=each.direct(ACKS), time_to_be_received=1)
+        each.send(session, each.compose(beta.direct(ORDERS), message))
+        network.wait(3)
+    assert 150 << 10 < beta.core.queues.usage.used_bytes <= 250 << 10
+    beta.core.delete_queue(beta.queue(Stranger(network, "s0", 1000, "10.9.0.0").direct(ACKS)), network.now)
+    network.wait(2)
+    last = Stranger(network, "last", 2000, "10.9.1.1")  # there is room again
+    session = last.call(beta)
+    last.send(session, last.compose(beta.direct(ORDERS), "a"))
+    pause(beta, last.direct(ACKS))
+    message = Message(bytes(20_000), ack="nack-receive", admin_queue=last.direct(ACKS), time_to_be_received=1)
+    last.send(session, last.compose(beta.direct(ORDERS), message))
+    network.wait(3)
+    assert beta.waiting(last.direct(ACKS))
+
+
 # Acknowledgments that applications here have asked for
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from postroad.binary import sequences
 from postroad.binary.sender import OutgoingSequence
 from postroad.binary.session import BinarySettings, Session
 from postroad.message import Message
@@ -435,3 +436,61 @@ def test_while_there_is_no_session_nothing_is_lost(network: Network, alpha: Stat
     network.refused.clear()
     network.wait(2)
     assert (alpha.waiting(there), beta.labels(LEDGER)) == ([], ["a", "b"])
+
+
+# Sequences of one sender to several queues
+
+
+@pytest.mark.parametrize("by_number", [True, False])
+def test_sequences_to_names_that_differ_in_one_bit_stay_apart(
+    network: Network, alpha: Station, beta: Station, by_number: bool
+) -> None:
+    """As octets, the characters U+4100 and U+6100, and the numbers 0x41 and 0x61, differ as A and a do."""
+    if by_number:
+        paths = [f"private$\\q{number:x}" for number in range(0x70)]
+        created = {beta.create(path, transactional=True).properties.private_queue_number: path for path in paths}
+        paths = [created[0x41], created[0x61]]
+    else:
+        paths = ["private$\\\u4100", "private$\\\u6100"]
+        for path in paths:
+            beta.create(path, transactional=True)
+    for label in "abc":
+        for path in paths:
+            alpha.send_transactional(beta.private(path) if by_number else beta.direct(path), label)
+            network.run()
+    for path in paths:
+        assert beta.labels(path) == ["a", "b", "c"]
+    assert [each.rejects for each in beta.service.receiver.incoming] == [0, 0]
+
+
+def test_a_sequence_of_an_older_version_goes_on(
+    network: Network, alpha: Station, beta: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(0x50):
+        last = beta.create(f"private$\\q{number}", transactional=True)
+    path = last.properties.path
+    with monkeypatch.context() as old:
+        digests = sequences._digests
+        old.setattr(sequences, "_digests", lambda destination: (digests(destination)[1],) * 2)
+        alpha.send_transactional(beta.private(path), "a", "b")
+        network.run()
+    beta.restart()
+    alpha.send_transactional(beta.private(path), "c")
+    network.wait(60)
+    assert beta.labels(path) == ["a", "b", "c"]
+    assert len(list(beta.service.receiver.incoming)) == 1
+
+
+def test_an_administrator_has_a_sequence_sent_again(network: Network, alpha: Station, beta: Station) -> None:
+    name = beta.direct(LEDGER)
+    network.hold(beta, alpha)  # no acknowledgment comes back
+    alpha.send_transactional(name, "a", "b")
+    network.run()
+    sent = network.user_messages(alpha, beta)
+    alpha.core.resend(alpha.queue(name), network.now)
+    network.run()
+    assert len(network.user_messages(alpha, beta)) == 2 * len(sent)
+    network.release()
+    network.wait(60)
+    assert beta.labels(LEDGER) == ["a", "b"]
+    assert alpha.core.queues.get(name).count == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
+
 import pytest
 
 from postroad.binary.next_hops import resolver
@@ -68,6 +71,34 @@ def test_a_manager_of_another_site_is_reached_over_a_routing_server() -> None:
 def test_a_manager_that_nobody_knows_cannot_be_reached() -> None:
     with pytest.raises(NoRoute):
         ways(f"PRIVATE={guid('nobody')}\\8")
+
+
+@pytest.mark.spec("QB-3.1.1.3.1.3-02")
+def test_a_hop_has_the_full_name_and_the_guid_of_its_manager() -> None:
+    members = [
+        replace(each, qualified_computer_name=f"{each.computer_name}.corp.example", address=None)
+        for each in (client("alpha", "london"), client("neighbour", "london"), server("lon-gate", "london"))
+    ]
+    domain = directory(site("london"), site("paris"), client("beta", "paris"), *members)
+    resolve = resolver(lambda: Router(guid("alpha"), domain, 0.0))
+    for destination, hop in (("neighbour", "neighbour"), ("beta", "lon-gate")):
+        first, *_ = resolve(parse_format_name(f"PRIVATE={guid(destination)}\\8"))
+        assert first == Hop(f"{hop}.corp.example", guid(hop))
+
+
+@pytest.mark.spec("QB-3.1.1.3.1.3-01", "QB-3.1.5.2.1-07", "QB-3.1.5.2.1-08")
+def test_a_hop_is_a_manager_whose_addresses_are_looked_up_by_who_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", None)  # not here
+    gates = directory(
+        site("london"),
+        site("paris", gates="one two"),
+        link("london", "paris", gates="gate"),
+        server("gate", "london"),
+        server("one", "paris", address="10.0.0.7"),
+        server("two", "paris"),
+    )
+    hops = resolver(lambda: Router(guid("gate"), gates, 0.0))(parse_format_name(f"PRIVATE={guid('two')}\\8"))
+    assert hops == [Hop("10.0.0.7", guid("one")), Hop("two", guid("two"))]
 
 
 def test_the_router_of_the_moment_is_asked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from postroad.directory.objects import (
     Comparison,
     DirectoryObject,
     DirectoryOperationResult,
+    Enterprise,
     Handle,
     ObjectSource,
     Queue,
@@ -146,7 +148,7 @@ def test_an_object_of_another_kind_is_refused() -> None:
 # What the routing table is made from
 
 
-@pytest.mark.spec("BR-3.1.3.1-02", "BR-3.1.3.1-03")
+@pytest.mark.spec("BR-3.1.3.1-02", "BR-3.1.3.1-03", "DM-3.1.3-04")
 def test_a_directory_reads_all_sites_and_all_links() -> None:
     begun: list[tuple[str, int]] = []
 
@@ -159,10 +161,33 @@ def test_a_directory_reads_all_sites_and_all_links() -> None:
 
     found = Directory.read(Listening([*SITES, *LINKS, *MANAGERS, *QUEUES]))
     assert (found.sites, found.links, found.managers, found.queues) == (SITES, LINKS, MANAGERS, QUEUES)
-    assert begun == [("Site", 0), ("RoutingLink", 0), ("QueueManager", 0), ("Queue", 0)]
+    assert begun == [("Site", 0), ("RoutingLink", 0), ("QueueManager", 0), ("Queue", 0), ("Enterprise", 0)]
+
+
+@pytest.mark.spec("DM-3.1.7.1.20-01")
+def test_of_two_objects_that_match_the_first_is_the_one_that_is_read() -> None:
+    first, second = (Enterprise(identifier=guid(name), name=name) for name in ("first", "second"))
+    again = replace(MANAGERS[0], computer_name="again")
+    found = Directory.read(ObjectSource([first, second, *SITES, *MANAGERS, again]))
+    assert found.enterprise is first
+    assert found.manager(again.identifier) is MANAGERS[0]
 
 
 # The source in memory
+
+
+@pytest.mark.spec("DM-3.1.1.17-01")
+def test_there_are_seven_results() -> None:
+    names = (
+        "Success",
+        "GenericError",
+        "DirectoryNotConnected",
+        "ObjectNotFound",
+        "AttributeNotFound",
+        "EndOfData",
+        "ObjectAlreadyExists",
+    )
+    assert [DirectoryOperationResult(name).value for name in names] == [each.value for each in DirectoryOperationResult]
 
 
 @pytest.mark.spec("DM-3.1.7.1.22-01")

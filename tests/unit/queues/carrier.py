@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from postroad.errors import IllegalName
 from postroad.names import FormatName
-from postroad.queues.outgoing_queues import CarrierReport, Progress
+from postroad.queues.outgoing_queues import CarrierReport, IncomingTransferInfo, OutgoingTransferInfo, Progress
 from postroad.queues.queue import Queue
 from postroad.reports.info import SessionInfo
 from postroad.store.interface import Record
@@ -76,5 +76,20 @@ class RecordingCarrier:
 
     def session_infos(self) -> list[SessionInfo]:
         return []
+
+    def transfer(self, queue: Queue) -> OutgoingTransferInfo:
+        return OutgoingTransferInfo()
+
+    def incoming(self) -> tuple[IncomingTransferInfo, ...]:
+        return ()
+
+    def resend(self, queue: Queue, now: float) -> None:
+        self.called.append(("resend", queue.name))
+
+    def take_offline(self, now: float) -> None:
+        self.called.append(("take_offline", ""))
+
+    def bring_online(self, now: float) -> None:
+        self.called.append(("bring_online", ""))
 
     traffic = (0, 0)

@@ -29,8 +29,15 @@ def signed(harness: Harness, message: Message, name: str = ORDERS) -> Message:
     signing = Signing()
     message.sign = Signer(CERTIFICATE, ADVANCED)
     for question in signing.unknown(name, [message]):
-        signing.learn(question, resolution(harness.manager, *question))
+        signing.learn(
+            question, resolution(harness.manager, question[0], question[1], _registered(harness, question[2]))
+        )
     return signing.sign(name, [message], transactional=False)[1][0]
+
+
+def _registered(harness: Harness, certificate: bytes) -> str | None:
+    known = harness.manager.protection.certificates.items()
+    return next((sid for sid, some in known if certificate in some), None)
 
 
 def send(harness: Harness, message: Message, token: Token, name: str = ORDERS) -> None:

@@ -14,6 +14,7 @@ from postroad.errors import QuotaExceeded
 from postroad.message import Composer, Message
 from postroad.names import DirectName, parse_format_name
 from postroad.queues import queue as queue_module
+from postroad.queues.local import PURGE_MORE
 from postroad.queues.queue import Queue
 from postroad.store.interface import PRIORITY_SHIFT, Record
 from tests.unit.queues.harness import ELSEWHERE, IDENTIFIER, LEDGER, ORDERS, Harness, labels
@@ -269,3 +270,55 @@ def test_readers_of_a_deep_queue_rarely_look_into_the_store(harness: Harness) ->
     found = [label for _ in range(20) for label in harness.receive(ORDERS, 10)]
     assert found == [str(number) for number in range(200)]
     assert len(scans) < 5
+
+
+# Messages that differ much in size: their mean says nothing of those at the head
+
+
+def read_sizes(monkeypatch: pytest.MonkeyPatch, store: object) -> list[int]:
+    """The bytes of each look into a store, as they come."""
+    sizes: list[int] = []
+    scan = store.scan  # type: ignore[attr-defined]
+
+    def counting(*arguments: Any) -> list[Record]:
+        records: list[Record] = scan(*arguments)
+        sizes.append(sum(len(record.packet) for record in records))
+        return records
+
+    monkeypatch.setattr(store, "scan", counting)
+    return sizes
+
+
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_a_read_takes_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(queue_module, "LARGE_BYTES", 20_000)
+    monkeypatch.setattr(queue_module, "KEPT_BYTES", 10_000)
+    harness = Harness()
+    queue = harness.create(ORDERS)
+    harness.send(ORDERS, *(Message(bytes(1000), label="large", recoverable=True) for _ in range(100)))
+    harness.send(ORDERS, *(Message(label="small", recoverable=True) for _ in range(2000)))
+    sizes = read_sizes(monkeypatch, queue._durable)
+    most = 20_000
+    found = queue.available(count, most_bytes=most)
+    one = len(found[0].packet)
+    assert len(found) == min(count, -(-most // one))
+    assert sum(sizes) <= most + queue_module.SCAN_LARGE * one
+    everything, after = [], -1
+    while page := queue.available(count, after, most):  # and nothing is left out
+        everything += labels(page)
+        after = page[-1].lookup_id
+    assert everything == ["large"] * 100 + ["small"] * 2000
+
+
+def test_a_purge_goes_on_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "LARGE_BYTES", 20_000)
+    monkeypatch.setattr("postroad.queues.local.READ_BYTES", 20_000)
+    harness = Harness()
+    queue = harness.create(ORDERS)
+    harness.send(ORDERS, *(Message(bytes(1000), recoverable=True) for _ in range(100)))
+    steps: list[int] = []
+    while not steps or steps[-1] >= PURGE_MORE:
+        steps.append(harness.manager.purge(queue, harness.now))
+        harness.tick()
+    assert sum(steps) == 100
+    assert max(steps) < 50

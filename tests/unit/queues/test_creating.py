@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound
+from postroad.errors import IllegalPathName, InvalidArgument, QueueExists, QueueNotFound, UnsupportedFormatNameOperation
 from postroad.names import PrivateName, PublicName
 from postroad.queues.properties import QueueProperties, QueueType
 from postroad.validation.queue_properties import QueuePrivacy
@@ -206,3 +206,37 @@ def test_every_queue_of_a_manager_has_a_format_name_that_finds_it(harness: Harne
 
 def test_the_managers_journal_keeps_no_journal(harness: Harness) -> None:
     assert harness.queue(JOURNAL).journal is None
+
+
+# strict_names
+
+
+def test_strict_names_keep_to_the_printed_alphabet(harness: Harness) -> None:
+    wide = harness.create("private$\\two words")
+    harness.send("DIRECT=OS:elsewhere\\private$\\Größe", "a")
+    harness.use(strict_names=True)
+    for path in ("private$\\Größe", "private$\\three more words"):
+        with pytest.raises(
+            IllegalPathName, match=r"visible ASCII characters, because strict_names in \[manager\] is true"
+        ):
+            harness.create(path)
+        with pytest.raises(UnsupportedFormatNameOperation, match="strict_names"):
+            harness.send(f"DIRECT=OS:other\\{path}", "a")
+    with pytest.raises(IllegalPathName, match="strict_names"):
+        harness.manager.queues.subqueue(harness.manager.tick, wide, "Größe", 0)
+    harness.create("private$\\gr!sse\x7f")
+    # What is there already stays, and can be sent to.
+    harness.send("private$\\two words", "b")
+    assert harness.labels("private$\\two words") == ["b"]
+    harness.send("DIRECT=OS:elsewhere\\private$\\Größe", "c")
+    harness.use(strict_names=False)
+    harness.create("private$\\Größe")
+
+
+def test_names_that_differ_in_case_are_one_queue(harness: Harness) -> None:
+    queue = harness.create("private$\\Заказы Größe")
+    assert harness.queue("PRIVATE$\\ЗАКАЗЫ GRÖSSE".replace("SS", "ẞ")) is queue
+    with pytest.raises(QueueExists):
+        harness.create("private$\\ЗАКАЗЫ größe")
+    harness.restart()
+    assert harness.queue("private$\\заказы größe").properties.path == "private$\\Заказы Größe"

@@ -8,6 +8,7 @@ from postroad.errors import AccessDenied, QuotaExceeded
 from postroad.message import Message
 from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.queue import PositionState
+from postroad.wire.view import moves
 from tests.unit.queues.harness import (
     ACKS,
     DEADLETTER,
@@ -164,3 +165,37 @@ def test_a_move_in_a_transaction_has_its_room_reserved(harness: Harness) -> None
     harness.manager.commit(transaction, harness.now)
     harness.tick()
     assert (harness.labels(r"private$\small"), target.reserved_bytes) == (["b"], 0)
+
+
+# Between a queue and its subqueues, as remote readers move
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_a_relocated_message_keeps_its_lookup_id_and_its_life(recoverable: bool) -> None:
+    harness = Harness()
+    queue = harness.create(ORDERS)
+    message = Message(b"one", label="one", recoverable=recoverable, time_to_be_received=600)
+    harness.send(ORDERS, message, Message(b"two", label="two", recoverable=recoverable))
+    before = queue.available(1)[0]
+    core = harness.manager
+    with core.delivery.atomic:
+        target = core.queues.subqueue(core.tick, queue, "later", int(harness.now))
+    harness.tick()
+    mark = core.ticks.arrived(target)
+    harness.now += 5
+    core.relocate(queue, target, before, harness.now)
+    assert core.ticks.arrived(target) == mark  # no new arrival: a stream's mark does not go back
+    harness.tick()
+    (moved,) = target.available(10)
+    assert (moved.lookup_id, moved.expires_s) == (before.lookup_id, before.expires_s)
+    assert moved.arrived_ms > before.arrived_ms
+    assert (queue.count, target.count) == (1, 1)
+    core.relocate(target, queue, moved, harness.now)
+    harness.tick()
+    assert harness.labels(ORDERS) == ["one", "two"]
+    assert target.count == 0
+    assert moves(queue.available(1)[0].packet[packet_size(before.packet) :])[0] == 2
+
+
+def packet_size(packet: bytes) -> int:
+    return int.from_bytes(packet[8:12], "little")

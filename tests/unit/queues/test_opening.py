@@ -22,6 +22,7 @@ from tests.unit.queues.harness import (
 )
 
 LIST = "DL=a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"
+UNKNOWN = "PUBLIC=8f3c6a52-0d1e-4b7a-9c55-2f1f0f6f7a10"
 SEVERAL = rf"DIRECT=OS:{NAME}\private$\orders,DIRECT=OS:{NAME}\private$\other"
 HTTP = rf"DIRECT=HTTP://{NAME}/msmq/private$/orders"
 READ_ACCESS = [access for access in QueueAccess if access is not QueueAccess.SEND]
@@ -194,6 +195,29 @@ def test_who_can_open_a_queue_that_another_has_open(
             harness.open(ORDERS, *second)
     else:
         harness.open(ORDERS, *second)
+
+
+@pytest.mark.spec("DM-3.1.7.1.5-10")
+def test_a_public_queue_that_nobody_knows_can_be_sent_to_and_not_read(harness: Harness) -> None:
+    descriptor = harness.open(UNKNOWN, SEND)
+    assert descriptor.queue is not None
+    assert descriptor.queue.is_outgoing
+    harness.send(UNKNOWN, "a")
+    assert harness.labels(UNKNOWN) == ["a"]
+    harness.restart()
+    assert harness.labels(UNKNOWN) == ["a"]
+    for access in (RECEIVE, PEEK):
+        with refused(0xC00E0003):
+            harness.open(UNKNOWN, access)
+
+
+@pytest.mark.spec("MQ-2.1.7-04")
+def test_a_list_is_sent_to_whether_or_not_the_directory_knows_its_queues(harness: Harness) -> None:
+    harness.open(f"DIRECT=OS:{NAME}\\{ORDERS},{ELSEWHERE}", SEND)
+    mixed = f"DIRECT=OS:{NAME}\\{ORDERS},{UNKNOWN}"
+    harness.open(mixed, SEND)
+    harness.send(mixed, "a")
+    assert (harness.labels(ORDERS), harness.labels(UNKNOWN)) == (["a"], ["a"])
 
 
 def test_a_queue_is_shared_again_once_it_is_closed(harness: Harness) -> None:

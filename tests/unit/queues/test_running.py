@@ -67,7 +67,7 @@ def test_a_manager_is_online_until_it_is_taken_off_and_again_when_it_is_brought_
     manager = harness.manager
     seen = [manager.connection_active]
     for step in (manager.take_offline, manager.bring_online):
-        step()
+        step(0.0)
         seen.append(manager.connection_active)
     assert seen == [True, False, True]
 

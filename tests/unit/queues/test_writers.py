@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[3] / "src" / "postroad"
 # What puts a record into a queue without a check.
 LOW = frozenset(
-    {"add", "add_all", "arrive", "arrive_all", "enter", "insert", "move", "put", "put_all", "_keep", "_put"}
+    {"add", "add_all", "arrive", "arrive_all", "enter", "insert", "move", "put", "put_all", "relocate", "_keep", "_put"}
 )
 HOLDER = re.compile(r"(^|\.)_?(delivery|tick|express)$")
 DELIVERY = "queues/delivery.py"
@@ -21,6 +21,7 @@ DOORS = {
     ("queues/local.py", "send"): "an application sends",
     ("queues/local.py", "insert"): "an administrator imports",
     ("queues/local.py", "move"): "a user moves messages from queue to queue",
+    ("queues/local.py", "relocate"): "a remote reader moves a message between a queue and its subqueues",
     ("queues/reading.py", "give_back"): "a message whose reader left while it was removed, to its own queue",
     ("queues/transactions.py", "_enqueue"): "a transaction's sends, which were checked when they were made",
     ("queues/transactions.py", "_move"): "a transaction's moves, likewise",
@@ -37,13 +38,16 @@ DOORS = {
 }
 ROOMS = frozenset({"queues", "transfer", "binary", "soap", "manager"})  # that know whom the manager writes for
 # Below the interfaces.
-WITHIN = frozenset({"add", "add_all", "arrive", "enter", "move", "put_all", "_keep", "_put", "_return_express"})
+WITHIN = frozenset(
+    {"add", "add_all", "arrive", "enter", "move", "put_all", "relocate", "_keep", "_put", "_return_express"}
+)
 # Who acts for the manager, or for an application with every right. All others name the one for whom they act.
 OWNERS = {
     ("queues/permissions.py", ""),
     ("queues/delivery.py", "cause_of"),
     ("queues/delivery.py", "copy"),  # journals, which are a part of their queue
     ("queues/local.py", "_named_queues"),
+    ("manager/publishing.py", "put"),  # change notifications, which the manager causes itself
 }
 
 

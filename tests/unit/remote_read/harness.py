@@ -9,13 +9,8 @@ from postroad.names import DirectName, QueueFormat, parse_format_name
 from postroad.names.queue_format import Arm
 from postroad.queues.open_queue import WaitingRead
 from postroad.queues.queue import Queue
-from postroad.remote_read.service import (
-    Answer,
-    OpenQueueEntry,
-    RemoteQueue,
-    RemoteReadEntry,
-    RemoteReadService,
-)
+from postroad.remote_read.mqqp import Mqqp, OpenQueueEntry, RemoteOpenQueue
+from postroad.remote_read.service import Answer, RemoteReadEntry, RemoteReadService
 from postroad.remote_read.values import (
     INFINITE_MS,
     Ack,
@@ -89,11 +84,11 @@ class Read:
 class Reader:
     """A client that has opened a queue, by both interfaces."""
 
-    def __init__(self, harness: Harness, remote: RemoteQueue) -> None:
+    def __init__(self, harness: Harness, opened: RemoteOpenQueue) -> None:
         self.harness = harness
-        self.remote = remote
-        self.handle = remote.handle
-        status, session = harness.service.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
+        self.remote = opened.remote
+        self.handle = opened.handle
+        status, session = harness.mqqp.open_queue(CLIENT, self.handle, self.handle, SOMEBODY)
         assert status == OK
         assert session is not None
         self.session: OpenQueueEntry = session
@@ -119,7 +114,7 @@ class Reader:
             cursor,
         )
         read = Read()
-        found = self.harness.service.start_receive(request, self.harness.queues.now, caller)
+        found = self.harness.mqqp.start_receive(request, self.harness.queues.now, caller)
         if isinstance(found, Answer):
             read.answers.append(found)
         else:
@@ -153,13 +148,13 @@ class Reader:
         request = ReadRequest(self.handle, 0, action, request_id, timeout_ms, cursor)
         read = Read()
         read.answers.append(
-            self.harness.service.start_receive_by_lookup_id(lookup_id, request, self.harness.queues.now, caller)
+            self.harness.mqqp.start_receive_by_lookup_id(lookup_id, request, self.harness.queues.now, caller)
         )
         self.harness.queues.tick()
         return read
 
     def end(self, read: Read, ack: Ack) -> int:
-        status = self.harness.service.end_receive(read.entry, ack, self.harness.queues.now)
+        status = self.harness.mqqp.end_receive(read.entry, ack, self.harness.queues.now)
         self.harness.queues.tick()
         return status
 
@@ -171,21 +166,21 @@ class Reader:
 
     def cancel(self, request_id: int, *, queue: int | None = None, caller: Caller = SOMEBODY) -> int:
         queue = self.handle if queue is None else queue
-        return self.harness.service.cancel_receive(self.handle, queue, request_id, caller)
+        return self.harness.mqqp.cancel_receive(self.handle, queue, request_id, caller)
 
     def cursor(self) -> int:
-        status, handle = self.harness.service.create_remote_cursor(self.handle, SOMEBODY)
+        status, handle = self.harness.mqqp.create_remote_cursor(self.handle, SOMEBODY)
         assert status == OK
         assert handle
         return handle
 
     def purge(self, caller: Caller = SOMEBODY) -> int:
-        status, _ = self.harness.service.purge_queue(self.handle, self.harness.queues.now, caller)
+        status, _ = self.harness.mqqp.purge_queue(self.handle, self.harness.queues.now, caller)
         self.harness.queues.tick()
         return status
 
     def close(self) -> int:
-        status = self.harness.service.close_queue(self.session, self.harness.queues.now)
+        status = self.harness.mqqp.close_queue(self.session, self.harness.queues.now)
         self.harness.queues.tick()
         return status
 
@@ -197,7 +192,8 @@ class Harness:
         self.queues = QueueHarness()
         self.queues.create(ORDERS)
         self.queues.create(OTHER)
-        self.service = RemoteReadService(self.queues.manager, count(FIRST_HANDLE).__next__, authenticate=authenticate)
+        self.service = RemoteReadService(self.queues.manager, authenticate=authenticate)
+        self.mqqp = Mqqp(self.service, count(FIRST_HANDLE).__next__)
 
     def try_open(
         self,
@@ -205,13 +201,13 @@ class Harness:
         access: int = DesiredAccess.RECEIVE,
         share: int = DesiredShare.DENY_NONE,
         caller: Caller = SOMEBODY,
-    ) -> tuple[int, RemoteQueue | None]:
+    ) -> tuple[int, RemoteOpenQueue | None]:
         given = parts(name) if isinstance(name, str) else name
-        return self.service.open_remote_queue(given, access, share, self.queues.now, caller)
+        return self.mqqp.open_remote_queue(given, access, share, self.queues.now, caller)
 
     def open(
         self, name: str = ORDERS, access: int = DesiredAccess.RECEIVE, share: int = DesiredShare.DENY_NONE
-    ) -> RemoteQueue:
+    ) -> RemoteOpenQueue:
         """A queue that is open by qmcomm only."""
         status, remote = self.try_open(name, access, share)
         assert status == OK
@@ -240,4 +236,4 @@ class Harness:
         return self.queues.labels(queue)
 
     def pending(self) -> int:
-        return sum(map(len, self.service.remote_reads.values()))
+        return sum(len(each.waiting) for each in self.service.opened)

@@ -67,11 +67,11 @@ class World:
                 self.taken.append(read.label)
 
     def cancel(self, reader: Reader) -> None:
-        for entry in self.harness.service.remote_reads.get(reader.handle, [])[:1]:
+        for entry in [*reader.remote.waiting.values()][:1]:
             reader.cancel(entry.request_id)
 
     def leave_while_waiting(self, reader: Reader) -> None:
-        for entry in list(self.harness.service.remote_reads.get(reader.handle, []))[:1]:
+        for entry in [*reader.remote.waiting.values()][:1]:
             gone = [read for read in self.reads if read.pending is entry]
             queue, waiting = self.harness.waiting(gone[0])
             self.harness.queues.manager.reading.cancel(queue, waiting, OperationCancelled("the reader left"))
@@ -125,7 +125,6 @@ def test_nothing_is_lost_or_doubled_in_any_order(seed: int) -> None:
     assert not set(left) & set(world.taken)
     assert set(world.taken) | set(left) | world.purged == set(world.sent)
     assert all(len(read.answers) == 1 for read in world.reads)
-    service = world.harness.service
-    assert (service.remote_queues, service.open_queue_entries, service.remote_reads) == ({}, {}, {})
+    assert (world.harness.mqqp.remote_queues, world.harness.service.opened) == ({}, {})
     queue = world.harness.queues.queue(ORDERS)
     assert (queue.waiting, queue.positions, queue.descriptors) == ([], {}, [])

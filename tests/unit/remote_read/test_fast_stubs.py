@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.remote_read import qm2qm, structures
-from postroad.remote_read.qm2qm import FastParameters
 from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
-from postroad.rpc.interface import Parameters
+from postroad.rpc.interface import FastParameters, Parameters
 from postroad.rpc.ndr import Format, Handle, Reader
 
 FAST: list[Parameters[Any]] = [

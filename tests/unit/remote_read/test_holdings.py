@@ -29,17 +29,17 @@ def test_a_reader_opens_so_many_queues_and_others_are_not_concerned(harness: Har
     assert harness.try_open() == (FULL, None)
     assert harness.try_open(caller=ELSEWHERE) == (FULL, None)  # the same user
     assert harness.try_open(caller=NOBODY)[0] == OK
-    harness.service.close_remote_queue_context(opened[0])
+    harness.mqqp.close_remote_queue_context(opened[0], harness.queues.now)
     assert harness.try_open()[0] == OK
-    assert len(harness.queues.queue(opened[0].path).descriptors) == MAX_QUEUES + 1
+    assert len(harness.queues.queue(opened[0].remote.path).descriptors) == MAX_QUEUES + 1
 
 
 def test_a_reader_makes_so_many_cursors(harness: Harness) -> None:
     reader, second = harness.reader(), harness.reader()
     cursors = [reader.cursor() for _ in range(MAX_CURSORS - 1)]
     second.cursor()
-    assert harness.service.create_remote_cursor(second.handle, SOMEBODY) == (FULL, 0)
-    assert harness.service.close_cursor(reader.handle, cursors[0], SOMEBODY) == OK
+    assert harness.mqqp.create_remote_cursor(second.handle, SOMEBODY) == (FULL, 0)
+    assert harness.mqqp.close_cursor(reader.handle, cursors[0], SOMEBODY) == OK
     second.cursor()
     reader.close()
     assert held(harness, Held.CURSORS) == 2
@@ -93,8 +93,8 @@ def test_what_is_open_is_of_no_use_to_anybody_else(harness: Harness, kind: str) 
     assert reader.ask(caller=caller).status == Status.INVALID_PARAMETER
     assert reader.lookup(Action.LOOKUP_RECEIVE_NEXT, 0, caller=caller).status == Status.INVALID_PARAMETER
     assert reader.purge(caller) == Status.INVALID_HANDLE
-    assert harness.service.open_queue(CLIENT, reader.handle, reader.handle, caller) == (Status.INVALID_PARAMETER, None)
-    assert harness.service.close_cursor(reader.handle, cursor, caller) == Status.INVALID_HANDLE
+    assert harness.mqqp.open_queue(CLIENT, reader.handle, reader.handle, caller) == (Status.INVALID_PARAMETER, None)
+    assert harness.mqqp.close_cursor(reader.handle, cursor, caller) == Status.INVALID_HANDLE
     assert reader.take() == "one"
     reader.wait(request_id=50)
     assert reader.cancel(50, caller=caller) == Status.INVALID_HANDLE
@@ -104,7 +104,7 @@ def test_what_is_open_is_of_no_use_to_anybody_else(harness: Harness, kind: str) 
 def test_a_queue_that_only_qmcomm_has_opened_is_for_its_opener_to_read(harness: Harness) -> None:
     remote = harness.open()
     for caller in (LOWER, OTHER, NOBODY):
-        assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, caller)[0] == Status.INVALID_PARAMETER
+        assert harness.mqqp.open_queue(CLIENT, remote.handle, remote.handle, caller)[0] == Status.INVALID_PARAMETER
     # qmcomm and qm2qm are reached by connections of different associations.
-    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, ELSEWHERE)[0] == OK
-    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    assert harness.mqqp.open_queue(CLIENT, remote.handle, remote.handle, ELSEWHERE)[0] == OK
+    assert harness.mqqp.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER

@@ -8,7 +8,7 @@ import pytest
 
 from postroad.errors import Status
 from postroad.message import Message
-from postroad.remote_read.service import Answer
+from postroad.remote_read.service import Answer, RemoteQueue
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, SEQUENTIAL_MASK, Ack, Action, is_failure
 from postroad.store.interface import Record
 from tests.unit.queues.harness import ORDERS
@@ -104,7 +104,7 @@ def test_there_is_no_message_zero(harness: Harness, action: Action) -> None:
 @pytest.mark.spec("QP-3.1.4.11-12")
 def test_no_descriptor_is_an_invalid_handle(harness: Harness) -> None:
     harness.reader()
-    assert harness.service.start_receive_by_lookup_id(0, None, harness.queues.now, SOMEBODY) == Answer(
+    assert harness.mqqp.start_receive_by_lookup_id(0, None, harness.queues.now, SOMEBODY) == Answer(
         Status.INVALID_HANDLE
     )
 
@@ -155,16 +155,16 @@ def test_a_lookup_is_in_the_collection_while_it_looks(harness: Harness, monkeypa
     reader = harness.reader()
     reading = harness.queues.manager.reading
     look = reading.read_by_lookup_id
-    seen: list[tuple[int, int, int, int]] = []
+    seen: list[tuple[RemoteQueue, int, int, int]] = []
 
     def watched(*arguments: Any, **options: Any) -> Record:
-        ((entry,),) = harness.service.remote_reads.values()
-        seen.append((entry.queue_handle, entry.timeout_ms, entry.action, entry.request_id))
+        (entry,) = reader.remote.waiting.values()
+        seen.append((entry.remote, entry.timeout_ms, entry.action, entry.request_id))
         return look(*arguments, **options)
 
     monkeypatch.setattr(reading, "read_by_lookup_id", watched)
     assert reader.lookup(PEEKS[CURRENT], only, request_id=7).status == OK
-    assert seen == [(reader.handle, 0, PEEKS[CURRENT], 7)]
+    assert seen == [(reader.remote, 0, PEEKS[CURRENT], 7)]
     assert harness.pending() == 0
 
 
@@ -179,7 +179,7 @@ def test_a_message_that_is_gone_is_not_found(harness: Harness) -> None:
     (only,) = harness.send("one")
     reader = harness.reader()
     read = reader.receive()
-    harness.service.end_receive(read.entry, Ack.RR_ACK, harness.queues.now)
+    harness.mqqp.end_receive(read.entry, Ack.RR_ACK, harness.queues.now)
     assert reader.lookup(PEEKS[CURRENT], only).status == Status.MESSAGE_ALREADY_RECEIVED  # not yet on disk
     assert reader.lookup(PEEKS[CURRENT], only).status == Status.MESSAGE_NOT_FOUND
 

@@ -6,7 +6,7 @@ import pytest
 
 from postroad.errors import PostroadError, Status
 from postroad.names.grammar import QueueFormatType
-from postroad.remote_read.service import RemoteReadService, RemoteReadState
+from postroad.remote_read.mqqp import Mqqp, RemoteReadState
 from postroad.remote_read.values import Ack, Action, DesiredAccess, DesiredShare
 from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.security.users import User, Users, derive_sid
@@ -20,8 +20,8 @@ RANDOM = 0x7A7A7A7A
 
 
 def test_a_queue_opens_for_receiving_or_for_peeking(harness: Harness) -> None:
-    assert harness.open(ORDERS, DesiredAccess.RECEIVE).descriptor.access is QueueAccess.RECEIVE
-    assert harness.open(ORDERS, DesiredAccess.PEEK).descriptor.access is QueueAccess.PEEK
+    assert harness.open(ORDERS, DesiredAccess.RECEIVE).remote.descriptor.access is QueueAccess.RECEIVE
+    assert harness.open(ORDERS, DesiredAccess.PEEK).remote.descriptor.access is QueueAccess.PEEK
 
 
 @pytest.mark.parametrize("access", [0, 2, 0x21, 8, 0xFFFFFFFF])
@@ -67,9 +67,9 @@ def test_the_managers_own_queues_and_journals_open(harness: Harness) -> None:
         assert harness.try_open(f"{machine};{suffix}")[0] == Status.ACCESS_DENIED
     sid = derive_sid(harness.queues.manager.identifier, "reader")
     harness.queues.use(users=Users([User("reader", sid, administrator=True)]))
-    assert harness.open(f"{machine};DEADLETTER").path.lower() == "system$;deadletter"
-    assert harness.open(f"{machine};JOURNAL").path.lower() == "system$;journal"
-    assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").path == f"{ORDERS};journal"
+    assert harness.open(f"{machine};DEADLETTER").remote.path.lower() == "system$;deadletter"
+    assert harness.open(f"{machine};JOURNAL").remote.path.lower() == "system$;journal"
+    assert harness.open(rf"DIRECT=OS:alpha\{ORDERS};JOURNAL").remote.path == f"{ORDERS};journal"
 
 
 def test_an_exclusive_reader_keeps_others_out_until_it_closes(harness: Harness) -> None:
@@ -92,7 +92,7 @@ def test_who_may_not_open_the_queue_gets_no_handle_to_read_with(harness: Harness
     """The open decides what a handle may do: no method of qm2qm asks again who calls."""
     status, remote = harness.try_open(r"private$\order_queue$")
     assert (status, remote) == (Status.ACCESS_DENIED, None)
-    assert harness.service.remote_queues == {}
+    assert harness.mqqp.remote_queues == {}
     harness.send("one")
     peeker = harness.reader(access=DesiredAccess.PEEK)
     assert peeker.peek().label == "one"
@@ -112,28 +112,33 @@ def test_a_hardened_server_opens_queues_for_known_callers_only() -> None:
 def test_handles_are_not_those_of_local_readers(harness: Harness) -> None:
     """Somebody who guesses small numbers cannot reach what a program on this computer has open."""
     local = harness.queues.open(ORDERS)
-    assert harness.service.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    assert harness.mqqp.open_queue(CLIENT, local.handle, local.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 def test_a_handle_in_use_is_not_given_twice(harness: Harness) -> None:
     numbers = iter([0, 5, 5, 0, 6])
-    service = RemoteReadService(harness.queues.manager, numbers.__next__)
-    opened = [service.open_remote_queue(parts(ORDERS), DesiredAccess.PEEK, 0, 0.0, SOMEBODY)[1] for _ in range(2)]
+    mqqp = Mqqp(harness.service, numbers.__next__)
+    opened = [mqqp.open_remote_queue(parts(ORDERS), DesiredAccess.PEEK, 0, 0.0, SOMEBODY)[1] for _ in range(2)]
     assert [remote.handle for remote in opened if remote is not None] == [5, 6]
 
 
 # RemoteQMOpenQueue
 
 
+def ready(harness: Harness) -> set[int]:
+    """The queues that somebody has opened by qm2qm."""
+    return {handle for handle, opened in harness.mqqp.remote_queues.items() if opened.entries}
+
+
 @pytest.mark.spec("QP-3.1.4.3-05", "QP-3.1.4.3-12", "QP-3.1.4.3-19", "QP-3.1.1.5-01")
 def test_an_opened_queue_is_in_the_collection_until_it_is_closed(harness: Harness) -> None:
     first, second = harness.reader(), harness.reader(OTHER)
-    assert set(harness.service.open_queue_entries) == {first.handle, second.handle}
+    assert ready(harness) == {first.handle, second.handle}
     harness.send("one")
     for _ in range(20):
         assert first.peek().label == "one"
     assert first.close() == OK
-    assert set(harness.service.open_queue_entries) == {second.handle}
+    assert ready(harness) == {second.handle}
 
 
 @pytest.mark.spec("QP-3.1.1.4-01", "QP-3.1.4.3-18")
@@ -158,8 +163,8 @@ def test_an_open_that_fits_nothing_is_an_invalid_parameter(
 ) -> None:
     """By the letter, the last of them would be MQ_OK. Here a number that was never given out is refused."""
     assert harness.open().handle == FIRST_HANDLE
-    assert harness.service.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
-    assert harness.service.open_queue_entries == {}
+    assert harness.mqqp.open_queue(client, queue, context, SOMEBODY) == (Status.INVALID_PARAMETER, None)  # type: ignore[arg-type]
+    assert ready(harness) == set()
 
 
 @pytest.mark.spec("QP-3.1.4.3-20")
@@ -168,18 +173,18 @@ def test_closing_the_qmcomm_context_leaves_an_opened_queue_open(harness: Harness
     remote = harness.open()
     assert remote.state is RemoteReadState.OPENED
     reader = Reader(harness, remote)
-    harness.service.close_remote_queue_context(remote)
+    harness.mqqp.close_remote_queue_context(remote, harness.queues.now)
     assert reader.peek().label == "one"
 
 
 def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(harness: Harness) -> None:
     remote = harness.open(share=DesiredShare.DENY_RECEIVE)
-    harness.service.close_remote_queue_context(remote)
-    assert remote.descriptor.closed
+    harness.mqqp.close_remote_queue_context(remote, harness.queues.now)
+    assert remote.remote.descriptor.closed
     assert harness.try_open()[0] == OK
-    harness.service.close_remote_queue_context(remote)  # once more does nothing
-    harness.service.close_remote_queue_context(None)
-    assert harness.service.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
+    harness.mqqp.close_remote_queue_context(remote, harness.queues.now)  # once more does nothing
+    harness.mqqp.close_remote_queue_context(None, harness.queues.now)
+    assert harness.mqqp.open_queue(CLIENT, remote.handle, remote.handle, SOMEBODY)[0] == Status.INVALID_PARAMETER
 
 
 # RemoteQMCloseQueue
@@ -187,7 +192,7 @@ def test_closing_the_qmcomm_context_of_a_queue_that_nobody_reads_closes_it(harne
 
 @pytest.mark.spec("QP-3.1.4.4-03", "QP-3.1.4.4-04")
 def test_closing_nothing_is_an_invalid_handle(harness: Harness) -> None:
-    assert harness.service.close_queue(None, harness.queues.now) == Status.INVALID_HANDLE
+    assert harness.mqqp.close_queue(None, harness.queues.now) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.4-05", "QP-3.1.4.4-10")
@@ -243,7 +248,7 @@ def test_a_close_gives_everything_back(harness: Harness) -> None:
     reader.close()
     assert harness.queues.queue(ORDERS).descriptors == []
     assert reader.remote.descriptor.cursors == {}
-    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.mqqp.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert harness.try_open(share=DesiredShare.DENY_RECEIVE)[0] == OK
 
 
@@ -270,7 +275,7 @@ def test_a_queue_that_is_deleted_ends_its_readers(harness: Harness) -> None:
     assert reader.receive().status == Status.QUEUE_NOT_AVAILABLE
     assert reader.purge() == Status.QUEUE_NOT_AVAILABLE
     assert reader.end(read, Ack.RR_ACK) == Status.QUEUE_NOT_AVAILABLE
-    assert harness.service.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
+    assert harness.mqqp.create_remote_cursor(reader.handle, SOMEBODY)[0] == Status.QUEUE_NOT_AVAILABLE
     assert reader.close() == OK
     assert second.entry is not None
     assert second.entry.settled
@@ -289,7 +294,7 @@ def test_a_handle_has_as_many_cursors_as_it_asks_for(harness: Harness) -> None:
 
 
 def test_a_cursor_of_no_queue_is_refused(harness: Harness) -> None:
-    assert harness.service.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
+    assert harness.mqqp.create_remote_cursor(RANDOM, SOMEBODY) == (Status.INVALID_HANDLE, 0)
 
 
 @pytest.mark.spec("QP-3.1.4.5-05", "QP-3.1.4.5-06")
@@ -298,15 +303,15 @@ def test_a_closed_cursor_is_gone(harness: Harness) -> None:
     reader = harness.reader()
     cursor = reader.cursor()
     assert reader.peek(cursor).label == "one"
-    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
+    assert harness.mqqp.close_cursor(reader.handle, cursor, SOMEBODY) == OK
     assert reader.peek(cursor).status == Status.STATUS_INVALID_PARAMETER
-    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.mqqp.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-03")
 def test_closing_a_cursor_of_an_unknown_queue_is_an_invalid_handle(harness: Harness) -> None:
     cursor = harness.reader().cursor()
-    assert harness.service.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.mqqp.close_cursor(RANDOM, cursor, SOMEBODY) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.5-04")
@@ -314,15 +319,15 @@ def test_closing_somebody_elses_cursor_is_an_invalid_handle(harness: Harness) ->
     harness.send("one")
     reader, other = harness.reader(), harness.reader()
     cursor = other.cursor()
-    assert harness.service.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
+    assert harness.mqqp.close_cursor(reader.handle, cursor, SOMEBODY) == Status.INVALID_HANDLE
     assert other.peek(cursor).label == "one"
 
 
 @pytest.mark.spec("QP-3.1.4.5-07")
 def test_a_cursor_closes_on_a_queue_that_only_qmcomm_has_opened(harness: Harness) -> None:
     remote = harness.open()
-    _, cursor = harness.service.create_remote_cursor(remote.handle, SOMEBODY)
-    assert harness.service.close_cursor(remote.handle, cursor, SOMEBODY) == OK
+    _, cursor = harness.mqqp.create_remote_cursor(remote.handle, SOMEBODY)
+    assert harness.mqqp.close_cursor(remote.handle, cursor, SOMEBODY) == OK
 
 
 # Who reads

@@ -115,10 +115,10 @@ def test_only_a_received_message_waits_for_an_acknowledgment(harness: Harness) -
     assert failed.entry is None
     harness.send("one")
     assert reader.peek().entry is None
-    assert reader.remote.unacknowledged == set()
+    assert not reader.remote.unacknowledged
     received = reader.receive()
     assert received.entry is not None
-    assert reader.remote.unacknowledged == {received.entry}
+    assert [*reader.remote.unacknowledged.values()] == [received.entry]
 
 
 @pytest.mark.spec("QP-3.1.1.2-01")
@@ -127,7 +127,7 @@ def test_an_entry_holds_what_the_client_asked_for_and_the_message(harness: Harne
     reader = harness.reader()
     entry = reader.ask(Action.RECEIVE, timeout_ms=FEW, request_id=7).entry
     assert entry is not None
-    assert (entry.queue_handle, entry.timeout_ms, entry.action, entry.request_id) == (reader.handle, FEW, 0, 7)
+    assert (entry.remote, entry.timeout_ms, entry.action, entry.request_id) == (reader.remote, FEW, 0, 7)
     assert entry.record == harness.queues.queue(ORDERS).get(entry.record.lookup_id if entry.record else 0)
 
 
@@ -136,7 +136,7 @@ def test_an_entry_holds_what_the_client_asked_for_and_the_message(harness: Harne
 
 @pytest.mark.spec("QP-3.1.4.1-22", "QP-3.1.4.10-09", "QP-3.1.4.10-10")
 def test_no_descriptor_is_an_invalid_handle(harness: Harness) -> None:
-    assert harness.service.start_receive(None, harness.queues.now, SOMEBODY) == Answer(Status.INVALID_HANDLE)
+    assert harness.mqqp.start_receive(None, harness.queues.now, SOMEBODY) == Answer(Status.INVALID_HANDLE)
 
 
 @pytest.mark.spec("QP-3.1.4.1-23", "QP-3.1.4.1-24", "QP-3.1.4.10-11")
@@ -292,9 +292,8 @@ def test_many_readers_come_and_go_and_nothing_is_left_over(harness: Harness) -> 
         for reader in readers:
             reader.close()
         assert all(len(read.answers) == 1 for read in reads)
-    assert harness.service.remote_reads == {}
-    assert harness.service.open_queue_entries == {}
-    assert harness.service.remote_queues == {}
+    assert harness.service.opened == {}
+    assert harness.mqqp.remote_queues == {}
     assert harness.queues.queue(ORDERS).waiting == []
 
 
@@ -339,7 +338,7 @@ def test_an_acknowledged_message_is_never_seen_again(harness: Harness) -> None:
 
 @pytest.mark.spec("QP-3.1.4.2-08", "QP-3.1.4.2-09")
 def test_the_end_of_nothing_is_an_invalid_handle(harness: Harness) -> None:
-    assert harness.service.end_receive(None, Ack.RR_ACK, harness.queues.now) == Status.INVALID_HANDLE
+    assert harness.mqqp.end_receive(None, Ack.RR_ACK, harness.queues.now) == Status.INVALID_HANDLE
 
 
 @pytest.mark.spec("QP-3.1.4.2-10", "QP-3.1.4.10-21")
@@ -357,7 +356,7 @@ def test_an_end_does_not_look_for_its_entry_among_the_pending_ones(harness: Harn
     harness.send("one")
     reader = harness.reader()
     read = reader.receive()
-    assert harness.service.remote_reads == {}
+    assert harness.pending() == 0
     assert reader.end(read, Ack.RR_ACK) == OK
 
 
@@ -371,7 +370,7 @@ def test_the_end_deletes_or_returns_the_message_and_the_entry_is_spent(
     read = reader.receive()
     assert reader.end(read, ack) == OK
     assert harness.labels() == left
-    assert reader.remote.unacknowledged == set()
+    assert not reader.remote.unacknowledged
     assert reader.end(read, Ack.RR_ACK) == Status.TRANSACTION_SEQUENCE
     assert harness.labels() == left
 
@@ -401,7 +400,7 @@ def test_what_the_disk_did_not_take_is_not_received(harness: Harness) -> None:
     harness.send("one")
     reader = harness.reader()
     read = reader.receive()
-    assert harness.service.end_receive(read.entry, Ack.RR_ACK, harness.queues.now) == OK
+    assert harness.mqqp.end_receive(read.entry, Ack.RR_ACK, harness.queues.now) == OK
     harness.queues.fail()
     assert harness.labels() == ["one"]
 
@@ -420,8 +419,8 @@ def test_a_purge_throws_every_message_away(harness: Harness) -> None:
 def test_a_purge_goes_step_by_step(harness: Harness) -> None:
     harness.send(*(str(number) for number in range(1001)))
     reader = harness.reader()
-    assert harness.service.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (OK, True)
-    assert harness.service.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (OK, False)
+    assert harness.mqqp.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (OK, True)
+    assert harness.mqqp.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (OK, False)
     harness.queues.tick()
     assert harness.queues.queue(ORDERS).count == 0
 
@@ -431,7 +430,7 @@ def test_a_purge_of_what_is_not_open_is_an_invalid_handle(harness: Harness) -> N
     harness.send("one")
     remote = harness.open()
     for handle in (remote.handle, UNKNOWN):
-        assert harness.service.purge_queue(handle, harness.queues.now, SOMEBODY) == (Status.INVALID_HANDLE, False)
+        assert harness.mqqp.purge_queue(handle, harness.queues.now, SOMEBODY) == (Status.INVALID_HANDLE, False)
     assert harness.labels() == ["one"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.errors import Status
+from postroad.remote_read.mqqp import Mqqp
 from postroad.remote_read.service import RemoteReadService
 from postroad.remote_read.values import Ack, Action, DesiredAccess, ReadRequest
 from postroad.rpc.calls import Caller
@@ -35,7 +36,7 @@ def allow(harness: Harness, mask: int | None, sid: Sid | str = SID, queue: str =
 
 
 def opened(harness: Harness, access: int = DesiredAccess.RECEIVE, caller: Caller = SOMEBODY, name: str = ORDERS) -> int:
-    return harness.service.open_remote_queue(parts(name), access, 0, harness.queues.now, caller)[0]
+    return harness.mqqp.open_remote_queue(parts(name), access, 0, harness.queues.now, caller)[0]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,8 @@ def test_every_call_is_refused_once_the_right_is_gone(harness: Harness) -> None:
     harness.send("one", "two", "three")
     reader = harness.reader(ORDERS)
     read = reader.ask(Action.RECEIVE)
-    _, cursor = harness.service.create_remote_cursor(reader.handle, SOMEBODY)
-    service, now = harness.service, harness.queues.now
+    _, cursor = harness.mqqp.create_remote_cursor(reader.handle, SOMEBODY)
+    mqqp, now = harness.mqqp, harness.queues.now
     allow(harness, 0)
     before = harness.queues.queue(ORDERS).count
     for action in (Action.RECEIVE, Action.PEEK_CURRENT):
@@ -75,17 +76,17 @@ def test_every_call_is_refused_once_the_right_is_gone(harness: Harness) -> None:
     assert reader.ask(Action.PEEK_NEXT, cursor=cursor).status == DENIED
     for number, action in enumerate(each for each in Action if "LOOKUP" in each.name):
         request = ReadRequest(reader.handle, reader.handle, action, 100 + number, 0, 0)
-        assert service.start_receive_by_lookup_id(0, request, now, SOMEBODY).status == DENIED, action
-    assert service.purge_queue(reader.handle, now, SOMEBODY) == (DENIED, False)
-    assert service.create_remote_cursor(reader.handle, SOMEBODY) == (DENIED, 0)
-    assert service.open_queue(CLIENT, reader.handle, reader.handle, SOMEBODY) == (DENIED, None)
+        assert mqqp.start_receive_by_lookup_id(0, request, now, SOMEBODY).status == DENIED, action
+    assert mqqp.purge_queue(reader.handle, now, SOMEBODY) == (DENIED, False)
+    assert mqqp.create_remote_cursor(reader.handle, SOMEBODY) == (DENIED, 0)
+    assert mqqp.open_queue(CLIENT, reader.handle, reader.handle, SOMEBODY) == (DENIED, None)
     assert (opened(harness, DesiredAccess.PEEK), opened(harness, DesiredAccess.RECEIVE)) == (DENIED, DENIED)
     assert harness.queues.queue(ORDERS).count == before
     # Messages that were handed out are back already. What only gives back stays possible.
-    assert service.end_receive(read.entry, Ack.RR_ACK, now) == Status.TRANSACTION_SEQUENCE
+    assert mqqp.end_receive(read.entry, Ack.RR_ACK, now) == Status.TRANSACTION_SEQUENCE
     assert not harness.queues.queue(ORDERS).positions
-    assert service.close_cursor(reader.handle, cursor, SOMEBODY) == OK
-    assert service.close_queue(reader.session, now) == OK
+    assert mqqp.close_cursor(reader.handle, cursor, SOMEBODY) == OK
+    assert mqqp.close_queue(reader.session, now) == OK
 
 
 def test_a_reader_with_peek_alone_removes_nothing(harness: Harness) -> None:
@@ -98,9 +99,9 @@ def test_a_reader_with_peek_alone_removes_nothing(harness: Harness) -> None:
     assert reader.ask(Action.RECEIVE).status == DENIED
     for number, action in enumerate(RECEIVES[1:]):
         request = ReadRequest(reader.handle, reader.handle, action, 100 + number, 0, 0)
-        status = harness.service.start_receive_by_lookup_id(0, request, harness.queues.now, SOMEBODY).status
+        status = harness.mqqp.start_receive_by_lookup_id(0, request, harness.queues.now, SOMEBODY).status
         assert status == DENIED
-    assert harness.service.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (DENIED, False)
+    assert harness.mqqp.purge_queue(reader.handle, harness.queues.now, SOMEBODY) == (DENIED, False)
     assert harness.queues.queue(ORDERS).count == 1
 
 
@@ -143,10 +144,10 @@ def test_a_journal_and_dead_letters_have_masks_of_their_own(harness: Harness) ->
 
 
 def test_a_listener_with_logins_says_nothing_of_lists_to_others(harness: Harness) -> None:
-    service = RemoteReadService(harness.queues.manager, iter(range(1, 9)).__next__, authenticate=True)
+    mqqp = Mqqp(RemoteReadService(harness.queues.manager, authenticate=True), iter(range(1, 9)).__next__)
     allow(harness, FULL, "WD")
     statuses = {
-        name: service.open_remote_queue(parts(name), DesiredAccess.PEEK, 0, 0.0, NOBODY)[0]
+        name: mqqp.open_remote_queue(parts(name), DesiredAccess.PEEK, 0, 0.0, NOBODY)[0]
         for name in (ORDERS, r"private$\nowhere")
     }
     assert set(statuses.values()) == {DENIED}

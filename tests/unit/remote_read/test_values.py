@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 
 from postroad.errors import CUSTOMER_BIT, VendorStatus
@@ -62,7 +60,7 @@ def test_a_port_is_what_the_server_listens_on_and_spx_has_none(harness: Harness)
     harness.service.listen_on(Ports(2114, 2116))
     assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
     assert [harness.service.server_port(port_type) for port_type in range(5)] == [2114, 2116, 0, 0, 0]
-    closed = RemoteReadService(harness.queues.manager, count(1).__next__)
+    closed = RemoteReadService(harness.queues.manager)
     assert [closed.server_port(port_type) for port_type in range(2)] == [0, 0]
 
 

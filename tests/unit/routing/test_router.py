@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
+from postroad.directory.objects import Queue
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
 from postroad.names import parse_format_name
 from postroad.routing import Router
+from postroad.wire.records import UserSignCertificate, encode_user_certificates
 from tests.enterprises import client, directory, gated, guid, link, next_sites, queue, server, site
 
 CHAIN = gated("A B C", [("A", "B", 1), ("B", "C", 1)])
@@ -112,3 +117,40 @@ def test_public_and_private_names_are_routed_and_direct_ones_are_not() -> None:
 def test_names_that_lead_nowhere(name: str, fault: str) -> None:
     with pytest.raises(NoRoute, match=fault):
         router().next_hops_to(parse_format_name(name))
+
+
+def test_a_manager_signs_with_what_the_directory_has_for_its_computer() -> None:
+    held = encode_user_certificates([UserSignCertificate.of(guid("x"), each) for each in (b"one", b"two")])
+    signing = replace(server("alpha", "A"), public_signing_key_list=held)
+    broken = replace(server("beta", "A"), public_signing_key_list=held[:-1])
+    router = Router(guid("alpha"), directory(site("A"), signing, broken, server("gamma", "A")), now=0.0)
+    assert router.certificates(guid("alpha")) == (b"one", b"two")
+    for name in ("beta", "gamma", "unknown"):
+        assert router.certificates(guid(name)) == ()
+
+
+class Silent(Directory):
+    """A directory that must not be asked for queues."""
+
+    def queue(self, identifier: UUID) -> Queue | None:
+        raise AssertionError("the directory was asked for a queue")
+
+
+@pytest.mark.spec("MQ-2.1.2-15")
+def test_a_direct_name_needs_no_directory() -> None:
+    router = Router(guid("alpha"), Silent(), 0.0)
+    name = parse_format_name(r"DIRECT=OS:beta\orders")
+    assert router.next_hops_to(name) is None
+    assert router.base_priority(name) == 0
+
+
+@pytest.mark.spec("MQ-2.1.4-03")
+def test_a_private_name_asks_the_directory_for_its_manager_only() -> None:
+    found = gated("A B", [("A", "B", 1)])
+    router = Router(guid("gate-A"), Silent(sites=found.sites, links=found.links, managers=found.managers), 0.0)
+    name = parse_format_name(f"PRIVATE={guid('gate-B')}\\7")
+    assert router.destination(name) == guid("gate-B")
+    hops = router.next_hops_to(name)
+    assert hops is not None
+    assert [hop.computer_name for hop in hops.hops] == ["gate-B"]
+    assert router.base_priority(name) == 0

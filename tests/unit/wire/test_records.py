@@ -144,6 +144,14 @@ def test_a_foreign_address_is_a_guid() -> None:
     assert address.encode() == wire
 
 
+@pytest.mark.spec("MQ-2.3.2.5-01")
+def test_addresses_follow_each_other_without_padding() -> None:
+    ipx = TaAddress(AddressType.IPX, bytes(range(10)))
+    ip, foreign = TaAddress(AddressType.IP, bytes(4)), TaAddress(AddressType.FOREIGN, OTHER.bytes_le)
+    for both in ((ipx, ip), (ip, foreign), (ipx, ipx)):
+        assert decode_addresses(b"".join(each.encode() for each in both)) == both
+
+
 @pytest.mark.spec("MQ-2.2.4-02")
 @pytest.mark.parametrize(("number", "right"), [(1, 4), (2, 4), (3, 10), (5, 16)])
 @pytest.mark.parametrize("size", [0, 3, 4, 5, 9, 10, 11, 15, 16, 17])

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from postroad.client.aio.backend import Backend
-from postroad.client.aio.manager import QueueManager
+from postroad.client.aio.manager import QueueManager, RemoteManager
 from postroad.net import ports
+from postroad.reports.operations import RemoteProtocol
 
 
 class Opening:
@@ -33,6 +34,20 @@ class Opening:
             await self._manager.close()
 
 
+class RemoteOpening(Opening):
+    """The same for a queue manager on another computer."""
+
+    async def _open(self) -> RemoteManager:
+        return RemoteManager(await self.backend())
+
+    def __await__(self) -> Generator[Any, None, RemoteManager]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> RemoteManager:
+        self._manager = manager = await self._open()
+        return manager
+
+
 def open(path: str | Path, *, name: str | None = None) -> Opening:
     """Opens a data directory, like `postroad.open`."""
 
@@ -52,6 +67,7 @@ def connect(
     password: str | None = None,
     client_certificate: str | Path | None = None,
     client_key: str | Path | None = None,
+    kerberos: bool = False,
 ) -> Opening:
     """Connects to an HTTP API, like `postroad.connect`."""
 
@@ -61,7 +77,7 @@ def connect(
         from postroad.client.exchange import Address
         from postroad.client.http_backend import HttpBackend
 
-        address = Address(url, token, client_certificate, client_key, user, password)
+        address = Address(url, token, client_certificate, client_key, user, password, kerberos=kerberos)
         return HttpBackend(address, Transport(address), JoinedSends)
 
     return Opening(backend)
@@ -74,12 +90,22 @@ def remote(
     endpoint_mapper: int | None = None,
     user: str | None = None,
     password: str | None = None,
-) -> Opening:
+    kerberos: bool = False,
+    protocol: str = RemoteProtocol.AUTO,
+) -> RemoteOpening:
     """Reads the queues of any MSMQ server, like `postroad.remote`."""
 
     async def backend() -> Backend:
         from postroad.client.remote import RemoteBackend
 
-        return RemoteBackend(host, port, endpoint_mapper=endpoint_mapper, user=user, password=password)
+        return RemoteBackend(
+            host,
+            port,
+            endpoint_mapper=endpoint_mapper,
+            user=user,
+            password=password,
+            kerberos=kerberos,
+            protocol=protocol,
+        )
 
-    return Opening(backend)
+    return RemoteOpening(backend)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 
 import aiohttp
@@ -61,6 +62,7 @@ class Transport:
         self._used: set[Connection] = set()
         self._idle: list[tuple[float, Connection]] = []  # idle connections and since when, the latest last
         self._session: aiohttp.ClientSession | None = None  # for streamed answers
+        self._logging_in = asyncio.Lock()
         self._closed = False
 
     async def close(self) -> None:
@@ -75,17 +77,41 @@ class Transport:
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:
+        await self._log_in()
+        whole = await self._ask(partial(self._address.request, method, target, headers, body), wait)
+        if self._address.ended(whole.status):
+            await self._log_in()
+            whole = await self._ask(partial(self._address.request, method, target, headers, body), wait)
+        return whole
+
+    async def _ask(self, request: Callable[[], bytes], wait: float | None) -> WholeReply:
         self._check_open()
-        connection = self._take() or await self._connect()
+        return await self._ask_on(self._take() or await self._connect(), request, wait)
+
+    async def _log_in(self) -> None:
+        """Begins a session by Kerberos, if one is needed and nobody has begun it meanwhile."""
+        address = self._address
+        if not address.wants_login:
+            return
+        async with self._logging_in:
+            if address.wants_login:
+                self._check_open()
+                connection = self._take() or await self._connect()
+                try:
+                    ticket = await asyncio.to_thread(address.begin_login, connection.certificate)
+                except BaseException:
+                    connection.close()
+                    raise
+                address.logged_in(ticket, await self._ask_on(connection, partial(address.login, ticket), 0.0))
+
+    async def _ask_on(self, connection: Connection, request: Callable[[], bytes], wait: float | None) -> WholeReply:
         if self._closed:  # `close` was called in the meantime
             connection.close()
             self._check_open()
         self._used.add(connection)
         reusable = False
         try:
-            head, content = await connection.ask(
-                self._address.request(method, target, headers, body), None if wait is None else ANSWER_S + wait
-            )
+            head, content = await connection.ask(request(), None if wait is None else ANSWER_S + wait)
             reusable = head.keep_alive and not connection.ended
         except OSError as fault:
             raise self._address.not_answered(fault) from fault
@@ -129,12 +155,13 @@ class Transport:
     async def asking(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> AsyncIterator[Reply]:
+        await self._log_in()
         try:
             async with self._started().request(
                 method,
                 URL(self._address.origin + target, encoded=True),
                 data=body,
-                headers=headers,
+                headers={**self._address.headers, **headers},
                 timeout=aiohttp.ClientTimeout(
                     sock_connect=CONNECT_S, sock_read=None if wait is None else ANSWER_S + wait, total=None
                 ),
@@ -161,7 +188,7 @@ class Transport:
         if self._session is None:
             trust = True if self._address.tls is None else self._address.tls
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
-            self._session = aiohttp.ClientSession(connector=connector, headers=self._address.headers)
+            self._session = aiohttp.ClientSession(connector=connector)
         return self._session
 
 
@@ -217,6 +244,12 @@ class Connection(asyncio.Protocol):
             loop.call_later(left, self._look, reply, timeout)
         else:
             reply.set_exception(TimeoutError())
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The server's certificate; None without TLS."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.getpeercert(binary_form=True)
 
     def close(self) -> None:
         self.ended = True

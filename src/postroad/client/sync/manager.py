@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from uuid import UUID
 
 from postroad.client.payloads import MOVE_MESSAGES, as_lookup_ids
 from postroad.client.sync.queue import Queue, Transaction
 from postroad.client.sync.runtime import Cleanups
 from postroad.errors import InvalidArgument, InvalidHandle, PostroadError, QueueExists
+from postroad.names import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,14 +160,17 @@ class QueueManager:
         self,
         path: Name,
         *,
+        public: bool = False,
         exist_ok: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
-        r"""Creates a queue, as in `create_queue(r"private$\orders")`.
+        r"""Creates a queue, as in `create_queue(r"private$\orders")` or `create_queue("orders", public=True)`.
 
         A quota of None is no limit. When aborted transactions have put a message back `abort_limit` times, it moves to
         the subqueue `;poison`. Raises QueueExists if the queue exists; with `exist_ok`, only if it is of another kind.
         """
+        if public:
+            path = public_path(str(path))
         try:
             self.backend.create_queue(str(path), attributes)
         except QueueExists:
@@ -251,3 +255,21 @@ class QueueManager:
             raise
         if not tx.ended:
             tx.commit()
+
+
+class RemoteManager(QueueManager):
+    """A queue manager on another computer, made by `remote`. Its queues can be read and purged, and its administrators
+    can ask it for figures and make it act."""
+
+    def info(self, queue: Name | None = None) -> dict[str, Any]:  # type: ignore[override]
+        """The properties of the queue manager, or of one of its queues, by MS-MQMR. Their names are those of [MS-MQMQ]
+        2.3.11 and 2.3.12, such as `MESSAGE_COUNT`; one that has no value is None."""
+        backend: Any = self.backend
+        found: dict[str, Any] = backend.managed(None if queue is None else str(queue))
+        return found
+
+    def act(self, action: str, queue: Name | None = None) -> None:
+        """`CONNECT`, `DISCONNECT` or `TIDY` of the queue manager; `PAUSE`, `RESUME` or `EOD_RESEND` of an outgoing
+        queue."""
+        backend: Any = self.backend
+        backend.act(action, None if queue is None else str(queue))

@@ -11,6 +11,8 @@ import selectors
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from ssl import SSLSocket
 from threading import Lock
 from time import monotonic
 from weakref import finalize
@@ -109,6 +111,11 @@ class Connection:
         """Whether the server has closed the connection. Anything that it sends between two answers means that, too."""
         return self._poll()
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The server's certificate; None without TLS."""
+        return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, SSLSocket) else None
+
     def shut_down(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -182,6 +189,7 @@ class Transport:
         self._address = address
         self._answer_s = answer_s
         self._pool = _Pool()
+        self._logging_in = Lock()
         finalize(self, self._pool.close)  # close it with the program if nobody else does
 
     async def close(self) -> None:
@@ -194,15 +202,41 @@ class Transport:
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:
+        self._log_in()
+        whole = self._ask(partial(self._address.request, method, target, headers, body), wait)
+        if self._address.ended(whole.status):
+            self._log_in()
+            whole = self._ask(partial(self._address.request, method, target, headers, body), wait)
+        return whole
+
+    def _ask(self, request: Callable[[], bytes], wait: float | None) -> WholeReply:
         connection = self._pool.take() or self._connect()
+        return self._ask_on(connection, request, wait)
+
+    def _ask_on(self, connection: Connection, request: Callable[[], bytes], wait: float | None) -> WholeReply:
         try:
-            reply = connection.ask(self._address.request(method, target, headers, body), self._timeout(wait))
+            reply = connection.ask(request(), self._timeout(wait))
             whole = WholeReply(reply.status, reply.media_type, reply.headers, reply.read_all())
         except BaseException as fault:
             self._failed(connection, fault)
             raise
         self._done(connection, reply)
         return whole
+
+    def _log_in(self) -> None:
+        """Begins a session by Kerberos, if one is needed and no other thread has begun it meanwhile."""
+        address = self._address
+        if not address.wants_login:
+            return
+        with self._logging_in:
+            if address.wants_login:
+                connection = self._pool.take() or self._connect()
+                try:
+                    ticket = address.begin_login(connection.certificate)
+                except BaseException:
+                    self._pool.give_back(connection)
+                    raise
+                address.logged_in(ticket, self._ask_on(connection, partial(address.login, ticket), 0.0))
 
     @asynccontextmanager
     async def asking(
@@ -216,6 +250,7 @@ class Transport:
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> Iterator[Reply]:
         """The same for callers without coroutines."""
+        self._log_in()
         connection = self._pool.take() or self._connect()
         try:
             reply = connection.ask(self._address.request(method, target, headers, body), self._timeout(wait))

@@ -179,7 +179,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def resend(visit: Visit, form: Form) -> Response:
-    queue = form.text("queue")
+    queue = form.raw("queue")
     key = Key(form.text("reason"), form.raw("destination"), form.text("type"), form.text("exception"))
     if queue not in DEAD_LETTERS:
         raise BadRequest(f"queue: must be {' or '.join(DEAD_LETTERS)}, got {queue!r}")

@@ -11,6 +11,10 @@ from postroad.console.visit import Form, Visit, local_path
 from postroad.errors import InvalidArgument, ManagerUnavailable
 from postroad.net.exchange import Response
 
+NO_TICKET = (
+    "Your browser showed no Kerberos ticket. Log in with a user and a password, or get a ticket (kinit) and allow this "
+    "address in the browser's settings for integrated authentication."
+)
 _BASE = re.compile("/~[0-9a-f]{32}")
 
 
@@ -27,10 +31,15 @@ def _page(visit: Visit, manager: int, following: str, fault: str = "", user: str
 async def log_in(visit: Visit, form: Form) -> Response:
     chosen = form.number("manager", 0, 0, len(visit.watches) - 1)
     user, token = form.text("user"), form.text("token")
-    following = local_path(form.text("next", "/"))
+    following, answer = local_path(form.text("next", "/")), ""
     credentials = Credentials(user=user, password=form.raw("password")) if user else Credentials(token=token or None)
+    ticket = visit.request.header(b"authorization") if form.on("kerberos") else None
+    if ticket is not None and not ticket.lower().startswith("negotiate "):
+        return _ask_for_ticket(_page(visit, chosen, following, NO_TICKET))
     try:
         async with visit.sessions.logins.place(visit.address):
+            if ticket is not None:
+                credentials, answer = await visit.watches[chosen].exchange_ticket(ticket, visit.address)
             access = await visit.session.log_in(chosen, visit.connect(chosen), credentials)
     except TimeoutError:
         return _page(visit, chosen, following, "too many logins are under way: try again in a moment", user)
@@ -41,7 +50,17 @@ async def log_in(visit: Visit, form: Form) -> Response:
     visit.session.renew("" if visit.secure else _base(form))
     if access.administrator:
         await visit.watches[chosen].lend(access.client)
-    return visit.go(visit.session.base + following)
+    response = visit.go(visit.session.base + following)
+    if answer:  # proves to the browser who the server is
+        response.headers["www-authenticate"] = answer
+    return response
+
+
+def _ask_for_ticket(page: Response) -> Response:
+    """A browser that has a ticket and may show it here repeats the form with it, [RFC 4559] 4. Any other shows the
+    page."""
+    page.headers["www-authenticate"] = "Negotiate"
+    return page
 
 
 def _base(form: Form) -> str:

@@ -31,6 +31,7 @@ from postroad.wire.constants import MessageClass, class_name
 from postroad.wire.patch import without_local_part
 
 PAGE = 50
+_NAMED = ("sender_id", "source_manager")  # properties of a message that a directory may have names for
 MOVED_AT_ONCE = 1000
 MAX_TRAIL = 40  # pages back that a link remembers
 PLACES = {"current": SeekAction.CURRENT, "next": SeekAction.NEXT, "previous": SeekAction.PREVIOUS}
@@ -40,7 +41,7 @@ HIDDEN = ("body", "body_base64", "extension_base64")
 
 async def show_list(visit: Visit) -> Response:
     query = visit.query
-    name, after = query.text("name"), query.number("after", 0)
+    name, after = query.raw("name"), query.number("after", 0)
     trail = [each for each in query.text("trail").split(".") if each.isdecimal()][-MAX_TRAIL:]
     client = await visit.client()
     info = await client.queue(name)
@@ -75,7 +76,7 @@ async def _targets(visit: Visit, path: str) -> list[str]:
 
 async def show_one(visit: Visit) -> Response:
     query = visit.query
-    name, lookup_id, place = query.text("name"), query.number("id", 0), query.text("place", "current")
+    name, lookup_id, place = query.raw("name"), query.number("id", 0), query.text("place", "current")
     if place not in PLACES:
         raise BadRequest("there is no such place in a queue")
     client = await visit.client()
@@ -102,6 +103,8 @@ async def show_one(visit: Visit) -> Response:
 
     found, shown, shown_extension = await asyncio.to_thread(read)
     headers, left_out = shown_headers(found.headers)
+    named = await client.names(fields.get(key) for key in _NAMED)
+    fields |= {key: f"{named[str(fields[key])]} ({fields[key]})" for key in _NAMED if str(fields.get(key)) in named}
     return visit.show(
         "message.html",
         name=name,
@@ -137,7 +140,7 @@ async def show_search(visit: Visit) -> Response:
 
 
 async def _search_page(visit: Visit, form: Form, fault: str = "") -> Response:
-    name = form.text("name")
+    name = form.raw("name")
     info = await (await visit.client()).queue(name)
     classes = sorted(class_name(each) for each in MessageClass)
     status = HTTPStatus.BAD_REQUEST if fault else HTTPStatus.OK
@@ -151,7 +154,7 @@ async def search(visit: Visit, form: Form) -> Response:
     except IllegalExpression as error:
         return await _search_page(visit, form, str(error))
     reader = await visit.reader()
-    name = form.text("name")
+    name = form.raw("name")
     job = Job("search", f"Search in {name}", visit.index, name)
     job.facts = {key: value for key, value in conditions.items() if value}
 
@@ -170,7 +173,7 @@ async def search(visit: Visit, form: Form) -> Response:
 
 
 async def act(visit: Visit, form: Form) -> Response:
-    name, action, target = form.text("name"), form.text("action"), form.text("target")
+    name, action, target = form.raw("name"), form.text("action"), form.text("target")
     if action == "move-found":
         return await _move_found(visit, form, target)
     chosen = form.numbers("id")
@@ -261,7 +264,7 @@ BYTES = "application/octet-stream"
 
 async def export(visit: Visit) -> Response:
     """All messages, or the one with the lookup id `id`, as `postroad export` writes them."""
-    name, chosen = visit.query.text("name"), visit.query.numbers("id")
+    name, chosen = visit.query.raw("name"), visit.query.numbers("id")
     if chosen:
         return await export_chosen(visit, name, chosen)
     client = await visit.client()
@@ -286,7 +289,7 @@ async def export_chosen(visit: Visit, name: str, chosen: list[int]) -> Response:
 
 async def body(visit: Visit) -> Response:
     """The body of a message. Always a download, so that no page in a message runs in the console."""
-    name, lookup_id = visit.query.text("name"), visit.query.number("id", 0)
+    name, lookup_id = visit.query.raw("name"), visit.query.number("id", 0)
     message = await (await visit.client()).lookup(name, lookup_id, SeekAction.CURRENT, False, None)
     return Response(message.body, media_type=BYTES, headers=_attachment(f"{lookup_id}.bin"))
 
@@ -299,7 +302,7 @@ def _attachment(name: str) -> dict[str, str]:
 async def import_packets(visit: Visit) -> Response:
     """Imports a file of `export`, the body of the request. Messages before a fault stay, and the answer says how many
     they are."""
-    name = visit.query.text("name")
+    name = visit.query.raw("name")
     client = await visit.client()
     framer, batch = Framer(), list[bytes]()
     size = start = done = waiting = counted = 0

@@ -50,7 +50,7 @@ def attempts(history: Iterable[Mapping[str, Any]]) -> list[Attempts]:
 
 
 async def show(visit: Visit) -> Response:
-    name = visit.query.text("name")
+    name = visit.query.raw("name")
     client = await visit.client()
     info = await client.queue(name)
     history = visit.watch.history(info.path)
@@ -63,7 +63,7 @@ async def show(visit: Visit) -> Response:
     if info.type != "outgoing":
         try:
             sddl = await client.acl(name)
-            entries = read_entries(sddl)
+            entries = read_entries(sddl, await client.acl_names(name))
         except PostroadError as error:
             no_access = str(error)
     related = [
@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
 
 async def change(visit: Visit, form: Form) -> Response:
     """Changes only the properties that differ, so that old values of the others are not written back."""
-    name = form.text("name")
+    name = form.raw("name")
     client = await visit.client()
     info = await client.queue(name)
     changes: dict[str, object] = {}
@@ -117,7 +117,7 @@ async def change(visit: Visit, form: Form) -> Response:
 
 
 async def _confirm(visit: Visit, action: str) -> Response:
-    name = visit.query.text("name")
+    name = visit.query.raw("name")
     info = await (await visit.client()).queue(name)
     copies = [each for each in await visit.queues() if each.path.startswith(f"{info.path};") and each.messages]
     return visit.show("confirm.html", queue=info, name=name, action=action, copies=copies)
@@ -132,29 +132,29 @@ async def show_delete(visit: Visit) -> Response:
 
 
 async def purge(visit: Visit, form: Form) -> Response:
-    name = form.text("name")
+    name = form.raw("name")
     purged = await (await visit.client()).purge_queue(name)
     return visit.done(f"Purged {plural(purged, 'message')} from {name}.", visit.url("queue", name=name))
 
 
 async def delete(visit: Visit, form: Form) -> Response:
-    name = form.text("name")
+    name = form.raw("name")
     await (await visit.client()).delete_queue(name)
     return visit.done(f"Deleted {name}.", visit.url("queues"))
 
 
 async def pause(visit: Visit, form: Form) -> Response:
-    info: QueueInfo = await (await visit.client()).pause_queue(form.text("name"))
-    return visit.done(f"{info.path} sends nothing until it is resumed.", visit.url("queue", name=form.text("name")))
+    info: QueueInfo = await (await visit.client()).pause_queue(form.raw("name"))
+    return visit.done(f"{info.path} sends nothing until it is resumed.", visit.url("queue", name=form.raw("name")))
 
 
 async def resume(visit: Visit, form: Form) -> Response:
-    info: QueueInfo = await (await visit.client()).resume_queue(form.text("name"))
-    return visit.done(f"{info.path} sends again.", visit.url("queue", name=form.text("name")))
+    info: QueueInfo = await (await visit.client()).resume_queue(form.raw("name"))
+    return visit.done(f"{info.path} sends again.", visit.url("queue", name=form.raw("name")))
 
 
 async def change_access(visit: Visit, form: Form) -> Response:
-    name, edit, who = form.text("name"), form.text("edit"), form.text("who")
+    name, edit, who = form.raw("name"), form.text("edit"), form.text("who")
     rights = form.several("right")
     client = await visit.client()
     if edit == "replace":

@@ -20,6 +20,7 @@ async def show(visit: Visit) -> Response:
     queues = [queue for queue in await visit.queues() if queue.type in ("private", "public")]
     return visit.show(
         "security.html",
+        names=await client.names(sid for user in users for sid in user.groups),
         exposure=exposure,
         users=users,
         refused=[each for each in audit.events if each.get("outcome") != DONE],

@@ -40,7 +40,7 @@ async def show(visit: Visit) -> Response:
     """With `from` and `id`, fills the form from that message."""
     query = visit.query
     if not query.text("from"):
-        return await _page(visit, Form({"to": [query.text("name")]} | NEW))
+        return await _page(visit, Form({"to": [query.raw("name")]} | NEW))
     return await _page(visit, Form(await asyncio.to_thread(_fields, await _old(visit, query))), old=query)
 
 

@@ -301,7 +301,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class _IpPayload:
+class IpPayload:
     """The content of an IP packet. `end` is where its own length says it ends, which may be beyond the frame."""
 
     protocol: int
@@ -318,8 +318,8 @@ def is_known_link(link_type: int) -> bool:
 
 def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram | Unusable | None:
     """The segment or datagram in a frame of a known link type. None if it is not on our ports."""
-    at = _network_layer(link_type, data)
-    ip = None if at is None else _internet_layer(data, at)
+    at = network_layer(link_type, data)
+    ip = None if at is None else internet_layer(data, at)
     if ip is None or ip.protocol not in (_TCP, _UDP):
         return None
     # A later fragment has no ports. The first one is reported for all of them.
@@ -334,7 +334,7 @@ def read_frame(link_type: int, data: bytes, ports: Ports) -> Segment | Datagram 
     return _tcp(data, ip, endpoints) if ip.protocol == _TCP else _udp(data, ip, endpoints)
 
 
-def _network_layer(link_type: int, data: bytes) -> int | None:
+def network_layer(link_type: int, data: bytes) -> int | None:
     """The position of the IP header."""
     if link_type in _RAW:
         return 0
@@ -348,14 +348,14 @@ def _network_layer(link_type: int, data: bytes) -> int | None:
     return at if kind in _ETHERTYPE_IP else None
 
 
-def _internet_layer(data: bytes, at: int) -> _IpPayload | None:
+def internet_layer(data: bytes, at: int) -> IpPayload | None:
     version = data[at] >> 4 if at < len(data) else 0
     if version == 4:
         return _ipv4(data, at)
     return _ipv6(data, at) if version == 6 else None
 
 
-def _ipv4(data: bytes, at: int) -> _IpPayload | None:
+def _ipv4(data: bytes, at: int) -> IpPayload | None:
     if len(data) < at + _IPV4.size:
         return None
     first, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, at)
@@ -365,10 +365,10 @@ def _ipv4(data: bytes, at: int) -> _IpPayload | None:
     # A large segment that was captured before the network card divided it has no length yet.
     end = at + total if total else len(data)
     more, offset = fragment & 0x2000, (fragment & 0x1FFF) * 8
-    return _IpPayload(protocol, source, destination, at + header, end, offset if more or offset else None)
+    return IpPayload(protocol, source, destination, at + header, end, offset if more or offset else None)
 
 
-def _ipv6(data: bytes, at: int) -> _IpPayload | None:
+def _ipv6(data: bytes, at: int) -> IpPayload | None:
     if len(data) < at + _IPV6.size:
         return None
     size, following, source, destination = _IPV6.unpack_from(data, at)
@@ -389,10 +389,10 @@ def _ipv6(data: bytes, at: int) -> _IpPayload | None:
         if fragment:
             break
         at += length
-    return _IpPayload(following, source, destination, at, end, fragment)
+    return IpPayload(following, source, destination, at, end, fragment)
 
 
-def _tcp(data: bytes, ip: _IpPayload, endpoints: Endpoints) -> Segment | Unusable:
+def _tcp(data: bytes, ip: IpPayload, endpoints: Endpoints) -> Segment | Unusable:
     if len(data) < ip.start + _TCP_SIZE:
         return Unusable(endpoints, "the capture cut the frame off inside its TCP header")
     _, _, sequence, offset, flags = _TCP_HEAD.unpack_from(data, ip.start)
@@ -402,7 +402,7 @@ def _tcp(data: bytes, ip: _IpPayload, endpoints: Endpoints) -> Segment | Unusabl
     return Segment(endpoints, sequence, bool(flags & _SYN), data[ip.start + header : ip.end])
 
 
-def _udp(data: bytes, ip: _IpPayload, endpoints: Endpoints) -> Datagram | Unusable:
+def _udp(data: bytes, ip: IpPayload, endpoints: Endpoints) -> Datagram | Unusable:
     if len(data) < ip.start + _UDP_HEAD.size:
         return Unusable(endpoints, "the capture cut the frame off inside its UDP header")
     _, _, size = _UDP_HEAD.unpack_from(data, ip.start)

@@ -1,13 +1,17 @@
-"""Capture files and network frames, written byte by byte, for `postroad.describe.capture` to read.
+"""Captured traffic, as README.md describes it; and capture files and network frames, written byte by byte, for
+`postroad.describe.capture` to read.
 
-Checksums are zero, as in captures of network cards that fill them in later.
+Checksums of the latter are zero, as in captures of network cards that fill them in later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import ip_address
+from pathlib import Path
 from struct import pack
+
+FOLDER = Path(__file__).parent
 
 CLIENT = ("10.0.0.1", 49759)
 SERVER = ("10.0.0.2", 1801)
