@@ -2,7 +2,7 @@
 
 A manager in a separate process has the messages in its store. Spark reads them from a queue, from Parquet, and from a
 Python source that yields tuples, into a sink that drops them and into Parquet. Then it measures the sizes of
-partitions, what decoding bodies costs, messages by remote read, and next hops.
+partitions, small batches from many queues, what decoding bodies costs, messages by remote read, and next hops.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+import postroad
 from benchmarks import spark_remote, spark_routing
 from benchmarks.harness import print_table
 from benchmarks.spark_lake import usage
@@ -45,6 +46,8 @@ from tests.unit.bodies.test_samples import samples
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
 SEND_BATCH = 2000
+MANY_QUEUES = 30
+MANY_MESSAGES = 150  # of all of them together, in a batch
 PARTITIONS = 4
 QUEUE = r"private$\bench"
 NEWER = r"private$\newer"  # its arrival numbers are above those of the other queue
@@ -77,6 +80,7 @@ def main() -> None:
             measure_decoding(spark, api, arguments.messages // BODIES_SHARE, arguments.rounds)
             if not arguments.decode:
                 measure_balance(spark, api)
+                measure_many(spark, api, directory, arguments.rounds)
                 measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
         if not arguments.decode:
             spark_remote.measure(spark)
@@ -262,6 +266,33 @@ def measure_balance(spark: SparkSession, api: str) -> None:
         rows.append((queue, sizes, f"{max(counts) / mean:.2f}"))
     title = f"Rows of each partition, {PARTITIONS} asked for"
     print_table(title, ("queue", "rows", "largest to mean"), rows, "aim: at most 1.20")
+
+
+def measure_many(spark: SparkSession, api: str, directory: Path, rounds: int) -> None:
+    """Measures small batches of a stream from many queues, beside those of a stream from one queue."""
+    rows = []
+    means: list[float] = []
+    with postroad.connect(api) as there:
+        for queues in (1, MANY_QUEUES):
+            names = [rf"private$\{queues}-{number}" for number in range(queues)]
+            for name in names:
+                there.create_queue(name)
+            source = spark.readStream.format("postroad").options(api=api, queue=f"private$\\{queues}-*", mode="consume")
+            writer = source.load().writeStream.format("noop")
+            writer = writer.option("checkpointLocation", str(directory / f"many-{queues}"))
+            timed = []
+            for _ in range(1 + 2 * rounds):  # the first starts the workers
+                for name in names:
+                    there.queue(name).send([b"x"] * (MANY_MESSAGES // queues))
+                query = writer.trigger(availableNow=True).start()
+                query.awaitTermination()
+                batches = [each for each in query.recentProgress if each["numInputRows"]]
+                timed.append(sum(each["durationMs"]["triggerExecution"] for each in batches))
+            means.append(min(timed[1:]))
+            rows.append((f"{queues}", f"{means[-1]:,.0f}", f"{means[-1] / means[0]:.2f}"))
+    print_table(
+        f"A batch of {MANY_MESSAGES} messages", ("queues", "ms", "times one queue's"), rows, "aim: at most 1.50"
+    )
 
 
 def seconds(work: Callable[[], None]) -> float:

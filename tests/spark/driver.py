@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from postroad.spark.data_source import MessageSource
-from postroad.spark.reading import Range
+from postroad.spark.reading import Range, Ranges
 from postroad.spark.remote import RemoteStreamReader
 from postroad.spark.streaming import StreamReader
 from tests.served import Served
@@ -73,8 +73,8 @@ class Query:
         return self.reader.partitions(json.loads(start), json.loads(self.offset_log[-1]))
 
     def parts(self) -> list[Range]:
-        """The partitions of the last batch of a stream by the HTTP API."""
-        return [part for part in self.planned() if isinstance(part, Range)]
+        """The parts of the last batch of a stream by the HTTP API, task after task."""
+        return [part for task in self.planned() for part in Ranges.of(task)]
 
     def batch(self) -> list[str] | None:
         """Runs one batch. None if there is nothing new."""

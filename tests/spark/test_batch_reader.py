@@ -103,6 +103,7 @@ def test_several_queues_are_one_table(alpha: Served) -> None:
         found = table(reader(alpha, queue=queue))
         assert found["body_text"].to_pylist() == ["a", "b"]
         assert found["queue"].to_pylist() == [r"private$\orders", r"private$\others"]
+        assert len(reader(alpha, queue=queue).partitions()) == 1, "small queues share a task"
     assert "queue" not in table(reader(alpha)).column_names
     with pytest.raises(InvalidArgument, match=r"^queue: no queue matches"):
         reader(alpha, queue=r"private$\x*").partitions()

@@ -7,8 +7,9 @@ batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroad.errors import InvalidArgument
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+K = TypeVar("K", bound=Hashable)
 VERSION = 2  # of the text; version 1 had one queue and no version number
 _OLD = frozenset({"arrival", "begin", "messages", "partitions", "added", "since", "hold"})
 
@@ -95,17 +97,34 @@ class QueueOffset:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The end of a batch in all queues of the stream. `lost` counts the messages that were gone before they were
-    read."""
+    """The end of a batch in all queues of the stream. `lost` counts the messages that were gone before they were read.
+
+    `tasks` is how many tasks share the parts of the batch. 0 in offsets of an earlier version: each part is a task.
+    """
 
     queues: Mapping[str, QueueOffset]
     hold: str | None = None
     lost: int = 0
+    tasks: int = 0
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
         queues = {name: self.queues[name].json() for name in sorted(self.queues)}
-        return {"version": VERSION, "hold": self.hold, "lost": self.lost, "queues": queues} | dict(self.more)
+        plain = {"version": VERSION, "hold": self.hold, "lost": self.lost, "tasks": self.tasks, "queues": queues}
+        return plain | dict(self.more)
+
+    def groups(self) -> list[list[tuple[str, int]]]:
+        """The tasks of the batch. Each has parts of queues: the queue, and the number of the part in it.
+
+        It depends on this offset alone, so a batch that runs again has the same rows in each task.
+        """
+        parts = {
+            (queue, number): each.messages / max(1, each.partitions)
+            for queue, each in sorted(self.queues.items())
+            if each.messages
+            for number in range(max(1, each.partitions))
+        }
+        return grouped(parts, self.tasks or len(parts))
 
     @classmethod
     def read(cls, value: Mapping[str, Any], only: str | None) -> StreamOffset:
@@ -160,10 +179,22 @@ def shares(messages: int, most: int, least_each: int) -> int:
 
 
 def parts_of(messages: Mapping[str, int], most: int, least_each: int) -> dict[str, int]:
-    """Divides one batch over several queues: `most` parts in all, but at least one for each queue with messages."""
+    """Divides one batch over several queues: about `most` parts in all, at least one for each queue with messages."""
     total = sum(messages.values())
     wanted = shares(total, most, least_each)
     return {name: max(1, round(wanted * count / total)) if count else 0 for name, count in messages.items()}
+
+
+def grouped(sizes: Mapping[K, float], most: int) -> list[list[K]]:
+    """Divides things into at most `most` groups of nearly the same size, in the order of their first things."""
+    order = {each: place for place, each in enumerate(sizes)}
+    groups: list[list[K]] = [[] for _ in range(min(most, len(sizes)))]
+    filled = [(0.0, 0, place) for place in range(len(groups))]
+    for each in sorted(sizes, key=lambda each: (-sizes[each], order[each])):
+        size, count, place = heappop(filled)
+        groups[place].append(each)
+        heappush(filled, (size + sizes[each], count + 1, place))
+    return sorted((sorted(group, key=order.__getitem__) for group in groups), key=lambda group: order[group[0]])
 
 
 def allotted(pending: Mapping[str, int], most: int) -> dict[str, int]:

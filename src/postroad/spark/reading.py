@@ -18,7 +18,7 @@ from postroad.columns import ERROR, PROPERTIES, decode
 from postroad.columns.schema import PACKET
 from postroad.errors import InvalidArgument
 from postroad.names.format import is_internal
-from postroad.spark.checkpoint import parts_of
+from postroad.spark.checkpoint import grouped, parts_of, shares
 from postroad.spark.decoded import DECODED, NEEDED, decoded_columns
 from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import ARRIVAL_MASK, ReadOptions
@@ -145,7 +145,7 @@ FIRST_S = 5.0  # to reach a manager for the first time; a wrong address should f
 
 
 class Range(InputPartition):
-    """The messages of one task. `messages` is how many there were when the task was planned. None if not counted."""
+    """Messages of one queue. `messages` is how many there were when the task was planned. None if not counted."""
 
     def __init__(self, queue: str, begin: int, end: int, messages: int | None = None, hold: str | None = None) -> None:
         super().__init__((queue, begin, end))
@@ -160,6 +160,18 @@ class Range(InputPartition):
         if not isinstance(partition, Range):
             raise other_partition(partition)
         return partition
+
+
+class Ranges(InputPartition):
+    """The messages of one task, which small queues share."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__(tuple(each.value for each in ranges))
+        self.ranges = tuple(ranges)
+
+    @staticmethod
+    def of(partition: InputPartition) -> tuple[Range, ...]:
+        return partition.ranges if isinstance(partition, Ranges) else (Range.of(partition),)
 
 
 def other_partition(partition: InputPartition) -> InvalidArgument:
@@ -185,7 +197,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         bounds: dict[str, tuple[int, int]] = {}
         messages: dict[str, int] = {}
-        made: list[InputPartition] = []
+        sizes: dict[Range, int] = {}
         with ManagerApi(options.place, timeout_s=FIRST_S) as manager:
             queues = require_queues(find_queues(manager, options.queues), options.queues)
             for queue in queues:
@@ -196,19 +208,22 @@ class BatchReader(DataSourceReader):
                     begin = api.plan(begin, mark.arrived, limit=1, since_ms=options.start_ms).start
                 bounds[queue] = begin, min(options.selection.end, mark.arrived)
                 messages[queue] = mark.messages
-            parts = parts_of(messages, options.partitions or PARTITIONS, LEAST_MESSAGES)
+            most = options.partitions or PARTITIONS
+            parts = parts_of(messages, most, LEAST_MESSAGES)
             for queue, (begin, end) in bounds.items():
                 if begin < end and parts[queue]:
                     plan = manager.at(queue).plan(begin, end, parts=parts[queue])
-                    made += [Range(queue, part.start, part.end) for part in plan.parts]
-        return made or [Range(queues[0], 0, 0)]  # without a partition, Spark would make one itself
+                    sizes |= {Range(queue, part.start, part.end): part.messages for part in plan.parts}
+        tasks = grouped(sizes, shares(sum(sizes.values()), most, LEAST_MESSAGES))
+        return [Ranges(each) for each in tasks] or [Range(queues[0], 0, 0)]  # Spark would make a partition itself
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part = Range.of(partition)
-        with ManagerApi(self._options.at(part.queue)) as api:
-            found = api.messages(
-                part.begin, part.end, requested_columns(self._columns), equal=self._options.selection.equal
-            )
-            for batch in joined(found):
-                yield from rows(batch, self._columns, part.queue, decoding=self._options.decode)
+        equal, decoding = self._options.selection.equal, self._options.decode
+        with ManagerApi(self._options.place) as manager:
+            for part in Ranges.of(partition):
+                found = manager.at(part.queue).messages(
+                    part.begin, part.end, requested_columns(self._columns), equal=equal
+                )
+                for batch in joined(found):
+                    yield from rows(batch, self._columns, part.queue, decoding=decoding)

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
 from postroad.reports.info import counted
 from postroad.reports.offsets import Mark, Part, Plan
-from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of
+from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
 from postroad.spark.manager_api import ManagerApi, Patience
 from postroad.spark.options import Mode, ReadOptions, Start
 from postroad.spark.reading import (
@@ -32,6 +32,7 @@ from postroad.spark.reading import (
     LEAST_MESSAGES,
     PARTITIONS,
     Range,
+    Ranges,
     find_queues,
     is_wanted,
     joined,
@@ -204,7 +205,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._idle(start, begin.lost, positions, {}, began)
         rows_each = allotted(pending, limit.max_rows) if isinstance(limit, ReadMaxRows) else None
         bytes_each = None if self._options.max_bytes is None else in_proportion(pending, self._options.max_bytes)
-        parts = parts_of(rows_each or pending, self._options.partitions or PARTITIONS, LEAST_MESSAGES)
+        most = self._options.partitions or PARTITIONS
+        parts = parts_of(rows_each or pending, most, LEAST_MESSAGES)
         steps: dict[str, _Step] = {}
         for queue, position in positions.items():
             if rows_each is not None and pending[queue] and not rows_each[queue]:
@@ -228,7 +230,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends[queue] = step.offset
             self._planned[queue] = step.offset, step.parts
         self._store_report(ends, steps, lost)
-        return replace(begin, queues=ends, lost=lost).json()
+        tasks = shares(sum(step.messages for step in steps.values()), most, LEAST_MESSAGES)
+        return replace(begin, queues=ends, lost=lost, tasks=tasks).json()
 
     def _wants(self, queue: str) -> bool:
         """Whether the options, which the user may have changed, still name a queue. If not, its position is kept."""
@@ -436,11 +439,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         batch = self._read(end)
-        made: list[InputPartition] = []
-        for queue, each in sorted(batch.queues.items()):
-            if each.messages:
-                made += self._ranges(queue, each, batch.hold)
-        return made
+        made = {queue: self._ranges(queue, each, batch.hold) for queue, each in batch.queues.items() if each.messages}
+        return [
+            Ranges([made[queue][number] for queue, number in group if number < len(made[queue])])
+            for group in batch.groups()
+        ]
 
     def _ranges(self, queue: str, batch: QueueOffset, hold: str | None) -> list[Range]:
         if hold is not None:
@@ -469,16 +472,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @iterator_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part = Range.of(partition)
+        with ManagerApi(self._options.place) as manager:
+            for part in Ranges.of(partition):
+                yield from self._read_part(manager.at(part.queue), part)
+
+    def _read_part(self, api: ManagerApi, part: Range) -> Iterator[pa.RecordBatch]:
         equal = self._options.selection.equal
         messages = 0
-        with ManagerApi(self._options.at(part.queue)) as api:
-            found = api.messages(part.begin, part.end, requested_columns(self._columns), hold=part.hold, equal=equal)
-            for batch in joined(found):
-                messages += batch.num_rows
-                yield from rows(batch, self._columns, part.queue, decoding=self._options.decode)
-            if equal and part.messages is not None:  # messages that do not match must still be there too
-                messages = api.plan(part.begin, part.end, hold=part.hold).messages
+        found = api.messages(part.begin, part.end, requested_columns(self._columns), hold=part.hold, equal=equal)
+        for batch in joined(found):
+            messages += batch.num_rows
+            yield from rows(batch, self._columns, part.queue, decoding=self._options.decode)
+        if equal and part.messages is not None:  # messages that do not match must still be there too
+            messages = api.plan(part.begin, part.end, hold=part.hold).messages
         if part.messages is not None:
             self._require(part.queue, part.begin, part.end, part.messages, messages)
 

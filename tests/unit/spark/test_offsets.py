@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import InvalidArgument
 from postroad.reports.offsets import Mark, Plan
-from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
+from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, grouped, in_proportion, parts_of, shares
 
 Q = r"private$\q"
 MARK = Mark(arrival=50, added=10, oldest=None, messages=0, arrived=50, express=6, run="one", settled=True, queue="guid")
@@ -124,3 +124,23 @@ def test_tasks_are_shared_by_numbers_of_messages() -> None:
 
 def test_no_task_for_a_handful() -> None:
     assert [shares(messages, 4, 1000) for messages in (0, 1, 1000, 1001, 3500, 10**6)] == [1, 1, 1, 2, 4, 4]
+
+
+@given(PENDING, st.integers(1, 8))
+def test_small_queues_share_tasks(sizes: dict[str, int], most: int) -> None:
+    made = grouped(sizes, most)
+    assert sorted(each for group in made for each in group) == sorted(sizes)
+    assert len(made) == min(most, len(sizes))
+    totals = [sum(sizes[each] for each in group) for group in made]
+    assert max(totals, default=0) - min(totals, default=0) <= max(sizes.values(), default=0)
+    place = list(sizes).index
+    assert made == sorted((sorted(group, key=place) for group in made), key=lambda group: place(group[0]))
+
+
+def test_the_tasks_of_a_batch_are_those_of_its_offset() -> None:
+    large = QueueOffset(20, 0, messages=90, partitions=3)
+    small = QueueOffset(30, 0, messages=2, partitions=1)
+    batch = StreamOffset({"b": small, "a": large, "c": small, "d": QueueOffset.first(7)}, tasks=3)
+    again = StreamOffset.read(json.loads(json.dumps(batch.json())), None)
+    assert batch.groups() == again.groups() == [[("a", 0), ("b", 0)], [("a", 1), ("c", 0)], [("a", 2)]]
+    assert len(replace(batch, tasks=0).groups()) == 5, "each part is a task, as an earlier version had it"
