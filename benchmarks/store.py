@@ -19,7 +19,8 @@ import apsw
 from benchmarks.harness import print_table
 from postroad.store import NEVER, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record
 from postroad.store.database import CHECKPOINT_PAGES, PRAGMAS
-from postroad.store.sqlite import Mark, SqliteStore, pack_key
+from postroad.store.rows import Mark, pack_key
+from postroad.store.sqlite import SqliteStore
 
 PACKET_BYTES = 1400  # a body of 1 KiB with its headers
 ROUNDS = 3

@@ -20,8 +20,8 @@ from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.open_queue import Transaction, WaitingRead
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
+from postroad.store import LayeredStore
 from postroad.store.interface import Record
-from postroad.store.layered import LayeredStore
 from postroad.wire.view import MessageView
 from tests.model.queues import Model, ModelMessage, ModelQueue, ModelTransaction
 

@@ -25,7 +25,7 @@ from postroad.runtime.private_files import tighten
 from postroad.store import PRIORITY_SHIFT, Batch, Key, LayeredStore, Record
 from postroad.store import database as database_module
 from postroad.store.database import APPLICATION_ID, DATABASE_NAME, MIGRATIONS, PRAGMAS
-from postroad.store.sqlite import to_row
+from postroad.store.rows import to_row
 from tests.torture.vfs import Fault, TortureFiles, torture_vfs
 
 NOBODY = 65534

@@ -15,7 +15,8 @@ import pytest
 from postroad.errors import CorruptRecord, StorageError
 from postroad.store import Batch, Key, LayeredStore, Record
 from postroad.store.database import DATABASE_NAME
-from postroad.store.journal import CHUNKS, NAMES, SEGMENT_BYTES, Frame, decode
+from postroad.store.frames import Frame, decode
+from postroad.store.journal import CHUNKS, NAMES, SEGMENT_BYTES
 from postroad.store.layered import BULK, SHORT_BYTES
 from tests.torture.vfs import Fault, TortureFiles, fast_directory, torture_vfs
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from postroad.store import Batch, Key, Record
-from postroad.store.journal import Frame, Segment, decode, encode
+from postroad.store.frames import Frame, Segment, decode, encode
 
 GENERATION = 0x1234_5678_9ABC
 BEFORE = 4711  # where the generation before it ended

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from postroad.store.directory_store import LayeredStore
 from postroad.store.interface import MAX_ARRIVAL, MAX_QUEUE, NEVER, PRIORITY_SHIFT, Batch, Committer, Key, Record, Store
-from postroad.store.layered import LayeredStore
 from postroad.store.memory import MemoryStore
 
 __all__ = ["MAX_ARRIVAL", "MAX_QUEUE", "NEVER", "PRIORITY_SHIFT", "Batch", "Committer", "Key", "Record", "Store"]

@@ -21,7 +21,8 @@ from postroad.store.database import BUSY_TIMEOUT_MS, DATABASE_NAME, cannot_creat
 from postroad.store.journal import NAMES
 from postroad.store.journal import explained as journal_explained
 from postroad.store.journal_replay import live_segments
-from postroad.store.sqlite import STATE, UNREADABLE, Mark, read_mark, state_checksum
+from postroad.store.rows import Mark, state_checksum
+from postroad.store.sqlite import STATE, UNREADABLE, read_mark
 
 ATTEMPTS = 3  # a running manager may move its journal into the database meanwhile
 

@@ -1,29 +1,18 @@
-"""Opening: reads what only the journal has, and finds where the next commit goes.
-
-It lists damage in `damaged` and goes on reading after it.
-"""
+"""Opening a data directory: reads the journal's files, and finds where the next commit goes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from postroad.store.interface import Key
-from postroad.store.journal import NAMES, Journal, Segment, decode
-from postroad.store.overlay import Overlay
-from postroad.store.sqlite import Mark, SqliteStore
+from postroad.store.frames import Segment, decode
+from postroad.store.journal import NAMES, Journal
+from postroad.store.replay import RANDOM_BYTES, Replayed, replay_segments
+from postroad.store.rows import Mark
+from postroad.store.sqlite import SqliteStore
 
-RANDOM_BYTES = 6  # of the first generation, so that no sender can imitate it in a message
 LIVE = 2  # one segment that fills, and one that moves into the database
-
-
-@dataclass(slots=True)
-class Replayed:
-    mark: Mark
-    overlay: Overlay
-    damaged: dict[Key | str, str] = field(default_factory=dict)
 
 
 def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed:
@@ -36,20 +25,11 @@ def replay(journal: Journal, database: SqliteStore, directory: Path) -> Replayed
         spilled = int.from_bytes(os.urandom(RANDOM_BYTES), "big") if first is None else first - 1
         mark = Mark(spilled, database.newest())
         database.write((), {}, {}, mark)
-    replayed = Replayed(mark, Overlay(mark.spilled + 1, mark.newest))
+    named = [((directory / NAMES[number]).as_posix(), segment) for number, segment in segments]
+    replayed = replay_segments(mark, named, str(directory), database.state)
     journal.go_on(0, mark.spilled + 1, 0, 0)
-    for place, (number, segment) in enumerate(segments):
-        generation = segment.generation or 0
-        expected = mark.spilled + 1 + place
-        if generation != expected:
-            replayed.damaged[f"journal generation {expected}"] = f"{directory}: a segment of the journal is missing"
-        if generation != replayed.overlay.active.generation:
-            replayed.overlay.freeze(generation)
-        if place and segments[place - 1][1].end < segment.before:
-            number_before, segment_before = segments[place - 1]
-            _lost(directory / NAMES[number_before], segment_before.end, segment.before, replayed, database)
-        _apply(segment, replayed, database, directory / NAMES[number])
-        journal.go_on(number, generation, segment.before, segment.end)
+    for number, segment in segments[-1:]:
+        journal.go_on(number, segment.generation or 0, segment.before, segment.end)
     return replayed
 
 
@@ -64,27 +44,3 @@ def live_segments(read: Callable[[int], bytes], spilled: int | None) -> list[tup
     segments.sort(key=lambda each: each[1].generation or 0)
     segments[-1][1].drop_torn()
     return [each for each in segments if each[1].frames]
-
-
-def _apply(segment: Segment, replayed: Replayed, database: SqliteStore, file: Path) -> None:
-    overlay, damaged = replayed.overlay, replayed.damaged
-    gaps = {end: start for start, end in segment.gaps}
-    for frame in segment.frames:
-        if frame.start in gaps:
-            _lost(file, gaps[frame.start], frame.start, replayed, database)
-        overlay.apply(frame.deletes, frame.puts, frame.state)
-        for changed in (frame.deletes, frame.puts, frame.state):
-            for key in changed:
-                damaged.pop(key if isinstance(key, str) else Key(*key), None)
-        for key in frame.damaged:
-            damaged[key] = f"{file}: queue {key.queue}, lookup id {key.lookup_id:#x}: the checksum is wrong"
-
-
-def _lost(file: Path, start: int, end: int, replayed: Replayed, database: SqliteStore) -> None:
-    """Notes that commits are lost. They may have changed any state, so all state counts as damaged."""
-    damaged = replayed.damaged
-    damaged[f"{file.name}, bytes {start} to {end}"] = (
-        f"{file}: the journal is damaged in this place: changes of one or more commits are lost"
-    )
-    for name in {*database.state(), *replayed.overlay.state()}:
-        damaged[name] = f"{file}: state {name!r}: it may be out of date, because the journal is damaged"

@@ -1,36 +1,28 @@
-"""The durable store: a journal that makes commits durable, and a database for messages that stay.
+"""What every durable store does: a journal that makes commits durable, and a database for messages that stay.
 
 A commit is one write to the journal. Its changes live in memory (overlay.py) until their generation is full and moves
-into the database (sqlite.py) in bulk. A message that leaves before that never reaches the database.
+into the database in bulk. A message that leaves before that never reaches the database. Where journal and database are,
+this module does not know: directory_store.py has files, postgresql.py rows.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from threading import Lock
+from typing import Generic, Protocol, TypeVar
 
 from postroad.errors import CorruptRecord, StorageError
-from postroad.store.data_directory import incomplete
-from postroad.store.database import CHECKPOINT_PAGES
-from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Post, Record
-from postroad.store.journal import SEGMENT_BYTES, Body, DirectoryFiles, Files, Journal, encode, explain, explained
-from postroad.store.journal_replay import replay
+from postroad.store.frames import Body, encode
+from postroad.store.interface import MAX_ARRIVAL, NUMBERS, PRIORITY_SHIFT, Batch, Columns, Key, Pair, Record
 from postroad.store.overlay import Overlay
-from postroad.store.snapshot import StoreSnapshot
-from postroad.store.space import disk_use
-from postroad.store.sqlite import KEPT_FREE_PAGES, Mark, SqliteStore
-from postroad.store.writer import Writer
+from postroad.store.replay import Replayed
+from postroad.store.rows import Mark
 
 MAX_ENTRIES = 32_768  # of a generation, because a tombstone is small in the journal but not in memory
 STEP_ROWS = 128  # rows that move into the database in one step, or more if time is short
 HALF = 0.5  # of a generation
 IDLE_ROWS = 1024  # rows in one step while nothing is committed
-SHARE = 16  # on a small disk, a segment is at most 1/16 of it
-MIN_SEGMENT_BYTES = 1 << 16
 SHORT_BYTES = 1 << 15  # of packets and state in a commit that counts as one short write
 BEGIN, END = -1, 1 << 62  # below and above every lookup id
 MOST = 0.75  # of the changes of a generation
@@ -39,28 +31,71 @@ WINDOW = 8192  # changes
 FEW = 8  # times fewer
 
 
-class LayeredStore:
-    """A Store in `directory`, which it creates if needed and locks for this process until `close`.
+class Journal(Protocol):
+    """Where frames become durable, in the order of the commits. `position` is where the next one goes in its
+    generation, which is full at `segment_bytes`."""
 
-    A commit that raises StorageError has changed nothing, and the next one works once the cause is gone. There is one
-    exception: if the disk fails during the sync of a commit, and the power fails before the next commit, the whole
-    batch may be there after the restart.
+    segment_bytes: int
+    generation: int
+    position: int
 
-    With `reserve`, it reserves disk space, and frees it for a commit that finds no space. The other arguments are for
-    tests: those of SqliteStore, the journal's files and their size.
+    def append(self, body: Body) -> bool:
+        """Makes one commit durable. Returns False if the generation has no room for it: nothing is written then. After
+        an error the commit does not count."""
+
+    def rotate(self) -> None:
+        """Begins the next generation. The one before the last is no longer needed."""
+
+
+class Database(Protocol):
+    """Where messages stay. The reading methods are those of Store. After a StorageError in `move` or `finish`,
+    everything moved since the last `finish` is dropped."""
+
+    def move(self, deletes: Collection[Pair], puts: Collection[Record]) -> None:
+        """Writes a part of a long transaction, which `finish` commits."""
+
+    def finish(self, state: Mapping[str, bytes | None], mark: Mark) -> None:
+        """Commits everything moved, with state and the journal's mark."""
+
+    def abandon(self) -> None:
+        """Drops everything moved since the last `finish`."""
+
+    def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]: ...
+
+    def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]: ...
+
+    def get(self, queue: int, lookup_id: int) -> Record | None: ...
+
+    def expired(
+        self, now_s: int, limit: int = 100, keep: Callable[[Key], bool] = lambda key: False
+    ) -> list[Record]: ...
+
+    def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None: ...
+
+    def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None: ...
+
+    def firsts(self) -> list[tuple[Key, int]]:
+        """The first message of each queue and priority, and its arrival."""
+
+    def state(self, prefix: str = "") -> Mapping[str, bytes]: ...
+
+    def forget(self, *changed: Iterable[Pair | str]) -> None:
+        """Forgets damage that a commit has replaced or deleted."""
+
+    @property
+    def damaged(self) -> Mapping[Key | str, str]: ...
+
+
+J = TypeVar("J", bound=Journal)
+D = TypeVar("D", bound=Database)
+
+
+class Layers(Generic[J, D]):
+    """What every durable store does: it commits to a journal, moves what stays into a database, and merges both for
+    readers. LayeredStore does it with files, PostgresqlStore with rows.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        reserve: bool = False,
-        vfs: str | None = None,
-        checkpoint_pages: int = CHECKPOINT_PAGES,
-        kept_free_pages: int = KEPT_FREE_PAGES,
-        files: Files | None = None,
-        segment_bytes: int = SEGMENT_BYTES,
-    ) -> None:
+    def __init__(self, journal: J, database: D, replayed: Replayed) -> None:
         self._lock = Lock()  # for the overlay: readers see only whole batches
         self._closed = False
         # By queue, a pair (a, b): the overlay covers every record in the database with a < lookup id <= b.
@@ -73,73 +108,28 @@ class LayeredStore:
         self._moved = 0  # rows of the frozen layer moved so far
         self._was_large = False  # whether the frozen layer was
         self._bulk = Bulk()
-        self._database = SqliteStore(
-            directory, reserve=reserve, vfs=vfs, checkpoint_pages=checkpoint_pages, kept_free_pages=kept_free_pages
-        )
-        self._space = self._database.space
-        self.no_room = self._space.look
-        try:
-            self._journal = Journal(files or DirectoryFiles(directory), directory, _fitting(segment_bytes, directory))
-            if self._database.was_open() and (missing := self._journal.missing()):
-                self._database.keep_log()  # otherwise the next start would miss that damage
-                raise incomplete(directory / missing[0])
-            replayed = replay(self._journal, self._database, directory)
-            with suppress(StorageError, OSError):  # on a full disk, the store must still open
-                self._space.with_room(self._journal.create)
-                self._database.set_open(True)
-        except BaseException:
-            self._database.close()
-            raise
+        self._journal = journal
+        self._database = database
         self._overlay = replayed.overlay
         self._damaged = replayed.damaged  # in the journal
         self._spilled = replayed.mark.spilled  # the last generation that is in the database or about to be
 
     # Writing
 
-    def committer(self, post: Post) -> Writer:
-        return Writer(self, post)
-
     def commit(self, batches: Iterable[Batch]) -> None:
         deletes, puts, state = _merged(batches)
         if not (deletes or puts or state):
             return
         self._check_open()
-        overlay = self._overlay
-        if self._bulk.takes(deletes, puts) or _is_cold(deletes, puts, overlay):
-            self._write_through(deletes, puts, state)
-        else:
-            self._write_journal(deletes, puts, state)
+        self._write(deletes, puts, state)
         if self._damaged:
             for changed in (deletes, puts, state):
                 for key in changed:
                     self._damaged.pop(key if isinstance(key, str) else Key(*key), None)
 
-    def is_short(self, batch: Batch) -> bool:
-        """Whether the commit is a write to the journal that fits into the active segment, while no part of the frozen
-        layer is due to move."""
-        if len(batch.deletes) + len(batch.puts) >= BULK:
-            return False
-        size = sum(len(record.packet) for record in batch.puts.values())
-        size += sum(len(name) + len(value or b"") for name, value in batch.state.items())
-        return (
-            size <= SHORT_BYTES
-            and self._journal.has_blocks(2 * SHORT_BYTES)  # numbers and keys take less than packets do
-            and self._fill() < (1.0 if self._overlay.frozen is None else HALF)
-        )
-
-    def _write_journal(
-        self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
-    ) -> None:
-        body = encode(deletes, puts, state)
-        try:
-            try:
-                self._append(body)
-            except OSError as error:
-                if not self._space.make(error, body.packet_bytes):
-                    raise
-                self._append(body)
-        except OSError as error:
-            raise explain(self._journal.file, "writing", error) from error
+    def _write(self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]) -> None:
+        """Makes one commit durable."""
+        self._append(encode(deletes, puts, state))
         with self._lock:
             self._overlay.apply(deletes, puts, state)
 
@@ -148,32 +138,8 @@ class LayeredStore:
             self._rotate()
             self._journal.append(body)
 
-    def _write_through(
-        self, deletes: Collection[Pair], puts: Mapping[Pair, Record], state: Mapping[str, bytes | None]
-    ) -> None:
-        """Commits to the database, after emptying the journal, which is read on top of the database."""
-        self._empty_journal()
-        newest = max(self._overlay.newest, max((key[1] & MAX_ARRIVAL for key in puts), default=0))
-        with self._lock:
-            self._gaps.clear()
-            self._keeps_gaps = False
-        try:
-            self._database.write(deletes, puts, state, Mark(self._spilled, newest))
-            self._overlay.newest = newest
-        finally:
-            self._keeps_gaps = True
-
-    def _empty_journal(self) -> None:
-        """Moves everything into the database."""
-        self._heal()
-        if self._journal.position:  # even if all its records are deleted: it must not be read again
-            self._rotate()
-        if self._overlay.frozen is not None:
-            self._move_all()
-
     def _rotate(self) -> None:
         """Freezes the active layer, after moving the frozen one into the database."""
-        self._heal()
         if self._overlay.frozen is not None:
             self._move_all()
         self._was_large = self._fill() >= HALF
@@ -182,19 +148,9 @@ class LayeredStore:
         self._journal.rotate()
         self._used = 0.0
 
-    def _heal(self) -> None:
-        with explained(self._journal.file, "writing"):
-            self._space.with_room(self._journal.heal)
-
     def _move_all(self) -> None:
-        try:
-            while self._overlay.frozen is not None:
-                self._move(MAX_ENTRIES)
-        except StorageError as error:
-            if not self._space.make(error.__cause__):
-                raise
-            while self._overlay.frozen is not None:
-                self._move(MAX_ENTRIES)
+        while self._overlay.frozen is not None:
+            self._move(MAX_ENTRIES)
 
     def _move(self, rows: int) -> None:
         """Moves up to `rows` entries of the frozen layer. The last one completes the generation in the database.
@@ -233,21 +189,15 @@ class LayeredStore:
             self._overlay.frozen = None
             self._gaps.clear()
 
-    def disk_use(self) -> Mapping[str, int]:
-        return disk_use(self._database.file)
-
     def tidy(self, *, busy: bool = False) -> bool:
-        try:
-            if busy:
-                return self._move_some()
-            if self._overlay.frozen is None and self._overlay.active:
-                self._rotate()
-            if self._overlay.frozen is not None:
-                self._move(IDLE_ROWS)
-                return True
-        except StorageError as error:
-            return self._space.make(error.__cause__)  # nothing is lost, and the next try comes soon
-        return self._database.tidy()
+        if busy:
+            return self._move_some()
+        if self._overlay.frozen is None and self._overlay.active:
+            self._rotate()
+        if self._overlay.frozen is not None:
+            self._move(IDLE_ROWS)
+            return True
+        return False
 
     def _move_some(self) -> bool:
         """Moves a part of the frozen layer, so that none of it is left when the active one is full.
@@ -267,20 +217,6 @@ class LayeredStore:
         """How full the active generation is, from 0 to 1."""
         journal = self._journal
         return max(journal.position / journal.segment_bytes, len(self._overlay.active.entries) / MAX_ENTRIES)
-
-    def close(self) -> None:
-        """Moves everything into the database, closes it and frees the directory. A second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            with suppress(StorageError):  # the next start reads what stays in the journal
-                self._empty_journal()
-                self._database.set_open(False)
-                self._journal.remove()
-            self._journal.close()
-        finally:
-            self._database.close()
 
     # Reading
 
@@ -390,14 +326,12 @@ class LayeredStore:
             }
         return {**found, **self._damaged}
 
-    def snapshot(self) -> StoreSnapshot:
-        """The lock keeps the two parts consistent: no entry comes into the overlay or moves into the database."""
-        with self._lock:
-            self._check_open()
-            hot = {key: record for layer in self._overlay.layers for key, record in layer.entries.items()}
-            state = self._overlay.state()
-            connection = self._database.snapshot()
-        return StoreSnapshot(self._database.file, connection, hot, state, len(self._damaged))
+    def _hot(self) -> tuple[dict[Pair, Record | None], dict[str, bytes | None]]:
+        """What only the journal has. Call it with the lock, and open the database's snapshot with the same lock: then
+        no entry comes into the overlay or moves into the database in between."""
+        self._check_open()
+        hot = {key: record for layer in self._overlay.layers for key, record in layer.entries.items()}
+        return hot, self._overlay.state()
 
     # Reading by any number of threads
 
@@ -478,11 +412,6 @@ class LayeredStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StorageError("the store is closed")
-
-
-def _fitting(segment_bytes: int, directory: Path) -> int:
-    """The size of a segment on this disk."""
-    return min(segment_bytes, max(shutil.disk_usage(directory).total // SHARE, MIN_SEGMENT_BYTES))
 
 
 def _lookup_id(record: Record) -> int:
@@ -570,7 +499,7 @@ class Bulk:
         return True
 
 
-def _is_cold(deletes: Collection[Pair], puts: Collection[Pair], overlay: Overlay) -> bool:
+def is_cold(deletes: Collection[Pair], puts: Collection[Pair], overlay: Overlay) -> bool:
     """Whether a commit mostly deletes records of the database, and the overlay has few entries, which would have to go
     there first."""
     changes = len(deletes) + len(puts)

@@ -14,7 +14,7 @@ import apsw
 from postroad.errors import CorruptRecord
 from postroad.store.database import explained
 from postroad.store.interface import Pair, Record
-from postroad.store.sqlite import from_row, key_is_sound, state_checksum, unpack_key
+from postroad.store.rows import from_row, key_is_sound, state_checksum, unpack_key
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import apsw
@@ -34,77 +34,23 @@ from postroad.store.database import (
     open_reader,
     open_writer,
 )
-from postroad.store.interface import (
-    ARRIVAL_MASK,
-    MAX_ARRIVAL,
-    MAX_QUEUE,
-    PRIORITY_MASK,
-    PRIORITY_SHIFT,
-    Columns,
-    Key,
-    Pair,
-    Record,
-    check_key,
+from postroad.store.interface import MAX_ARRIVAL, Columns, Key, Pair, Record
+from postroad.store.rows import (
+    MAX_KEY,
+    MIN_KEY,
+    PACKED_KEY,
+    ROW_WIDTH,
+    Mark,
+    Row,
+    from_row,
+    key_is_sound,
+    last_key,
+    pack_key,
+    state_checksum,
+    to_row,
+    unpack_key,
 )
 from postroad.store.space import DiskSpace
-
-# A row: key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet. The checksums detect every flipped
-# bit. In a damaged row, any column can have any type.
-Row = tuple[Any, ...]
-ROW_WIDTH = 8
-
-QUEUE_SHIFT = 47
-PACKED_PRIORITY_SHIFT = 44
-MAX_KEY = (1 << 63) - 1
-MIN_KEY = -(1 << 63)  # never made here, but a flipped bit can
-
-_KEY = Struct(">q")
-_HEAD = Struct(">qqqq")
-
-
-def pack_key(queue: int, lookup_id: int) -> int:
-    """The integer that orders records by queue, then by lookup id. Raises ValueError if one of them is out of range."""
-    check_key(queue, lookup_id)
-    return queue << QUEUE_SHIFT | lookup_id >> PRIORITY_SHIFT << PACKED_PRIORITY_SHIFT | lookup_id & MAX_ARRIVAL
-
-
-def unpack_key(key: int) -> Key:
-    """The inverse of `pack_key`. For a damaged key, returns some key that `pack_key` accepts."""
-    priority = key >> PACKED_PRIORITY_SHIFT & PRIORITY_MASK
-    return Key(key >> QUEUE_SHIFT & MAX_QUEUE, priority << PRIORITY_SHIFT | key & MAX_ARRIVAL)
-
-
-def to_row(record: Record) -> Row:
-    """The row of a record, with its checksums."""
-    queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason = record
-    key = pack_key(queue, lookup_id)
-    key_checksum = crc32(_KEY.pack(key))
-    checksum = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
-    return key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet
-
-
-def key_is_sound(row: Row) -> bool:
-    """Whether the key is as it was written. A damaged key does not tell where its queue ends."""
-    return bool(row[1] == crc32(_KEY.pack(row[0])))
-
-
-def from_row(row: Row) -> Record:
-    """The record of a row with a sound key. Raises CorruptRecord if the checksum is wrong."""
-    key, key_checksum, arrived_ms, expires_s, aborts, reason, checksum, packet = row
-    queue, lookup_id = unpack_key(key)
-    try:
-        actual = crc32(packet, crc32(_HEAD.pack(arrived_ms, expires_s, aborts, reason), key_checksum))
-    except (struct.error, TypeError):  # a flipped bit in the row's header can change the types of columns
-        actual = None
-    if checksum != actual:
-        raise CorruptRecord(f"queue {queue}, lookup id {lookup_id:#x}: the checksum is wrong")
-    return Record(queue, lookup_id, arrived_ms, expires_s, aborts, packet, reason)
-
-
-def state_checksum(name: bytes, value: bytes) -> int:
-    """The checksum of a state value, bound to its name."""
-    return crc32(value, crc32(name))
-
 
 # Reads many records in one step of SQLite, without the interpreter's lock and without row objects. If such a read finds
 # damage, it raises Suspicious, and the store reads row by row instead.
@@ -144,11 +90,11 @@ def read_columns(connection: apsw.Connection, low: int, high: int, limit: int, m
     if len(numbers) % _RECORD.size:
         raise Suspicious
     records = list(_RECORD.iter_unpack(numbers))
-    _check_before(connection, low, _KEY.unpack(records[0][3])[0] if records else None)
+    _check_before(connection, low, PACKED_KEY.unpack(records[0][3])[0] if records else None)
     count = _fitting(records, low, high, limit, most_bytes)
     if not count:
         return Columns(b"", b"")
-    (first,), (last,) = _KEY.unpack(records[0][3]), _KEY.unpack(records[count - 1][3])
+    (first,), (last,) = PACKED_KEY.unpack(records[0][3]), PACKED_KEY.unpack(records[count - 1][3])
     (packets,) = _row(connection, PACKETS, (first, last))
     _check_packets(records, count, packets or b"")
     return Columns(numbers[: count * _RECORD.size], packets or b"")
@@ -161,7 +107,7 @@ def read_lookup_ids(connection: apsw.Connection, low: int, high: int, limit: int
     found: list[int] = []
     last = low - 1
     for key, checksum in zip(keys, checksums, strict=True):
-        if key <= last or crc32(_KEY.pack(key)) != checksum:
+        if key <= last or crc32(PACKED_KEY.pack(key)) != checksum:
             raise Suspicious
         if key > high or len(found) == limit:
             break
@@ -178,7 +124,7 @@ def _check_before(connection: apsw.Connection, low: int, first: int | None) -> N
     """Raises Suspicious if a damaged key may have made the search skip records of the range. If none did, the record
     before `first` is sound and outside the range."""
     before = _row(connection, BEFORE, (MAX_KEY if first is None else first - 1,))
-    if before is not None and (before[0] >= low or crc32(_KEY.pack(before[0])) != before[1]):
+    if before is not None and (before[0] >= low or crc32(PACKED_KEY.pack(before[0])) != before[1]):
         raise Suspicious
 
 
@@ -187,7 +133,7 @@ def _fitting(records: list[Any], low: int, high: int, limit: int, most_bytes: in
     the next record."""
     last, total = low - 1, 0
     for count, (_, size, _, packed, key_checksum, _) in enumerate(records):
-        (key,) = _KEY.unpack(packed)
+        (key,) = PACKED_KEY.unpack(packed)
         if key <= last or crc32(packed) != key_checksum:
             raise Suspicious
         if key > high or count == limit or (count and total + size > most_bytes):
@@ -267,24 +213,15 @@ EXPIRED = (
 # The casts keep a row readable if a flipped bit has changed its types.
 STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state LIMIT -1 OFFSET ?"
 
-_MARK = Struct(">qq")
-
 # SQLite's errors for a row that it cannot read. Text that is no UTF-8 was a blob before a bit flipped.
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
-
-
-class Mark(NamedTuple):
-    """How much of the journal is in the database: the last generation there, and the greatest arrival number there."""
-
-    spilled: int
-    newest: int
 
 
 def read_mark(connection: apsw.Connection) -> Mark | None:
     """The mark of the journal; None if there is none or it is damaged."""
     with suppress(*UNREADABLE, struct.error):
         row = connection.execute(GET_MARK).fetchone()
-        if row is not None and crc32(_MARK.pack(*row[:2])) == row[2]:
+        if row is not None and Mark(*row[:2]).checksum == row[2]:
             return Mark(*row[:2])
     return None
 
@@ -392,7 +329,7 @@ class SqliteStore:
                 execute(DELETE_STATE, (json.dumps(removed),))
             for sql, parameters in _statements(SET_STATE, values, 3):
                 execute(sql, parameters)
-            execute(SET_MARK, (*mark, crc32(_MARK.pack(*mark))))
+            execute(SET_MARK, (*mark, mark.checksum))
             execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -464,19 +401,19 @@ class SqliteStore:
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def scan(self, queue: int, after: int = -1, limit: int = 100) -> list[Record]:
-        return self._scan(_last_key(queue, after) + 1, _last_key(queue, MAX_KEY), limit, forward=True)
+        return self._scan(last_key(queue, after) + 1, last_key(queue, MAX_KEY), limit, forward=True)
 
     def scan_back(self, queue: int, before: int, limit: int = 100) -> list[Record]:
-        return self._scan(_last_key(queue, -1) + 1, _last_key(queue, before - 1), limit, forward=False)
+        return self._scan(last_key(queue, -1) + 1, last_key(queue, before - 1), limit, forward=False)
 
     def columns(self, queue: int, after: int, last: int, limit: int, most_bytes: int) -> Columns | None:
-        low, high = _last_key(queue, after) + 1, _last_key(queue, last)
+        low, high = last_key(queue, after) + 1, last_key(queue, last)
         if low > high or limit <= 0:
             return Columns(b"", b"")
         return self._read_aside(lambda connection: read_columns(connection, low, high, limit, most_bytes))
 
     def lookup_ids(self, queue: int, after: int, last: int, limit: int) -> list[int] | None:
-        low, high = _last_key(queue, after) + 1, _last_key(queue, last)
+        low, high = last_key(queue, after) + 1, last_key(queue, last)
         if low > high or limit <= 0:
             return []
         return self._read_aside(lambda connection: read_lookup_ids(connection, low, high, limit))
@@ -713,19 +650,6 @@ class SqliteStore:
                 unreadable.append(row[0])
                 walk = FORWARD_EXCEPT if forward else BACKWARD_EXCEPT
                 parameters = (low, high, start, json.dumps(unreadable))
-
-
-def _last_key(queue: int, lookup_id: int) -> int:
-    """The greatest key of the queue with a lookup id of at most `lookup_id`, or one below the queue's first key.
-    Accepts any lookup id, even one that no record can have."""
-    if not 0 <= queue <= MAX_QUEUE:
-        raise ValueError(f"queue {queue}: the number is out of range")
-    if lookup_id < 0:
-        return (queue << QUEUE_SHIFT) - 1
-    priority = lookup_id >> PRIORITY_SHIFT
-    if priority > PRIORITY_MASK:
-        return (queue + 1 << QUEUE_SHIFT) - 1
-    return queue << QUEUE_SHIFT | priority << PACKED_PRIORITY_SHIFT | min(lookup_id & ARRIVAL_MASK, MAX_ARRIVAL)
 
 
 def _statements(insert: str, rows: list[Row], width: int) -> Iterator[tuple[str, list[Any]]]:
