@@ -65,7 +65,7 @@ async def measure(port: int, layout: str) -> None:
     try:
         name = backend._name(QUEUE)
         opened, mqrr = await client.open(name), await modern.open(name)
-        connection = await client._read_connection()
+        connection = await client.connection()
         held: Received | None = None
 
         async def empty() -> int:

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from postroad.errors import AuthenticationFailed, RemoteProtocolError
 from postroad.remote_read import remoteread as wire
+from postroad.remote_read.message_packet import message_in
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.remoteread import REMOTE_READ, SectionBuffer
-from postroad.remote_read.sections import message_in
 from postroad.rpc import epm_interface as ept
 from postroad.rpc import pdu as pdus
 from postroad.rpc.calls import Associations, CallReceived, Endpoint, Limits

@@ -33,7 +33,7 @@ from postroad.errors import (
     TransactionSequence,
 )
 from postroad.message import Message
-from postroad.remote_read.client import RemoteReadClient
+from postroad.remote_read.mqqp_client import RemoteReadClient
 from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.remote_read.values import Ack, DesiredAccess
 from postroad.reports.info import LockInfo
@@ -76,8 +76,7 @@ def pending(backend: RemoteBackend) -> dict[int, Any]:
 
 
 def connection_of(backend: RemoteBackend) -> RpcClient | None:
-    client = backend.client
-    return client._connection if isinstance(client, MqrrClient) else backend._mqqp._qm2qm
+    return backend.client._connection
 
 
 @pytest.fixture

@@ -23,9 +23,10 @@ from postroad.errors import (
     RpcUnavailable,
 )
 from postroad.names import parse_format_name
-from postroad.remote_read import client as client_module
+from postroad.remote_read import mqqp_client as client_module
 from postroad.remote_read import qm2qm, qmcomm, structures
-from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity, RemoteReadClient
+from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity
+from postroad.remote_read.mqqp_client import RemoteReadClient
 from postroad.remote_read.structures import GetVersionOut, Result
 from postroad.remote_read.values import INFINITE_MS, LAST_LOOKUP_ID, Ack, Action
 from postroad.reports.operations import SeekAction
@@ -366,7 +367,7 @@ def test_a_receive_is_acknowledged_with_its_own_handle_and_a_peek_is_not(running
         ]
         entries = [read.entry for read in reads if read.entry is not None]
         assert len(entries) == 3
-        assert {(each.queue_handle, each.remote_read_handle != NULL_HANDLE) for each in entries} == {
+        assert {(each.opened.queue_handle, each.remote_read_handle != NULL_HANDLE) for each in entries} == {
             (opened.queue_handle, True)
         }
         handles = [each.remote_read_handle for each in entries]
@@ -512,7 +513,7 @@ def test_nothing_is_called_before_the_queue_is_open(running: Station, trace: Tra
             client.create_cursor(opened),
             client.close_cursor(opened, 1),
             client.cancel(opened, 1),
-            client.end(client_module.PendingRemoteReadEntry(1, 1), Ack.RR_ACK),
+            client.end(client_module.PendingRemoteReadEntry(opened, 1, True), Ack.RR_ACK),
         ):
             with pytest.raises(InvalidHandle):
                 await attempt

@@ -19,11 +19,12 @@ from postroad.queues.open_queue import Transaction, WaitingRead
 from postroad.queues.queue import Queue
 from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read import remoteread as wire
+from postroad.remote_read.message_packet import trailers_of
 from postroad.remote_read.qm2qm import QM2QM
 from postroad.remote_read.qmcomm import QMCOMM, QueueFormatStructure
 from postroad.remote_read.remoteread import REMOTE_READ, SectionType
-from postroad.remote_read.sections import trailers_of
 from postroad.remote_read.service import MAX_SUBQUEUES
+from postroad.remote_read.structures import Result
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
 from postroad.rpc import ndr
 from postroad.rpc import pdu as pdus
@@ -495,7 +496,7 @@ def test_another_acknowledgment_is_bad_stub_data_and_the_message_stays_held(targ
     target.send("one")
     reader = target.open()
     assert label(reader.start(request_id=5)) == "one"
-    raw = Operation(9, "R_EndReceive", AnyEnd, wire.Result)
+    raw = Operation(9, "R_EndReceive", AnyEnd, Result)
     Interface("RemoteRead", str(REMOTE_READ.uuid), REMOTE_READ.version, raw)
     assert target.caller.fault(raw, AnyEnd(reader.handle, ack, 5)) == BAD_STUB
     assert target.labels() == []

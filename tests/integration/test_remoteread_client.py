@@ -30,9 +30,10 @@ from postroad.names import parse_format_name
 from postroad.remote_read import client as client_module
 from postroad.remote_read import remoteread as wire
 from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity
+from postroad.remote_read.message_packet import message_in
 from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.remote_read.remoteread import REMOTE_READ, SectionBuffer, SectionType
-from postroad.remote_read.sections import message_in
+from postroad.remote_read.structures import Result
 from postroad.remote_read.values import LAST_LOOKUP_ID, Ack, Action
 from postroad.reports.operations import RemoteProtocol
 from tests.remote.station import DIRECT, HOST, ORDERS, Station, station
@@ -284,7 +285,7 @@ def test_sections_that_are_no_packet_are_refused(running: Station, kind: str) ->
 def test_an_acknowledgment_that_fails_is_an_error_and_not_a_message(running: Station, trace: Trace) -> None:
     """The specification lets a client hand the message over all the same. Then two readers could have it."""
     running.send("one")
-    trace.instead(wire.END_RECEIVE, lambda call, request: wire.Result(0xC00E0088))
+    trace.instead(wire.END_RECEIVE, lambda call, request: Result(0xC00E0088))
     with postroad.remote(HOST, port=running.address[1], protocol="mqrr") as manager, pytest.raises(MessageNotFound):
         manager.queue(ORDERS).receive(0)
     running.wait_until("readers", 0)
@@ -403,7 +404,7 @@ def test_what_is_left_of_a_batch_goes_back_if_its_acknowledgments_fail(running: 
             first = await backend.fetch(ORDERS, 1, 0, [])
             second = await backend.fetch(ORDERS, 1, 0, [first[0].lookup_id])
             assert [each.label for each in (*first, *second)] == ["one", "two"]
-            trace.instead(wire.END_RECEIVE, lambda call, request: wire.Result(0xC00E0088))
+            trace.instead(wire.END_RECEIVE, lambda call, request: Result(0xC00E0088))
             with pytest.raises(PostroadError):
                 await backend.fetch(ORDERS, 1, 0, [second[0].lookup_id])
         finally:

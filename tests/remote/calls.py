@@ -13,9 +13,9 @@ from uuid import UUID
 from postroad.errors import RpcFault
 from postroad.names import DirectName, FormatName, QueueFormat, parse_format_name
 from postroad.remote_read import remoteread as wire
+from postroad.remote_read.message_packet import message_in
 from postroad.remote_read.qmcomm import QueueFormatStructure, queue_format_structure
 from postroad.remote_read.remoteread import REMOTE_READ
-from postroad.remote_read.sections import message_in
 from postroad.rpc.client import RpcClient, connect
 from postroad.rpc.constants import AuthLevel, AuthType
 from postroad.rpc.gss import initiator

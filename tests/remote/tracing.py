@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroad.remote_read import qm2qm, qmcomm, remoteread
-from postroad.remote_read.client import Identity, RemoteReadClient
+from postroad.remote_read.client import Identity
+from postroad.remote_read.mqqp_client import RemoteReadClient
 from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.rpc.calls import Call
 from postroad.rpc.client import RpcClient, connect

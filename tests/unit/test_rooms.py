@@ -177,7 +177,7 @@ PURE = (
     "remote_read.qm2qm",
     "remote_read.qmcomm",
     "remote_read.remoteread",
-    "remote_read.sections",
+    "remote_read.message_packet",
     "remote_read.mqqp",
     "remote_read.service",
     "remote_read.values",

@@ -40,9 +40,9 @@ from postroad.remote_read.client import (
     Out,
     ReadClient,
     Received,
-    RemoteReadClient,
     check,
 )
+from postroad.remote_read.mqqp_client import RemoteReadClient
 from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.remote_read.qmcomm import queue_format_structure
 from postroad.remote_read.qmmgmt import (
@@ -148,7 +148,7 @@ class RemoteBackend:
         identity = Identity(uuid4())
         self._mqqp = RemoteReadClient(self._connect, identity, ask_port=endpoint_mapper is None)
         self._mqrr = MqrrClient(self._connect, identity)
-        self.client: ReadClient = self._mqqp if protocol == RemoteProtocol.MQQP else self._mqrr
+        self.client: ReadClient[Any, Any] = self._mqqp if protocol == RemoteProtocol.MQQP else self._mqrr
         self._opened: dict[tuple[FormatName, DesiredAccess], Any] = {}
         self._opening = asyncio.Lock()
         self._handles: dict[int, Any] = {}

@@ -1,16 +1,15 @@
-"""A reader of queues on another computer, [MS-MQQP] 3.2: open, peek, receive, cursors, lookups, cancel. mqrr_client.py
-is one by [MS-MQRR], and both use the end of this module.
-
-One connection for qmcomm and one for qm2qm serve any number of reads. Applications use client/remote.py.
+"""A reader of queues on another computer: what is the same by both protocols. mqqp_client.py reads by [MS-MQQP],
+mqrr_client.py by [MS-MQRR]. Applications use client/remote.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from postroad.describe.received import ReceivedMessage
@@ -24,11 +23,7 @@ from postroad.errors import (
     Status,
     rebuild_error,
 )
-from postroad.names import FormatName, QueueFormat
-from postroad.remote_read import qm2qm, qmcomm, structures
-from postroad.remote_read.qm2qm import QM2QM
-from postroad.remote_read.qmcomm import QMCOMM, TransferBuffer
-from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
+from postroad.names import FormatName
 from postroad.remote_read.values import (
     CALLS,
     INFINITE_MS,
@@ -38,26 +33,24 @@ from postroad.remote_read.values import (
     Action,
     DesiredAccess,
     DesiredShare,
-    PortType,
     Version,
     is_failure,
 )
 from postroad.rpc.client import RpcClient
-from postroad.rpc.constants import FaultStatus
-from postroad.rpc.interface import Interface, Nothing, Operation
-from postroad.rpc.ndr import NULL_HANDLE, Handle
+from postroad.rpc.interface import Interface, Operation
 from postroad.store.interface import PRIORITY_SHIFT
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 Connect = Callable[[Interface, int | None], Awaitable[RpcClient]]
 
-OPEN_TIMEOUT_S = 300.0  # 3.2.4.1: a RemoteQMOpenQueue that takes longer is abandoned
+OPEN_TIMEOUT_S = 300.0  # [MS-MQQP] 3.2.4.1: an open that takes longer is abandoned
 ANSWER_TIMEOUT_S = 60.0  # for methods that never wait; if the connection is lost, they end sooner
 WITHDRAW_TIMEOUT_S = 10.0  # how long a cancelled read may take to come back
 WHOLE = 0xFFFFFFFF  # a body of any size
-CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
-OLD_VERSION = Version(5, 0, 0)  # of a server without RemoteQmGetVersion
+MAX_REQUEST_ID = 0xFFFFFFFF
+# The places before the first message, which has the lookup id 0.
+FROM_THE_START = frozenset({Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +63,29 @@ class Identity:
 
 
 @dataclass(slots=True, eq=False)
-class PendingRemoteReadEntry:
-    """3.2.1.1"""
+class OpenQueue:
+    """A queue that is open on the server."""
 
+    name: str
     queue_handle: int
-    request_id: int
-    remote_read_handle: Handle = NULL_HANDLE
+    access: DesiredAccess
+    closed: bool = field(default=False, kw_only=True)
+
+
+Opened = TypeVar("Opened", bound=OpenQueue)
 
 
 @dataclass(slots=True, eq=False)
-class RemoteOpenQueueEntry:
-    """3.2.1.3, and the other results of R_QMOpenRemoteQueue."""
+class PendingRead(Generic[Opened]):
+    """A read from its call until its end."""
 
-    name: str
-    queue_handle: int  # phQueue
-    queue: int  # dwpQueue
-    session: Handle  # RRSessionHandle
-    context: Handle  # pphContext of R_QMOpenRemoteQueue
-    access: DesiredAccess
-    closed: bool = False
+    opened: Opened
+    request_id: int
+    receives: bool
+    locked: bool = field(default=False, kw_only=True)  # it has a message that only its end settles
 
 
-class ReadClient(Protocol):
-    """The verbs of both clients. What one of them has opened or received, only that one understands."""
-
-    @property
-    def connected(self) -> bool: ...
-
-    @property
-    def version(self) -> Version: ...
-
-    async def open(self, name: FormatName, access: DesiredAccess = ..., share: DesiredShare = ...) -> Any: ...
-
-    async def close_queue(self, opened: Any) -> None: ...
-
-    async def purge(self, opened: Any) -> None: ...
-
-    async def create_cursor(self, opened: Any) -> int: ...
-
-    async def close_cursor(self, opened: Any, cursor: int) -> None: ...
-
-    async def peek(
-        self, opened: Any, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
-    ) -> ReceivedMessage: ...
-
-    async def receive(self, opened: Any, timeout_ms: int = 0, cursor: int = 0) -> Received: ...
-
-    async def lookup(self, opened: Any, action: Action, lookup_id: int, max_body_size: int = ...) -> Received: ...
-
-    async def end(self, entry: Any, ack: Ack) -> None: ...
-
-    async def close(self) -> None: ...
+Read = TypeVar("Read", bound=PendingRead[Any])
 
 
 @dataclass(slots=True)
@@ -131,76 +96,51 @@ class Received:
     entry: Any = None
 
 
-class RemoteReadClient:
+class ReadClient(ABC, Generic[Opened, Read]):
     """Reads queues of one server. `connect` opens a connection with an interface bound: to the given port or, for None,
     to the first port that offers the interface.
 
-    With `ask_port`, a first binding asks for the port of qm2qm, as in 3.2.4.1. Without it, the first port found serves
-    all calls, as with Windows Vista and later (note 5).
+    One connection serves any number of queues and reads, and all handles belong to it.
     """
 
-    def __init__(self, connect: Connect, identity: Identity, *, ask_port: bool = True) -> None:
+    def __init__(self, connect: Connect, identity: Identity, version: Version) -> None:
         self.identity = identity
-        self.pending: dict[int, PendingRemoteReadEntry] = {}  # rPendingRemoteReadEntryCollection
-        self.open_queues: dict[int, RemoteOpenQueueEntry] = {}  # rRemoteOpenQueueEntryCollection
-        self._giving_back: set[asyncio.Future[None]] = set()
-        self.version = OLD_VERSION
+        self.version = version  # of the server
+        self.pending: dict[int, Read] = {}
+        self.open_queues: dict[int, Opened] = {}
         self._connect = connect
-        self._ask_port = ask_port
-        self._qmcomm: RpcClient | None = None
-        self._qm2qm: RpcClient | None = None
+        self._connection: RpcClient | None = None
         self._connecting = asyncio.Lock()
         self._last_request = 0
+        self._giving_back: set[asyncio.Future[None]] = set()
 
     # Connections
 
     @property
     def connected(self) -> bool:
         """Whether the connection that the handles belong to is open."""
-        return self._qm2qm is not None and not self._qm2qm.closed
+        return self._connection is not None and not self._connection.closed
 
-    async def _handshake_connection(self) -> RpcClient:
+    async def connection(self) -> RpcClient:
+        """The connection, opened if there is none."""
         async with self._connecting:
-            if self._qmcomm is None or self._qmcomm.closed:
-                self._qmcomm = await self._connect(QMCOMM, None)
-            return self._qmcomm
-
-    async def _read_connection(self) -> RpcClient:
-        async with self._connecting:
-            if self._qm2qm is None or self._qm2qm.closed:
+            if self._connection is None or self._connection.closed:
                 self._forget()
-                connection = await self._bind_for_reading()
-                try:
-                    self.version = await _version_of(connection)
-                except BaseException:
-                    await connection.close()
-                    raise
-                self._qm2qm = connection
-            return self._qm2qm
+                self._connection = await self._bind()
+            return self._connection
 
-    async def _bind_for_reading(self) -> RpcClient:
-        """3.2.4.1: a first binding asks for the port; a second one, to that port, serves all further calls."""
-        first = await self._connect(QM2QM, None)
-        if not self._ask_port:
-            return first
-        try:
-            answer = await first.call(qm2qm.GET_SERVER_PORT, structures.GetPortIn(PortType.IP_READ), ANSWER_TIMEOUT_S)
-        finally:
-            await first.close()
-        if not answer.result:
-            raise RpcUnavailable("the server offers no port for remote readers")
-        return await self._connect(QM2QM, answer.result)
+    @abstractmethod
+    async def _bind(self) -> RpcClient: ...
 
     async def close(self) -> None:
-        """Closes every queue, then the connections. If a call can no longer be sent, the server cleans up by itself."""
+        """Closes every queue, then the connection. If a call can no longer be sent, the server cleans up by itself."""
         for opened in list(self.open_queues.values()):
             try:
                 await self.close_queue(opened)
             except PostroadError:
                 break
-        for connection in (self._qm2qm, self._qmcomm):
-            if connection is not None:
-                await connection.close()
+        if self._connection is not None:
+            await self._connection.close()
         self._forget()
 
     def _forget(self) -> None:
@@ -217,176 +157,111 @@ class RemoteReadClient:
         timeout: float | None = ANSWER_TIMEOUT_S,
         late: Callable[[Out | None], None] | None = None,
     ) -> Coroutine[Any, Any, Out]:
-        """Makes a call of qm2qm on the connection that the handles belong to."""
-        connection = self._qm2qm
+        """Makes a call on the connection that the handles belong to."""
+        connection = self._connection
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
         return called(connection, operation, request, timeout, late)
 
     # Queues
 
+    @abstractmethod
     async def open(
         self,
         name: FormatName,
         access: DesiredAccess = DesiredAccess.RECEIVE,
         share: DesiredShare = DesiredShare.DENY_NONE,
-    ) -> RemoteOpenQueueEntry:
-        """R_QMOpenRemoteQueue of qmcomm, then Opening a Queue, 3.2.4.1."""
-        reading = await self._read_connection()
-        handshake = await self._handshake_connection()
-        structure = qmcomm.queue_format_structure(QueueFormat.from_format_name(name))
-        request = qmcomm.OpenRemoteQueueIn(structure, 0, access, share, self.identity.identifier, CLIENT_SYSTEM)
-        answer = await called(handshake, qmcomm.OPEN_REMOTE_QUEUE, request, OPEN_TIMEOUT_S)
-        check(answer.result, f"cannot open {name}")
-        supporting = self.identity.routing_server or self.identity.directory_server
-        request2 = structures.OpenQueueIn(
-            self.identity.identifier, int(supporting), answer.queue_handle, answer.queue, answer.open_context
-        )
-        try:
-            opened = await called(reading, qm2qm.OPEN_QUEUE, request2, OPEN_TIMEOUT_S)
-            check(opened.result, f"cannot open {name} for reading")
-        except BaseException:
-            await quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
-            raise
-        entry = RemoteOpenQueueEntry(
-            str(name), answer.queue_handle, answer.queue, opened.context, answer.context, access
-        )
-        self.open_queues[entry.queue_handle] = entry
-        # The queue belongs to qm2qm from now on. The context of qmcomm is no longer needed.
-        await quietly(handshake, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseContext(answer.context))
-        return entry
+    ) -> Opened: ...
 
-    async def close_queue(self, opened: RemoteOpenQueueEntry) -> None:
-        """Closing a Queue, 3.2.4.9. Reads that wait on the queue end; messages that were not acknowledged go back."""
+    async def close_queue(self, opened: Opened) -> None:
+        """Closing a Queue. Reads that wait on the queue end; messages that were not acknowledged go back."""
         if opened.closed:
             return
         opened.closed = True
         self.open_queues.pop(opened.queue_handle, None)
-        answer = await self._call(qm2qm.CLOSE_QUEUE, structures.CloseQueueIn(opened.session))
-        for entry in [each for each in self.pending.values() if each.queue_handle == opened.queue_handle]:
-            self.pending.pop(entry.request_id, None)
-        check(answer.result, f"cannot close {opened.name}")
+        status = await self._close_queue(opened)
+        for read in [each for each in self.pending.values() if each.opened is opened]:
+            self.pending.pop(read.request_id, None)
+        check(status, f"cannot close {opened.name}")
 
-    async def purge(self, opened: RemoteOpenQueueEntry) -> None:
-        """Purging a Queue, 3.2.4.4"""
-        self._require_open(opened)
-        # A large queue takes a long time.
-        answer = await self._call(qm2qm.PURGE_QUEUE, structures.PurgeQueueIn(opened.queue_handle), None)
-        check(answer.result, f"cannot purge {opened.name}")
+    @abstractmethod
+    async def _close_queue(self, opened: Opened) -> int: ...
 
-    async def create_cursor(self, opened: RemoteOpenQueueEntry) -> int:
-        """R_QMCreateRemoteCursor, [MS-MQMP] 3.1.4.4"""
-        self._require_open(opened)
-        handshake = await self._handshake_connection()
-        request = qmcomm.CreateRemoteCursorIn(TransferBuffer(), opened.queue_handle)
-        answer = await called(handshake, qmcomm.CREATE_REMOTE_CURSOR, request, ANSWER_TIMEOUT_S)
-        check(answer.result, f"cannot create a cursor on {opened.name}")
-        return answer.cursor
+    @abstractmethod
+    async def purge(self, opened: Opened) -> None: ...
 
-    async def close_cursor(self, opened: RemoteOpenQueueEntry, cursor: int) -> None:
-        """Closing a Cursor, 3.2.4.8"""
-        self._require_open(opened)
-        answer = await self._call(qm2qm.CLOSE_CURSOR, structures.CloseCursorIn(opened.queue_handle, cursor))
-        check(answer.result, f"cannot close the cursor on {opened.name}")
+    @abstractmethod
+    async def create_cursor(self, opened: Opened) -> int: ...
+
+    @abstractmethod
+    async def close_cursor(self, opened: Opened, cursor: int) -> None: ...
+
+    def _require_open(self, opened: Opened) -> None:
+        if opened.closed:
+            raise InvalidHandle(f"{opened.name} is closed, or its connection is lost; open it again")
 
     # Reading
 
     async def peek(
-        self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
+        self, opened: Opened, timeout_ms: int = 0, cursor: int = 0, *, following: bool = False
     ) -> ReceivedMessage:
-        """Peeking a Message, 3.2.4.2 and 3.2.4.5: the first message, the one at a cursor, or the one `following` it."""
+        """Peeks the first message, the one at a cursor, or the one `following` it."""
         action = Action.PEEK_NEXT if following else Action.PEEK_CURRENT
         return (await self._read(opened, action, timeout_ms, cursor)).message
 
-    async def receive(self, opened: RemoteOpenQueueEntry, timeout_ms: int = 0, cursor: int = 0) -> Received:
-        """The first half of Receiving a Message, 3.2.4.3 and 3.2.4.6. The message is locked until `end`."""
+    async def receive(self, opened: Opened, timeout_ms: int = 0, cursor: int = 0) -> Received:
+        """The first half of receiving a message. The message is locked until `end`."""
         return await self._read(opened, Action.RECEIVE, timeout_ms, cursor)
 
-    async def lookup(
-        self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int, max_body_size: int = WHOLE
-    ) -> Received:
-        """RemoteQMStartReceiveByLookupId, 3.1.4.11. A received message is locked until `end`. The whole body comes,
-        whatever `max_body_size` is: this protocol cuts none."""
-        if action not in SEEKS:
-            raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
-        if lookup_id == 0 and action not in (Action.LOOKUP_PEEK_NEXT, Action.LOOKUP_RECEIVE_NEXT):
-            raise LocalProtocolError("lookup_id: must not be 0, which means the place before the first message")
-        if not 0 <= lookup_id <= LAST_LOOKUP_ID:
-            raise LocalProtocolError(f"lookup_id: must be a lookup id, got {lookup_id}")
-        self._require_open(opened)
-        if self.version.is_old:
-            raise LocalProtocolError("the server does not support lookup ids; it is too old")
-        entry = self._enter(opened)
-        receive, _ = SEEKS[action]
-        desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, entry.request_id)
-        request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
-        return await self._start(opened, entry, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, _parts2, receive)
-
-    def _read(
-        self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int
-    ) -> Coroutine[Any, Any, Received]:
+    def _read(self, opened: Opened, action: Action, timeout_ms: int, cursor: int) -> Coroutine[Any, Any, Received]:
         if action not in CALLS or (action is Action.PEEK_NEXT and not cursor):
             raise LocalProtocolError("a cursor is required for the next message")
         if not 0 <= timeout_ms <= INFINITE_MS:
             raise LocalProtocolError(f"timeout_ms: must be between 0 and {INFINITE_MS}, got {timeout_ms}")
         self._require_open(opened)
-        entry = self._enter(opened)
-        receive = action is Action.RECEIVE
-        desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, entry.request_id)
-        if self.version.is_old:
-            old = structures.StartReceiveIn(desc)
-            return self._start(opened, entry, qm2qm.START_RECEIVE, old, _parts, receive)
-        request = structures.StartReceive2In(RemoteReadDesc2(desc))
-        return self._start(opened, entry, qm2qm.START_RECEIVE2, request, _parts2, receive)
+        return self._start(opened, action, timeout_ms, cursor)
 
-    def _enter(self, opened: RemoteOpenQueueEntry) -> PendingRemoteReadEntry:
-        """Chooses a request id that no pending read of any queue has."""
+    @abstractmethod
+    def _start(self, opened: Opened, action: Action, timeout_ms: int, cursor: int) -> Coroutine[Any, Any, Received]: ...
+
+    async def lookup(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int = WHOLE) -> Received:
+        """Reads by lookup id. A received message is locked until `end`. Of a body, `max_body_size` octets come, and
+        zeroes for the others, if the protocol can cut it; else the whole body."""
+        if action not in SEEKS:
+            raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
+        if lookup_id == 0 and action not in FROM_THE_START:
+            raise LocalProtocolError("lookup_id: must not be 0, which means the place before the first message")
+        if not 0 <= lookup_id <= LAST_LOOKUP_ID:
+            raise LocalProtocolError(f"lookup_id: must be a lookup id, got {lookup_id}")
+        self._require_open(opened)
+        return await self._look_up(opened, action, lookup_id, max_body_size)
+
+    @abstractmethod
+    async def _look_up(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int) -> Received: ...
+
+    def _request_id(self) -> int:
+        """A request id that no pending read of any queue has."""
         while True:
-            self._last_request = self._last_request % 0xFFFFFFFF + 1
+            self._last_request = self._last_request % MAX_REQUEST_ID + 1
             if self._last_request not in self.pending:
-                break
-        entry = PendingRemoteReadEntry(opened.queue_handle, self._last_request)
-        self.pending[entry.request_id] = entry
-        return entry
+                return self._last_request
 
-    def _message_in(
+    async def _answer(
         self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
-        receive: bool,
-        status: int,
-        handle: Handle,
-        desc: RemoteReadDesc | None,
-        sequential_id: int,
-    ) -> Received:
-        """Returns the message of an answer. After a failure the handle has no meaning and is ignored."""
-        check(status, f"cannot read {opened.name}")
-        if receive:
-            entry.remote_read_handle = handle
-        if desc is None or desc.buffer is None or (receive and handle == NULL_HANDLE):
-            raise RemoteProtocolError("the server's answer must contain a message, got none")
-        return Received(message_of(desc.buffer, sequential_id, desc.arrive_time), entry if receive else None)
-
-    async def _start(
-        self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
+        read: Read,
         operation: Operation[In, Out],
         request: In,
-        parts: Callable[[Out], _Parts],
-        receive: bool,
+        message_in: Callable[[Out], ReceivedMessage],
+        *,
+        waits: bool = True,
     ) -> Received:
-        """Makes the call. A message that cannot be read goes back, and so does one whose caller has left.
+        """Makes the call of a read. `message_in` marks the read as `locked` if it has to be ended.
 
-        A read whose caller has left is cancelled, 3.2.4.7. A read by lookup id never waits, 3.1.4.6: if it is a peek,
-        it is orphaned.
+        A message that cannot be read goes back, and so does one whose caller has left. A read whose caller has left is
+        cancelled if it `waits`; else it is orphaned, and the server has nothing to remember of it.
         """
-        cancels = receive or operation is not qm2qm.START_RECEIVE_BY_LOOKUP_ID
         late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it comes
-        kept = False
-
-        def message_in(answer: Out) -> Received:
-            return self._message_in(opened, entry, receive, *parts(answer))
+        self.pending[read.request_id] = read
 
         def answered_late(answer: Out | None) -> None:
             nonlocal late
@@ -394,103 +269,77 @@ class RemoteReadClient:
             if not late.done():
                 late.set_result(answer)
             elif answer is not None:  # the caller has left
-                task = asyncio.ensure_future(self._give_back(entry, answer, message_in))
+                task = asyncio.ensure_future(self._give_back(read, answer, message_in))
                 self._giving_back.add(task)
                 task.add_done_callback(self._giving_back.discard)
 
         try:
-            answer = await self._call(operation, request, None, answered_late if cancels else None)
-            received = message_in(answer)
-            kept = receive
-            return received
+            answer = await self._call(operation, request, None, answered_late if waits else None)
+            message = message_in(answer)
+            return Received(message, read if read.locked else None)
         except asyncio.CancelledError:
-            if cancels:
+            if waits:
                 late = late or asyncio.get_running_loop().create_future()
-                await self._withdraw(opened, entry, late, message_in, receive)
+                await self._withdraw(read, late, message_in)
             raise
         except RemoteProtocolError:
-            if entry.remote_read_handle != NULL_HANDLE:
-                await self.end(entry, Ack.RR_NACK)
+            await self._put_back(read)
             raise
         finally:
-            if not kept:
-                self.pending.pop(entry.request_id, None)
+            if not read.locked:
+                self.pending.pop(read.request_id, None)
 
     async def _withdraw(
-        self,
-        opened: RemoteOpenQueueEntry,
-        entry: PendingRemoteReadEntry,
-        late: asyncio.Future[Out | None],
-        message_in: Callable[[Out], Received],
-        receive: bool,
+        self, read: Read, late: asyncio.Future[Out | None], message_in: Callable[[Out], ReceivedMessage]
     ) -> None:
-        """Canceling a Pending Peek or Receive, 3.2.4.7. If a message was received in that moment, it goes back."""
+        """Cancels a read. If a message was received in that moment, it goes back."""
         with suppress(PostroadError, TimeoutError):
             async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
-                if not late.done() and await self._cancel(opened, entry.request_id) != Status.OK and not receive:
-                    return  # the server cancels no peeks, 3.1.4.1: this one ends with its queue
+                if not late.done() and await self._cancel(read) != Status.OK and not read.receives:
+                    return  # some servers cancel no peeks: this one ends with its queue
                 answer = await late  # a read that is no longer pending has been answered
                 if answer is not None:
-                    await self._give_back(entry, answer, message_in)
+                    await self._give_back(read, answer, message_in)
 
-    async def _give_back(
-        self, entry: PendingRemoteReadEntry, answer: Out, message_in: Callable[[Out], Received]
-    ) -> None:
+    async def _give_back(self, read: Read, answer: Out, message_in: Callable[[Out], ReceivedMessage]) -> None:
         with suppress(PostroadError):
-            if message_in(answer).entry is not None:
-                self.pending[entry.request_id] = entry
-                await self.end(entry, Ack.RR_NACK)
+            message_in(answer)
+        await self._put_back(read)
 
-    async def cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> None:
-        """RemoteQMCancelReceive. The read ends with RemoteCancelled."""
-        entry = self.pending.get(request_id)
-        if entry is None or entry.queue_handle != opened.queue_handle:
+    async def _put_back(self, read: Read) -> None:
+        if read.locked:
+            read.locked = False
+            with suppress(PostroadError):
+                await self._end(read, Ack.RR_NACK)
+            self.pending.pop(read.request_id, None)
+
+    async def cancel(self, opened: Opened, request_id: int) -> None:
+        """Cancels a waiting read, which then fails."""
+        read = self.pending.get(request_id)
+        if read is None or read.opened is not opened:
             raise InvalidHandle(f"there is no waiting read of {opened.name} with the request id {request_id}")
-        check(await self._cancel(opened, request_id), "cannot cancel the read")
+        check(await self._cancel(read), "cannot cancel the read")
 
-    async def _cancel(self, opened: RemoteOpenQueueEntry, request_id: int) -> int:
-        request = structures.CancelReceiveIn(opened.queue_handle, opened.queue, request_id)
-        answer = await self._call(qm2qm.CANCEL_RECEIVE, request)
-        self.pending.pop(request_id, None)
-        return answer.result
+    @abstractmethod
+    async def _cancel(self, read: Read) -> int: ...
 
-    async def end(self, entry: PendingRemoteReadEntry, ack: Ack) -> None:
-        """RemoteQMEndReceive. The message is deleted, or returns to its place."""
-        if entry.remote_read_handle == NULL_HANDLE or entry.request_id not in self.pending:
-            raise InvalidHandle("there is no received message to acknowledge")
-        handle, entry.remote_read_handle = entry.remote_read_handle, NULL_HANDLE
+    async def end(self, read: Read, ack: Ack) -> None:
+        """The second half of receiving a message. The message is deleted, or returns to its place."""
+        self._ending(read)
         try:
-            answer = await self._call(qm2qm.END_RECEIVE, structures.EndReceiveIn(handle, ack), None)
+            status = await self._end(read, ack)
         finally:
-            self.pending.pop(entry.request_id, None)
-        check(answer.result, "cannot acknowledge the message")
+            self.pending.pop(read.request_id, None)
+        if status:
+            check(status, "cannot acknowledge the message")
 
-    def _require_open(self, opened: RemoteOpenQueueEntry) -> None:
-        if opened.closed:
-            raise InvalidHandle(f"{opened.name} is closed, or its connection is lost; open it again")
+    def _ending(self, read: Read) -> None:
+        if not read.locked or self.pending.get(read.request_id) is not read:
+            raise InvalidHandle("there is no received message to acknowledge")
+        read.locked = False
 
-
-_Parts = tuple[int, Handle, RemoteReadDesc | None, int]  # the status, the handle, the message, its sequential id
-
-
-def _parts(answer: structures.StartReceiveOut) -> _Parts:
-    return answer.result, answer.context, answer.remote_read_desc, 0
-
-
-def _parts2(answer: structures.StartReceive2Out) -> _Parts:
-    desc2 = answer.remote_read_desc2
-    return answer.result, answer.context, desc2.remote_read_desc, desc2.sequential_id
-
-
-async def _version_of(connection: RpcClient) -> Version:
-    """RemoteQmGetVersion, asked once for each connection. A server without the method is an old one."""
-    try:
-        answer = await connection.call(qm2qm.GET_VERSION, Nothing(), ANSWER_TIMEOUT_S)
-    except RpcFault as fault:
-        if fault.fault_status != FaultStatus.NCA_OP_RANGE_ERROR:
-            raise
-        return OLD_VERSION
-    return Version(answer.major, answer.minor, answer.build_number)
+    @abstractmethod
+    async def _end(self, read: Read, ack: Ack) -> int: ...
 
 
 async def called(

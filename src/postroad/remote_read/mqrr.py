@@ -14,10 +14,11 @@ from postroad.names.grammar import QueueFormatType
 from postroad.queues.properties import QueueType
 from postroad.remote_read import remoteread as wire
 from postroad.remote_read.handlers import Handlers, ReadManager
-from postroad.remote_read.qmcomm import queue_format_parts
+from postroad.remote_read.message_packet import sections_of
+from postroad.remote_read.qmcomm import CreateRemoteCursorOut, queue_format_parts
 from postroad.remote_read.remoteread import REMOTE_READ
-from postroad.remote_read.sections import sections_of
 from postroad.remote_read.service import MQRR, Answer, RemoteQueue, RemoteReadEntry, RemoteReadService
+from postroad.remote_read.structures import Result
 from postroad.remote_read.values import ACCESS, CALLS, SEEKS, SEQUENTIAL_MASK, SHARE, Action, PortType
 from postroad.reports.operations import QueueAccess, ShareMode
 from postroad.rpc.calls import Call, Later
@@ -77,8 +78,8 @@ class MqrrHandlers(Handlers):
 
     # Opening and closing
 
-    def _get_server_port(self, call: Call, request: Nothing) -> wire.Result:
-        return wire.Result(self.service.server_port(PortType.IP_HANDSHAKE))
+    def _get_server_port(self, call: Call, request: Nothing) -> Result:
+        return Result(self.service.server_port(PortType.IP_HANDSHAKE))
 
     def _open_queue(self, call: Call, request: wire.OpenQueueIn) -> wire.OpenQueueOut:
         """3.1.4.2. It returns no HRESULT: a failure is a fault with it."""
@@ -143,22 +144,20 @@ class MqrrHandlers(Handlers):
 
     # Cursors and purge
 
-    def _create_cursor(self, call: Call, request: wire.OneQueue) -> wire.CreateCursorOut:
+    def _create_cursor(self, call: Call, request: wire.OneQueue) -> CreateRemoteCursorOut:
         remote = call.context(request.context, RemoteQueue)
         if remote.descriptor.access is QueueAccess.MOVE:
-            return wire.CreateCursorOut(0, Status.ACCESS_DENIED)
+            return CreateRemoteCursorOut(0, Status.ACCESS_DENIED)
         status, cursor = self.service.open_cursor(remote, call.caller)
-        return wire.CreateCursorOut(cursor, status)
+        return CreateRemoteCursorOut(cursor, status)
 
-    def _close_cursor(self, call: Call, request: wire.CloseCursorIn) -> wire.Result:
+    def _close_cursor(self, call: Call, request: wire.CloseCursorIn) -> Result:
         closed = self.service.close_cursor(call.context(request.context, RemoteQueue), request.cursor)
-        return wire.Result(Status.OK if closed else Status.STATUS_INVALID_HANDLE)
+        return Result(Status.OK if closed else Status.STATUS_INVALID_HANDLE)
 
-    async def _purge_queue(self, call: Call, request: wire.OneQueue) -> wire.Result:
+    async def _purge_queue(self, call: Call, request: wire.OneQueue) -> Result:
         remote = call.context(request.context, RemoteQueue)
-        return wire.Result(
-            await self.purge(remote, lambda: self.service.purge(remote, self.manager.clock(), call.caller))
-        )
+        return Result(await self.purge(remote, lambda: self.service.purge(remote, self.manager.clock(), call.caller)))
 
     # Reading
 
@@ -186,42 +185,42 @@ class MqrrHandlers(Handlers):
             return Answer(Status.INVALID_PARAMETER)
         return self.service.read(remote, action, request_id, request.timeout, request.cursor, now, caller)
 
-    def _cancel_receive(self, call: Call, request: wire.CancelReceiveIn) -> wire.Result:
+    def _cancel_receive(self, call: Call, request: wire.CancelReceiveIn) -> Result:
         entry = call.context(request.context, RemoteQueue).waiting.get(request.request_id)
-        return wire.Result(Status.STATUS_NOT_FOUND if entry is None else self.service.cancel(entry))
+        return Result(Status.STATUS_NOT_FOUND if entry is None else self.service.cancel(entry))
 
-    def _end_receive(self, call: Call, request: wire.EndReceiveIn) -> wire.Result | Later[wire.Result]:
+    def _end_receive(self, call: Call, request: wire.EndReceiveIn) -> Result | Later[Result]:
         remote = call.context(request.context, RemoteQueue)
         entry = remote.unacknowledged.get(request.request_id)
         if entry is None:
             pending = remote.unacknowledged or [each for each in remote.waiting.values() if each.receives]
-            return wire.Result(Status.INVALID_PARAMETER if pending else Status.INVALID_HANDLE)
+            return Result(Status.INVALID_PARAMETER if pending else Status.INVALID_HANDLE)
         return self.durably(lambda: self.service.end(entry, request.ack, self.manager.clock()), _ended)
 
     # Moving and rejecting
 
-    def _move_message(self, call: Call, request: wire.MoveMessageIn) -> wire.Result | Later[wire.Result]:
+    def _move_message(self, call: Call, request: wire.MoveMessageIn) -> Result | Later[Result]:
         remote = call.context(request.context_from, RemoteQueue)
         target = self.targets.get(request.context_to)
         if target is None or not call.caller.may_use(target.caller):
-            return wire.Result(Status.INVALID_HANDLE)
+            return Result(Status.INVALID_HANDLE)
         transaction = request.transaction_id != wire.NO_TRANSACTION
         return self.durably(
             lambda: self.service.move(
                 remote, target, request.lookup_id, self.manager.clock(), call.caller, transaction=transaction
             ),
-            wire.Result,
+            Result,
         )
 
-    def _set_user_acknowledgement_class(self, call: Call, request: wire.SetClassIn) -> wire.Result:
+    def _set_user_acknowledgement_class(self, call: Call, request: wire.SetClassIn) -> Result:
         remote = call.context(request.context, RemoteQueue)
         if request.acknowledgment_class not in _CLASSES:
-            return wire.Result(Status.INVALID_PARAMETER)
-        return wire.Result(self.service.reject(remote, request.lookup_id, call.caller))
+            return Result(Status.INVALID_PARAMETER)
+        return Result(self.service.reject(remote, request.lookup_id, call.caller))
 
 
-def _ended(status: int) -> wire.Result:
-    return wire.Result(Status.MESSAGE_NOT_FOUND if status in _GONE else status)
+def _ended(status: int) -> Result:
+    return Result(Status.MESSAGE_NOT_FOUND if status in _GONE else status)
 
 
 def _reply(answer: Answer, remote: RemoteQueue, max_body_size: int) -> wire.StartReceiveOut:

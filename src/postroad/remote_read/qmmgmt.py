@@ -6,7 +6,7 @@ What a property means is in management.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import Annotated, Any, Final
@@ -118,54 +118,28 @@ class Blob:
     data: Annotated[bytes | None, ndr.unique(ndr.array(ndr.byte, size_is="size"))]
 
 
-def _counted(element: ndr.NdrType) -> Any:
-    return ndr.unique(ndr.array(element, size_is="count"))
+class Vector:
+    """CAUB, 2.2.16.1, and so on: a `count` of elements, and a pointer to the `items`."""
+
+    __slots__ = ()
+    count: int
+    items: Sequence[Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Octets:
-    """CAUB, 2.2.16.1, and so on: a number of elements, and a pointer to them."""
-
-    count: Dword
-    items: Annotated[bytes | None, _counted(ndr.uchar)] = None
+def _vector(element: ndr.NdrType) -> Any:
+    items = Annotated[Any, ndr.unique(ndr.array(element, size_is="count"))]
+    return make_dataclass("Vector", [("count", Dword), ("items", items)], bases=(Vector,), frozen=True, slots=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Shorts:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.ushort)] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Longs:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.long)] = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnsignedLongs:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.ulong)] = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnsignedHypers:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.uhyper)] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Guids:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.guid)] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Strings:
-    count: Dword
-    items: Annotated[Any, _counted(ndr.unique(ndr.wstring))] = None
-
-
+_VECTORS: Mapping[int, Any] = {
+    VarType.UI1: _vector(ndr.uchar),
+    VarType.UI2: _vector(ndr.ushort),
+    VarType.I4: _vector(ndr.long),
+    VarType.UI4: _vector(ndr.ulong),
+    VarType.UI8: _vector(ndr.uhyper),
+    VarType.CLSID: _vector(ndr.guid),
+    VarType.LPWSTR: _vector(ndr.unique(ndr.wstring)),
+}
 _ARMS: Mapping[int, ndr.NdrType | None] = {
     VarType.EMPTY: None,
     VarType.NULL: None,
@@ -181,13 +155,7 @@ _ARMS: Mapping[int, ndr.NdrType | None] = {
     VarType.LPWSTR: ndr.unique(ndr.wstring),
     VarType.BLOB: ndr.struct(Blob),
     VarType.CLSID: ndr.unique(ndr.guid),
-    VECTOR | VarType.UI1: ndr.struct(Octets),
-    VECTOR | VarType.UI2: ndr.struct(Shorts),
-    VECTOR | VarType.I4: ndr.struct(Longs),
-    VECTOR | VarType.UI4: ndr.struct(UnsignedLongs),
-    VECTOR | VarType.UI8: ndr.struct(UnsignedHypers),
-    VECTOR | VarType.CLSID: ndr.struct(Guids),
-    VECTOR | VarType.LPWSTR: ndr.struct(Strings),
+    **{VECTOR | kind: ndr.struct(each) for kind, each in _VECTORS.items()},
 }
 
 
@@ -202,15 +170,8 @@ class PlainVariant:
     value: Annotated[Any, ndr.union(ndr.ushort, _ARMS, switch_is="vt")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Variants:
-    """CAPROPVARIANT, 2.2.16.8"""
-
-    count: Dword
-    items: Annotated[Any, _counted(ndr.struct(PlainVariant))] = None
-
-
-_ALL_ARMS: Mapping[int, ndr.NdrType | None] = {**_ARMS, VECTOR | VarType.VARIANT: ndr.struct(Variants)}
+_Variants = _vector(ndr.struct(PlainVariant))  # CAPROPVARIANT, 2.2.16.8
+_ALL_ARMS: Mapping[int, ndr.NdrType | None] = {**_ARMS, VECTOR | VarType.VARIANT: ndr.struct(_Variants)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +186,6 @@ class PropVariant:
 
 
 NULL = PropVariant(VarType.NULL)
-_VECTORS: Mapping[int, Any] = {
-    VarType.I4: Longs,
-    VarType.UI4: UnsignedLongs,
-    VarType.UI8: UnsignedHypers,
-    VarType.CLSID: Guids,
-    VarType.LPWSTR: Strings,
-}
 _LARGEST: Final = 0xFFFFFFFF
 
 
@@ -259,7 +213,7 @@ def vector(kind: VarType, items: Sequence[Any]) -> PropVariant:
 def table(columns: Sequence[tuple[VarType, Sequence[Any]]]) -> PropVariant:
     """A vector of vectors, as EOD_SOURCE_INFO and CONNECTION_HISTORY are."""
     found = tuple(PlainVariant(VECTOR | kind, value=_items(kind, items)) for kind, items in columns)
-    return PropVariant(VECTOR | VarType.VARIANT, value=Variants(len(found), found))
+    return PropVariant(VECTOR | VarType.VARIANT, value=_Variants(len(found), found))
 
 
 def _items(kind: VarType, items: Sequence[Any]) -> Any:
@@ -282,20 +236,19 @@ def sequence_info(sequence_id: int, number: int, previous: int) -> PropVariant:
     return blob(_SEQUENCE.pack(sequence_id, number, previous))
 
 
-def python_value(variant: PropVariant | PlainVariant) -> Any:
+def python_value(value: Any) -> Any:
     """What a variant holds: a number, a text, octets, or a list of them. None for VT_NULL and VT_EMPTY. A sequence is a
     mapping with its id and its numbers."""
-    value = variant.value
     match value:
+        case PropVariant() | PlainVariant():
+            return python_value(value.value)
         case Blob():
             data = value.data or b""
             if len(data) != _SEQUENCE.size:
                 return data.hex()
             return dict(zip(("sequence_id", "number", "previous"), _SEQUENCE.unpack(data), strict=True))
-        case Variants():
+        case Vector():
             return [python_value(each) for each in value.items or ()]
-        case Octets() | Shorts() | Longs() | UnsignedLongs() | UnsignedHypers() | Guids() | Strings():
-            return [str(each) if isinstance(each, UUID) else each for each in value.items or ()]
         case UUID():
             return str(value)
     return value

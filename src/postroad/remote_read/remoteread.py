@@ -11,7 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Annotated
 
-from postroad.remote_read.qmcomm import QueueFormatStructure
+from postroad.remote_read.qmcomm import CreateRemoteCursorOut, QueueFormatStructure
+from postroad.remote_read.structures import Result
 from postroad.rpc import ndr
 from postroad.rpc.interface import FastParameters, Interface, Nothing, Operation
 from postroad.rpc.ndr import Format, Handle, Reader
@@ -82,22 +83,9 @@ class CloseQueueOut:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateCursorOut:
-    cursor: ndr.Dword
-    result: ndr.Hresult
-
-
-@dataclass(frozen=True, slots=True)
 class CloseCursorIn:
     context: QueueHandle
     cursor: ndr.Dword
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A return value alone: an HRESULT, or a port."""
-
-    result: ndr.Hresult
 
 
 @dataclass(slots=True)
@@ -300,7 +288,7 @@ SECTION_TYPES = frozenset(map(int, SectionType))
 GET_SERVER_PORT = Operation(0, "R_GetServerPort", Nothing, Result)
 OPEN_QUEUE = Operation(2, "R_OpenQueue", OpenQueueIn, OpenQueueOut)
 CLOSE_QUEUE = Operation(3, "R_CloseQueue", OneQueue, CloseQueueOut)
-CREATE_CURSOR = Operation(4, "R_CreateCursor", OneQueue, CreateCursorOut)
+CREATE_CURSOR = Operation(4, "R_CreateCursor", OneQueue, CreateRemoteCursorOut)
 CLOSE_CURSOR = Operation(5, "R_CloseCursor", CloseCursorIn, Result)
 PURGE_QUEUE = Operation(6, "R_PurgeQueue", OneQueue, Result)
 START_RECEIVE = Operation(7, "R_StartReceive", StartIn(StartReceiveIn), StartOut(StartReceiveOut))

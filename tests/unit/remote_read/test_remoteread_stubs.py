@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from postroad.errors import LocalProtocolError, RemoteProtocolError
 from postroad.remote_read import remoteread as wire
-from postroad.remote_read.qmcomm import ObjectIdStructure, QueueFormatStructure
+from postroad.remote_read.qmcomm import CreateRemoteCursorOut, ObjectIdStructure, QueueFormatStructure
 from postroad.remote_read.remoteread import REMOTE_READ, SectionBuffer
+from postroad.remote_read.structures import Result
 from postroad.rpc.interface import FastParameters, Nothing, Parameters
 from postroad.rpc.ndr import NULL_HANDLE, Format, Handle
 
@@ -114,11 +115,11 @@ def test_requests_and_replies_have_the_sizes_of_the_interface(layout: Format) ->
         return len(parameters.encode(value, layout))
 
     assert size(wire.GET_SERVER_PORT.request, Nothing()) == 0
-    assert size(wire.GET_SERVER_PORT.reply, wire.Result(2103)) == 4
+    assert size(wire.GET_SERVER_PORT.reply, Result(2103)) == 4
     assert size(wire.OPEN_QUEUE.reply, wire.OpenQueueOut(HANDLE)) == 20
     assert size(wire.CLOSE_QUEUE.request, wire.OneQueue(HANDLE)) == 20
     assert size(wire.CLOSE_QUEUE.reply, wire.CloseQueueOut(NULL_HANDLE, 0)) == 24
-    assert size(wire.CREATE_CURSOR.reply, wire.CreateCursorOut(1, 0)) == 8
+    assert size(wire.CREATE_CURSOR.reply, CreateRemoteCursorOut(1, 0)) == 8
     assert size(wire.CLOSE_CURSOR.request, wire.CloseCursorIn(HANDLE, 1)) == 24
     assert size(wire.CANCEL_RECEIVE.request, wire.CancelReceiveIn(HANDLE, 1)) == 24
     assert size(wire.END_RECEIVE.request, wire.EndReceiveIn(HANDLE, 1, 1)) == 28
@@ -196,7 +197,7 @@ FAST: list[tuple[Parameters[Any], st.SearchStrategy[Any]]] = [
     ),
     (wire.START_RECEIVE.reply, replies()),
     (wire.END_RECEIVE.request, st.builds(wire.EndReceiveIn, handles, st.integers(1, 2), dwords)),
-    (wire.END_RECEIVE.reply, st.builds(wire.Result, dwords)),
+    (wire.END_RECEIVE.reply, st.builds(Result, dwords)),
 ]
 
 

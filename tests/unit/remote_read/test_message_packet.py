@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from postroad.errors import RemoteProtocolError
 from postroad.message import Message
+from postroad.remote_read.message_packet import Trailers, message_in, sections_of, trailers_of
 from postroad.remote_read.remoteread import SectionType
-from postroad.remote_read.sections import Trailers, message_in, sections_of, trailers_of
 from postroad.store.interface import NEVER, Record
 from postroad.wire.patch import arrived_by_http
 from postroad.wire.view import MessageView, is_local_part, moves, with_dead_letter_queue, with_move, with_sender
