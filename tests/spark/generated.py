@@ -198,9 +198,11 @@ def look(lake: Lake, number: int, at_s: int, waiting: Mapping[str, tuple[int, in
     for queue, (count, first_s) in waiting.items():
         oldest = None if first_s is None else datetime.fromtimestamp(first_s, UTC)
         ends = (number, at, "rome", str(ROME), rf"private$\{queue}", called(queue), silver.QUEUED)
-        seen.append((*ends, count, 100 * count, 0, oldest, False, None, at.date()))
+        seen.append((*ends, count, 100 * count, 0, oldest, False, None, at.date(), 0))
     floors = {rf"{ROME}|private$\{queue}": floor for queue in waiting}
-    lake.table(DEPTHS).append(lake.session.createDataFrame(seen, DEPTH_COLUMNS), number, {"floors": floors})
+    journals = [rf"PRIVATE={ROME}\{NUMBERS[queue]}" for queue in waiting]
+    facts = {"floors": floors, "journals": journals}
+    lake.table(DEPTHS).append(lake.session.createDataFrame(seen, DEPTH_COLUMNS), number, facts)
 
 
 def made_lake(spark: SparkSession, path: Path, sent: Sequence[Sent]) -> Lake:

@@ -130,9 +130,11 @@ def look(lake: Lake, floor: int) -> None:
     number = 1 if last is None else last.batch + 1
     noon = datetime.fromtimestamp(NOON_S + number * DAY_S, UTC)
     counts = (7, 700, 1, noon - timedelta(minutes=number), False, None)
-    row = (number, noon, "rome", str(ROME), QUEUE, rf"rome: {QUEUE}", silver.QUEUED, *counts, noon.date())
+    row = (number, noon, "rome", str(ROME), QUEUE, rf"rome: {QUEUE}", silver.QUEUED, *counts, noon.date(), 5)
     frame = lake.session.createDataFrame([row], summaries.DEPTHS)
-    lake.table(DEPTHS).append(frame, number, {"floors": {f"{ROME}|{QUEUE}": floor}})
+    lake.table(DEPTHS).append(
+        frame, number, {"floors": {f"{ROME}|{QUEUE}": floor}, "journals": [ORDERS] * (number % 2)}
+    )
 
 
 def finish(lake: Lake) -> None:

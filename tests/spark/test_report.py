@@ -230,11 +230,11 @@ def test_replayed_messages_are_reported_and_need_no_advice() -> None:
     some = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=1)])
     dead = next(each for each in advice(some) if "found its queue full" in each.what)
     assert dead.messages == 1
-    assert "Of those that died, 1 was sent again." in Reader(render(some, NOON)).text
+    assert "Of those that died, 1 was sent again, as a new message that counts too." in Reader(render(some, NOON)).text
     every = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=2)])
     text = Reader(render(every, NOON)).text
     assert "pipeline replay" not in text
-    assert "Of those that died, 2 were sent again." in text
+    assert "Of those that died, 2 were sent again, as new messages that count too." in text
     assert every.json()["replayed"] == 2
 
 
@@ -323,6 +323,18 @@ def test_whether_a_backlog_has_a_receiver(last_received: datetime | None, reader
     assert found.urgent
 
 
+@pytest.mark.parametrize(("left", "departed"), [(500, 0), (0, 500), (500, 700), (300, 500)])
+def test_what_left_a_queue_without_a_trace_was_taken_by_somebody(left: int, departed: int) -> None:
+    facts = replace(
+        NOTHING, states=[state("reached", 600, left_queue=left)], backlog=[depth(2000, readers=1, departed=departed)]
+    )
+    (found,) = (each for each in advice(facts) if each.messages == 2000)
+    assert found.what.startswith(
+        f"1 program has the queue open. {max(left, departed)} messages have left it, but nothing says when"
+    )
+    assert "none is known" not in found.what
+
+
 @pytest.mark.parametrize(("messages", "waits_s", "found"), [(999, 599, 0), (1000, 0, 1), (1, 600, 1), (0, 0, 0)])
 def test_few_messages_that_wait_shortly_are_no_finding(messages: int, waits_s: int, found: int) -> None:
     assert len(advice(replace(NOTHING, backlog=[depth(messages, waits_s=waits_s)]))) == found
@@ -351,16 +363,24 @@ def test_messages_in_queues_that_are_not_read_here() -> None:
 
 
 def test_slow_routes_and_what_got_worse() -> None:
-    slow = speed("route", "london -> rome") | {"until": "reach", "p90_s": 60.0}
+    slow = speed("route", "london -> rome") | {"until": "reach", "p90_s": 61.0, "p90_least_s": 60.0}
+    assert advice(replace(NOTHING, latency=[slow | {"p90_least_s": 59.9}])) == []
     (found,) = advice(replace(NOTHING, latency=[slow], apis={"london": "http://london:8180"}))
     assert (found.where, found.commands) == ("london -> rome", ("postroad status --api http://london:8180",))
-    worse = [period("now", receive_p90_s=12.0, died=5), period("before")]
+    worse = [period("now", receive_p90_s=12.9, receive_p90_least_s=12.0, died=5), period("before")]
     found_worse = [each.what for each in advice(replace(NOTHING, trend=worse))]
     assert found_worse == [
         "Slower than before: one in ten took more than 12 s in the last 1 h, 1 s in the 1 h before.",
         "More messages died than before: 5 in the last 1 h, 0 in the 1 h before.",
     ]
-    assert advice(replace(NOTHING, trend=[period("now", receive_p90_s=5.0, died=4), period("before")])) == []
+    assert (
+        advice(
+            replace(
+                NOTHING, trend=[period("now", receive_p90_s=9.0, receive_p90_least_s=5.0, died=4), period("before")]
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -383,7 +403,9 @@ def test_requests_without_an_answer() -> None:
     assert (found.where, found.messages, found.age_s) == ("rome: q", 2, 700)
     assert found.commands == ("postroad trace '{guid}\\7'",)
     assert advice(replace(NOTHING, pairs=[pair | {"response_p90_s": 70.1}])) == []  # answers are seldom faster
-    assert advice(replace(NOTHING, pairs=[pair | {"unanswered": 0, "oldest_unanswered_at": None}])) == []
+    open_ones = {"unanswered": 0, "unknown": 3, "oldest_unanswered_at": None}
+    assert advice(replace(NOTHING, pairs=[pair | open_ones])) == []
+    assert "unknown" in Reader(render(replace(NOTHING, pairs=[pair | open_ones]), NOON)).text
 
 
 def test_of_many_unusual_hours_of_a_queue_one_is_a_finding() -> None:

@@ -21,7 +21,7 @@ from postroad.spark.pipeline.lake import CONVERSATIONS, HOURS, Lake
 from postroad.spark.pipeline.report import render
 from postroad.spark.pipeline.service_levels import PERCENTILES, WIDTH, service_level
 from postroad.spark.pipeline.summaries import BINS_S
-from postroad.spark.pipeline.words import moment, seconds, size
+from postroad.spark.pipeline.words import between, moment, seconds, size
 from tests.spark.generated import BURST_HOUR, END_S, NUMBERS, START_S, TYPES, Sent, called, depth, history, made_lake
 
 if TYPE_CHECKING:
@@ -104,16 +104,31 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-def took(sent: Iterable[Sent], share: float) -> float:
-    return round(float(np.percentile([each.after_s for each in sent], share * 100)), 3)
+def least(spans: Iterable[int]) -> list[int]:
+    """The lower bounds of times: the send is known to the second."""
+    return [max(0, span - 1) for span in spans]
 
 
-def counted(sent: Iterable[Sent], share: float) -> float:
-    """Values as gold/latency has them: it counts seconds by bins, and gives the largest value of a bin."""
+def took(sent: Iterable[Sent], share: float) -> str:
     spans = [each.after_s for each in sent]
-    bins = [ceil(log(span) / log(WIDTH)) if span else None for span in spans]
-    most = {of: max(span for span, its in zip(spans, bins, strict=True) if its == of) for of in set(bins)}
-    return round(float(np.percentile([most[of] for of in bins], share * 100)), 3)
+    return between(*(round(float(np.percentile(some, share * 100)), 3) for some in (least(spans), spans)))
+
+
+def counted(sent: Iterable[Sent], share: float) -> str:
+    """Values as gold/latency has them: it counts seconds by bins, and gives the largest value of a bin for the upper
+    bounds, the smallest for the lower ones."""
+    found = []
+    spans = [each.after_s for each in sent]
+    for some, edge in ((least(spans), min), (spans, max)):
+        bins = [ceil(log(span) / log(WIDTH)) if span else None for span in some]
+        edges = {of: edge(span for span, its in zip(some, bins, strict=True) if its == of) for of in set(bins)}
+        found.append(round(float(np.percentile([edges[of] for of in bins], share * 100)), 3))
+    return between(*found)
+
+
+def longest(sent: Iterable[Sent]) -> str:
+    most = max(each.after_s for each in sent)
+    return between(float(max(0, most - 1)), float(most))
 
 
 def received(sent: Iterable[Sent]) -> list[Sent]:
@@ -130,8 +145,8 @@ def test_the_tiles(reported: Reported) -> None:
         "wait in queues": number(fates["waiting"]),
         "died": number(fates["dead"]),
         "unexplained": number(fates["unexplained"]),
-        "half received within": seconds(counted(received(sent), 0.5)),
-        "99 % received within": seconds(counted(received(sent), 0.99)),
+        "half received within": counted(received(sent), 0.5),
+        "99 % received within": counted(received(sent), 0.99),
         "duplicates": "0",
         "out of order": "0",
         "packets not decoded": "0",
@@ -154,14 +169,14 @@ def test_service_levels(reported: Reported) -> None:
     orders = [each for each in reported.sent if each.queue == "orders"]
     fates = Counter(each.fate for each in orders)
     in_time = sum(each.after_s <= LIMIT_S for each in received(orders))
-    late = fates["received"] - in_time
+    late = sum(each.after_s - 1 > LIMIT_S for each in received(orders))
+    unclear = fates["received"] - in_time - late
     waits = [each for each in orders if each.fate in ("outgoing", "unexplained")]
-    overdue = sum(END_S - each.sent_s > LIMIT_S for each in waits)
-    share = in_time / (in_time + late + overdue + fates["dead"])
-    counts = (in_time, late, overdue, fates["dead"], len(waits) - overdue, fates["left"])
-    assert rows(reported, "Service levels") == [
-        [called("orders"), "1 min", f"{share:.2%}", *(number(each) for each in counts)]
-    ]
+    overdue = sum(END_S - each.sent_s - 1 > LIMIT_S for each in waits)
+    decided = fates["received"] + overdue + fates["dead"]
+    share = " to ".join(dict.fromkeys(f"{each / decided:.2%}" for each in (in_time, in_time + unclear)))
+    counts = (in_time, unclear, late, overdue, fates["dead"], len(waits) - overdue, fates["left"])
+    assert rows(reported, "Service levels") == [[called("orders"), "1 min", share, *(number(each) for each in counts)]]
     first = reported.found[0]
     assert (first.where, first.messages) == (called("orders"), late + overdue + fates["dead"])
 
@@ -180,7 +195,7 @@ def test_the_periods(reported: Reported) -> None:
             ended = [each for each in chosen if inside(each.sent_s + each.after_s)]
             there = received(ended)
             counts = (sum(inside(each.sent_s) for each in chosen), len(there), sum(e.fate == "dead" for e in ended))
-            found += [*(number(each) for each in counts), seconds(took(there, 0.9)) if there else "-"]
+            found += [*(number(each) for each in counts), took(there, 0.9) if there else "-"]
         return [found[place + 4 * before] for place in range(4) for before in (0, 1)]
 
     section = "Against the period before"
@@ -198,7 +213,7 @@ def test_message_types(reported: Reported) -> None:
         some = [each for each in reported.sent if each.message_type == name]
         there = received(some)
         died = sum(each.fate == "dead" for each in some)
-        times = [seconds(counted(there, share)) for share in PERCENTILES] if name else ["-"] * 3
+        times = [counted(there, share) for share in PERCENTILES] if name else ["-"] * 3
         whole = size(sum(len(each.packet()) for each in some))
         expected[name or "no type"] = [number(len(some)), whole, number(len(there)), number(died), *times]
     assert {row[0]: row[1:] for row in rows(reported, "Which message types")} == expected
@@ -239,8 +254,8 @@ def test_how_fast(reported: Reported) -> None:
             expected = {}
             for key in {name(each) for each in chosen} - {""}:
                 some = [each for each in chosen if name(each) == key]
-                spans = [*(counted(some, share) for share in PERCENTILES), float(max(e.after_s for e in some))]
-                expected[key] = [number(len(some)), *map(seconds, spans)]
+                spans = [*(counted(some, share) for share in PERCENTILES), longest(some)]
+                expected[key] = [number(len(some)), *spans]
             assert {row[0]: row[1:] for row in tables[4 * place + number_of][1:]} == expected
         drawn = values(reported, lambda value: "bin" in value, place)
         assert sum(each["messages"] for each in drawn) == len(chosen)
@@ -292,10 +307,11 @@ def test_requests_and_answers(reported: Reported) -> None:
     spans = [each.sent_s - questions[about].sent_s for about, each in answers.items() if about is not None]
     unanswered = len(questions) - len(answers) - died
     assert min(len(answers), died, unanswered) > 0
-    counts = (len(questions), len(answers), unanswered, died)
-    times = (*(round(float(np.percentile(spans, share)), 3) for share in (50, 90)), float(max(spans)))
+    counts = (len(questions), len(answers), unanswered, 0, died)
+    bounds = ([max(0, span - 1) for span in spans], [span + 1 for span in spans])
+    times = [between(*(round(float(np.percentile(some, share)), 3) for some in bounds)) for share in (50, 90, 100)]
     assert rows(reported, "Who asks whom, and who answers") == [
-        ["london", called("questions"), *(number(each) for each in counts), *map(seconds, times), "london"]
+        ["london", called("questions"), *(number(each) for each in counts), *times, "london"]
     ]
     (found,) = [each for each in reported.found if "without an answer" in each.what]
     open_ones = [e for n, e in questions.items() if n not in answers and e.fate != "dead"]

@@ -109,7 +109,8 @@ def _levels(facts: Facts) -> Iterator[Advice]:
         if level.broken:
             parts = [(level.late, "received late"), (level.overdue, "still waiting"), (level.died, "died")]
             said = listed([f"{count:,} {word}" for count, word in parts if count])
-            what = f"Not received within {seconds(level.limit_s)}: {said}; {level.share or 0:.1%} were in time."
+            share = " to ".join(dict.fromkeys(f"{each:.1%}" for each in level.shares or (0.0,)))
+            what = f"Not received within {seconds(level.limit_s)}: {said}; {share} were in time."
             worst = level.worst_s or None
             yield Advice(
                 _LEVEL, level.queue, level.broken, worst, what, "Look at the queue:", _show_command(facts, level.queue)
@@ -119,18 +120,27 @@ def _levels(facts: Facts) -> Iterator[Advice]:
 def _backlog(facts: Facts) -> Iterator[Advice]:
     """Finds queues that hold many messages, or hold a message for long."""
     receipts = _receipts(facts)
+    taken = summed([row for row in facts.states if row["state"] == "reached"], "queue", what="left_queue")
     for row in facts.queues:
         waits = age(row["oldest_at"], row["looked_at"])
         if row["role"] != QUEUED or not (row["messages"] >= MANY or (row["messages"] and (waits or 0) >= LONG_S)):
             continue
-        what = f"{_reading(row, receipts.get(row['called']), waits)}{_growth(row)}"
+        what = f"{_reading(row, receipts.get(row['called']), waits, taken[row['called']])}{_growth(row)}"
         do = "Start the receiver, or find out why it does not receive:"
         yield Advice(_NOW, row["called"], row["messages"], waits, what, do, _show_command(facts, row["called"]))
 
 
-def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | None) -> str:
-    """Says whether the queue has a receiver, and when that was last seen to receive."""
+def _reading(row: Row, receipts: tuple[int, Any, Any] | None, waits: float | None, taken: int) -> str:
+    """Says whether the queue has a receiver, and when that was last seen to receive.
+
+    `taken` messages are known to have left the queue, but not when; the manager has counted those since its start.
+    """
     readers = row["readers"] or 0
+    left = max(taken, row.get("departed") or 0)
+    if receipts is None and left:
+        who = f"{counted(readers, 'program')} {'has' if readers == 1 else 'have'}" if readers else "No program has"
+        gone = f"{counted(left, 'message')} {'has' if left == 1 else 'have'} left it, but nothing says when"
+        return f"{who} the queue open. {gone}: a journal would tell whether its receiver has stopped."
     if receipts is None:
         if readers:
             return f"{counted(readers, 'program')} with the queue open, but none is known to receive from it."
@@ -227,8 +237,8 @@ def _unanswered(facts: Facts) -> Iterator[Advice]:
 
 def _slow(facts: Facts) -> Iterator[Advice]:
     for row in facts.speed("route", "reach"):
-        if row["p90_s"] >= SLOW_S:
-            half, tenth = seconds(row["p50_s"]), seconds(row["p90_s"])
+        if (row.get("p90_least_s") or 0.0) >= SLOW_S:
+            half, tenth = seconds(row["p50_s"]), seconds(row["p90_least_s"])
             what = f"A slow route: half took {half} or less to reach their queue, one in ten more than {tenth}."
             manager = row["value"].partition(" -> ")[0]
             command = f"postroad status{_api_option(facts, manager)}"
@@ -248,7 +258,7 @@ def _worse(facts: Facts) -> Iterator[Advice]:
             continue
         lasted = age(now["since"], now["until"])
         span = seconds(lasted)
-        slow, fast = now["receive_p90_s"] or 0.0, before["receive_p90_s"]
+        slow, fast = now.get("receive_p90_least_s") or 0.0, before["receive_p90_s"]
         enough = min(now["received"], before["received"]) >= WORSE_OF
         if enough and now["value"] not in full and fast is not None and slow >= max(WORSE * fast, fast + WORSE_S):
             what = f"Slower than before: one in ten took more than {seconds(slow)} in the last {span}, {seconds(fast)} "

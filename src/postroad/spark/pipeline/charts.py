@@ -17,7 +17,7 @@ from typing import Any
 
 import altair as alt
 
-from postroad.spark.pipeline.words import seconds
+from postroad.spark.pipeline.words import between, seconds
 
 Values = list[dict[str, Any]]
 MOST_NAMES = 8  # with colours of their own in a chart; all others share one colour
@@ -161,7 +161,11 @@ def percentiles(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
     order = [row["value"] for row in rows]
     values = [
         {"value": row["value"], "queue": row["value"] if by == "queue" else None, "words": words, "seconds": row[name]}
-        | {"shown": seconds(row[name]), "low": row["p50_s"], "high": row["p99_s"]}
+        | {
+            "shown": between(row.get(name.replace("_s", "_least_s")), row[name]),
+            "low": row["p50_s"],
+            "high": row["p99_s"],
+        }
         | {"note": f"{seconds(row['p50_s'])} · {seconds(row['p90_s'])} · {seconds(row['p99_s'])}"}
         | {"messages": row["messages"]}
         for row in rows

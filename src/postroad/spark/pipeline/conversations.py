@@ -1,56 +1,77 @@
 """Gold: requests and their answers, chains of answers, and who sends what. Pure functions on DataFrames.
 
 A request is a message that names a response queue. An answer has the id of its request as its correlation id. An
-acknowledgment from a manager is not an answer. Times are from the senders' clocks, in whole seconds.
+acknowledgment from a manager is not an answer. A send is known to the second, by the sender's clock, so times between
+two sends are intervals.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from typing import Any
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Window
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from postroad.spark.pipeline.frames import persisted
+from postroad.spark.pipeline.frames import local
 
 LONGEST = 100  # chains in the table
 MOST = 50  # labels in the table, senders, and message types
-_ROUNDS = 4  # each doubles the length of the chains that are followed, up to 16 answers
 
 
 def exchanges(delivered: DataFrame) -> DataFrame:
     """The requests and answers among all messages."""
     kept = ("day", "id", "correlation_id", "label", "source", "destination", "queue", "response_queue", "sent_at")
-    return delivered.where("correlation_id is not null or response_queue is not null").select(*kept, "state")
+    more = ("state", "sent_until", "in_queue")
+    return delivered.where("correlation_id is not null or response_queue is not null").select(*kept, *more)
 
 
-def conversations(exchanged: DataFrame) -> DataFrame:
+def conversations(exchanged: DataFrame, journals: DataFrame) -> DataFrame:
     """One row for each request, with its first answer and the seconds until that was sent.
 
-    A request is `unanswered` if it has no answer and did not die.
+    `journals` has the format names of queues, in lower case, whose journals the pipeline reads. A request without an
+    answer that did not die is `unanswered` if its response queue is one of them, or if the request was not taken from
+    its queue. Otherwise the answer may have come and gone, and whether there is one is `unknown`.
     """
     answers = exchanged.where("correlation_id is not null").groupBy(f.col("correlation_id").alias("id"))
-    first = f.min(f.when(f.col("sent_at").isNotNull(), f.struct("sent_at", f.col("id").alias("answer_id"), "source")))
+    first = f.min(
+        f.when(
+            f.col("sent_at").isNotNull(), f.struct("sent_at", f.col("id").alias("answer_id"), "source", "sent_until")
+        )
+    )
     answered = answers.agg(f.count("*").alias("answers"), first.alias("first")).select(
         "id",
         "answers",
         f.col("first.sent_at").alias("answered_at"),
+        f.col("first.sent_until").alias("answered_until"),
         "first.answer_id",
         f.col("first.source").alias("answered_by"),
     )
     kept = ("id", "label", "source", "destination", "queue", "response_queue", "sent_at", "state")
-    requests = exchanged.where("response_queue is not null").select(*kept).join(answered, "id", "left")
-    span = (f.unix_micros("answered_at") - f.unix_micros("sent_at")) / 1_000_000
+    asked = exchanged.where("response_queue is not null").select(*kept, "sent_until", "in_queue")
+    seen = journals.select(f.col("format_name").alias("response_key"), f.lit(True).alias("seen")).distinct()
+    requests = asked.withColumn("response_key", f.lower("response_queue")).join(answered, "id", "left")
+    requests = requests.join(f.broadcast(seen), "response_key", "left")
+    waits = f.col("seen") | f.col("in_queue") | (f.col("state") == "outgoing")
+    is_open = f.col("answers").isNull() & (f.col("state") != "dead")
     return requests.select(
         *kept,
         f.coalesce("answers", f.lit(0)).alias("answers"),
         "answered_at",
         "answer_id",
         "answered_by",
-        f.when(span.isNotNull(), f.greatest(f.round(span, 3), f.lit(0.0))).alias("response_s"),
-        (f.col("answers").isNull() & (f.col("state") != "dead")).alias("unanswered"),
+        _between("sent_at", "answered_until").alias("response_s"),
+        (is_open & f.coalesce(waits, f.lit(False))).alias("unanswered"),
+        _between("sent_until", "answered_at").alias("response_least_s"),
+        (is_open & ~f.coalesce(waits, f.lit(False))).alias("unknown"),
     )
+
+
+def _between(since: str, until: str) -> Column:
+    span = f.round((f.unix_micros(until) - f.unix_micros(since)) / 1_000_000, 3)
+    return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 
 def pairs(requests: DataFrame) -> DataFrame:
@@ -64,65 +85,87 @@ def pairs(requests: DataFrame) -> DataFrame:
         f.min(waiting).alias("oldest_unanswered_at"),
         f.min(f.when(waiting.isNotNull(), f.struct("sent_at", "id")))["id"].alias("oldest_unanswered"),
         f.max("answered_by").alias("answered_by"),
-        *(
-            f.round(f.percentile("response_s", f.lit(share)), 3).alias(f"response_p{share * 100:.0f}_s")
-            for share in (0.5, 0.9, 0.99)
-        ),
+        *(_percentile("", share) for share in (0.5, 0.9, 0.99)),
         f.max("response_s").alias("response_max_s"),
+        f.sum(f.col("unknown").cast("bigint")).alias("unknown"),
+        *(_percentile("least_", share) for share in (0.5, 0.9, 0.99)),
+        f.max("response_least_s").alias("response_max_least_s"),
     )
 
 
+def _percentile(bound: str, share: float) -> Column:
+    of = f.percentile(f"response_{bound}s", f.lit(share))
+    return f.round(of, 3).alias(f"response_p{share * 100:.0f}_{bound}s")
+
+
 def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
-    """The longest chains of answers to answers: the first message of each, how many follow, and how long the chain
-    took.
+    """The longest chains of answers to answers: the first known message of each, how many follow, and how long the
+    chain took. Messages that lead into a circle are in no chain, because that has no first message.
 
-    In each round, every message takes over the root of its root, until no root has a root itself. This needs only
-    joins.
+    One process follows them, because Spark would need a join for each doubling of their length. It needs about 200
+    bytes for each message of `exchanged`.
     """
-    columns = ("id", "label", "source", "sent_at")
-    is_link = f.coalesce(f.col("correlation_id") != f.col("id"), f.lit(False))
-    links = exchanged.where(is_link).select("id", f.col("correlation_id").alias("root"), "sent_at")
-    above = exchanged.select(f.col("id").alias("root"), is_link.alias("deeper"))  # whether the root has a root itself
-    with ExitStack() as stack:
+    spark = delivered.sparkSession
+    columns = ("id", "label", "source", "sent_at", "sent_until")
+    known = exchanged.select(*columns, "correlation_id").toArrow()
+    to_itself = pc.equal(known["id"], known["correlation_id"])
+    known = known.append_column("follows", pc.if_else(to_itself, None, known["correlation_id"]))
+    # Most messages here answer a request. The others need a search in all messages, so only they are searched for.
+    asked = pc.unique(known["follows"].drop_null())
+    others = asked.filter(pc.invert(pc.is_in(asked, known["id"])))
+    if len(others):
+        wanted = spark.createDataFrame(pa.table({"id": others}))
+        first = delivered.select(*columns).join(f.broadcast(wanted), "id", "left_semi").toArrow()
+        known = pa.concat_tables([known, first], promote_options="default")
+    above = _places(known["follows"], known["id"])
+    root, steps = _roots(above)
+    follows = (above >= 0) & (above[root] < 0)
+    rows = pa.table({"root": root, "steps": steps}).append_column("sent_at", known["sent_at"])
+    rows = rows.append_column("sent_until", known["sent_until"]).filter(pa.array(follows))
+    sums = [("steps", "max"), ("steps", "count"), ("sent_at", "max"), ("sent_until", "max")]
+    found = rows.group_by("root").aggregate(sums)
+    names = {"steps": "steps_max", "followers": "steps_count", "last_at": "sent_at_max", "last_until": "sent_until_max"}
+    firsts = known.select(columns).take(found["root"])
+    for name, column in names.items():
+        firsts = firsts.append_column(name, found[column])
+    found = firsts.sort_by([("steps", "descending"), ("followers", "descending"), ("id", "ascending")]).slice(
+        0, LONGEST
+    )
+    return local(spark, (_chain(row) for row in found.to_pylist()), CHAIN)
 
-        def keep(frame: DataFrame) -> DataFrame:
-            return stack.enter_context(persisted(frame, StorageLevel.DISK_ONLY))
 
-        roots = keep(links.join(above, "root", "left").withColumn("steps", f.lit(1)))  # null if the root is no exchange
-        known = exchanged.select(*columns)
-        # Most messages here answer a request. The others need a search in all messages, so only they are searched for.
-        others, roots = roots.where("deeper is null").drop("deeper"), roots.where("deeper is not null")
-        if not others.isEmpty():
-            asked = others.select(f.col("root").alias("id")).distinct()
-            first = keep(delivered.select(*columns).join(asked, "id", "left_semi"))
-            known = known.unionByName(first)
-            top = first.select(f.col("id").alias("root"), f.lit(False).alias("deeper"))
-            roots = roots.unionByName(others.join(top, "root"))
-        for _ in range(_ROUNDS):
-            if roots.where("deeper").isEmpty():
-                break
-            above = roots.select(
-                f.col("id").alias("root"),
-                f.col("root").alias("above"),
-                f.col("steps").alias("more"),
-                f.col("deeper").alias("deepest"),
-            )
-            longer = roots.join(above, "root", "left").select(
-                "id",
-                f.coalesce("above", "root").alias("root"),
-                (f.col("steps") + f.coalesce("more", f.lit(0))).alias("steps"),
-                "sent_at",
-                f.coalesce("deepest", f.lit(False)).alias("deeper"),
-            )
-            roots = keep(longer)
-        grouped = roots.groupBy(f.col("root").alias("id")).agg(
-            f.count("*").alias("followers"), f.max("steps").alias("steps"), f.max("sent_at").alias("last_at")
-        )
-        order = (f.desc("steps"), f.desc("followers"), "id")
-        took = (f.unix_micros("last_at") - f.unix_micros("sent_at")) / 1_000_000
-        found = f.broadcast(grouped.orderBy(*order).limit(LONGEST)).join(known, "id")
-        found = found.withColumn("seconds", f.greatest(f.round(took, 3), f.lit(0.0))).orderBy(*order)
-        return delivered.sparkSession.createDataFrame(found.toArrow())
+CHAIN = (
+    "id string, followers bigint, steps int, last_at timestamp, label string, source string, sent_at timestamp, "
+    "seconds double, least_seconds double"
+)
+
+
+def _chain(row: dict[str, Any]) -> tuple[Any, ...]:
+    def span(since: str, until: str) -> float | None:
+        ends = row[since], row[until]
+        return None if None in ends else max(0.0, round((ends[1] - ends[0]).total_seconds(), 3))
+
+    kept = (row[name] for name in ("id", "followers", "steps", "last_at", "label", "source", "sent_at"))
+    return (*kept, span("sent_at", "last_until"), span("sent_until", "last_at"))
+
+
+def _places(values: pa.ChunkedArray, among: pa.ChunkedArray) -> Any:
+    """Where each value is among others; -1 if it is not."""
+    found = pc.index_in(values, value_set=among.combine_chunks(), skip_nulls=True)
+    return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _roots(above: Any) -> tuple[Any, Any]:
+    """The last place above each place, and the steps to it. In each round, every place takes over what is known above
+    it, so the steps double. In a circle they would do so for ever, but no chain is longer than there are places."""
+    root = np.where(above >= 0, above, np.arange(len(above)))
+    steps = (above >= 0).astype(np.int64)
+    for _ in range(len(above).bit_length()):
+        further = root[root]
+        if np.array_equal(further, root):
+            break
+        root, steps = further, steps + steps[root]
+    return root, steps
 
 
 def counts(delivered: DataFrame) -> DataFrame:

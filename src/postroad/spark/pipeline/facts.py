@@ -160,10 +160,14 @@ class Facts:
             "out_of_order": self.total("out_of_order"),
             "contradicted": self.total("contradicted"),
             "undecodable": self.undecodable,
-            "requests": {name: sum(row[name] for row in self.pairs) for name in ("messages", "answered", "unanswered")},
+            "requests": {
+                name: sum(row.get(name) or 0 for row in self.pairs)
+                for name in ("messages", "answered", "unanswered", "unknown")
+            },
             "unusual_hours": len(self.unusual),
             "bytes": self.total("bytes"),
             "received_s": {name: speed.get(f"{name}_s") for name in ("p50", "p90", "p99", "max")},
+            "received_least_s": {name: speed.get(f"{name}_least_s") for name in ("p50", "p90", "p99", "max")},
         }
 
     def total(self, column: str) -> int:

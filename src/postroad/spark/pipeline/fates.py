@@ -1,7 +1,8 @@
 """Gold: the fate of every message, from all its copies, acknowledgments and reports in silver.
 
-Pure functions on DataFrames. Latencies are exact to a second only: their times come from two clocks, and the time in a
-packet is in whole seconds.
+Pure functions on DataFrames. A packet says the second of its send, not more, and so does an acknowledgment. So every
+latency is an interval: `reach_s` and `receive_s` are its upper bounds, `reach_least_s` and `receive_least_s` its lower
+ones. They are as good as the clocks: between two managers, the difference of their clocks is in both bounds.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def delivery(
     reached_at = f.coalesce("queued_at", "reach_ack_at")
     dead_at = f.coalesce("dead_letter_at", "nack_at")
     known = known.withColumns({"received_at": received_at, "reached_at": reached_at, "dead_at": dead_at})
+    known = known.withColumns(_bounds())
     known = _with_queue_name(_with_places(known, locations), queues)
     known = known.join(replayed.select("id", f.lit(True).alias("replayed")), "id", "left")
     return known.select(
@@ -75,6 +77,7 @@ def delivery(
         "priority",
         "size",
         "sent_at",
+        "sent_until",
         "source",
         "source_site",
         "destination",
@@ -87,8 +90,10 @@ def delivery(
         "received_at",
         "dead_at",
         f.when(f.col("received_at").isNull(), f.coalesce("dead_letter_reason", "nack")).alias("reason"),
-        _seconds("reached_at").alias("reach_s"),
-        _seconds("received_at").alias("receive_s"),
+        _seconds("sent_at", "reached_until").alias("reach_s"),
+        _seconds("sent_at", "received_until").alias("receive_s"),
+        _seconds("sent_until", "reached_since").alias("reach_least_s"),
+        _seconds("sent_until", "received_since").alias("receive_least_s"),
         "hops",
         f.coalesce("way", f.array().cast("array<string>")).alias("way"),
         f.coalesce("duplicates", f.lit(0)).alias("duplicates"),
@@ -125,11 +130,14 @@ def _from_copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
     more = ("correlation_id", "response_queue", "sender_id")
     asked = ("asked_reach", "asked_receive")
     still = f.when(f.col("role") == QUEUED, f.col("arrival") >= f.col("floor"))
+    # a copy at the message's own manager, by the same clock as the send
+    at_home = (f.lower("manager_id") == f.lower("source_manager")) & (f.col("arrived_at") >= f.col("sent_at"))
     placed = messages.join(f.broadcast(floors), ["manager_id", "queue"], "left")
     found = placed.groupBy("id").agg(
         *(f.min(name).alias(name) for name in (*same, *more, *asked)),
         f.max("hops").alias("hops"),
         f.min("day").alias("seen_day"),
+        f.min(f.when(at_home, f.col("arrived_at"))).alias("home_at"),
         first(SENT).alias("left_at"),
         first(RECEIVED).alias("journal_at"),
         first(QUEUED).alias("queued_at"),
@@ -263,9 +271,28 @@ def _unexplained() -> Column:
     return f.coalesce((_state() == "sent") & (_wanted_acknowledgments() != ""), f.lit(False))
 
 
-def _seconds(until: str) -> Column:
-    """Seconds since the send. Never negative, even if the clocks disagree."""
-    span = f.round((f.unix_micros(until) - f.unix_micros("sent_at")) / 1_000_000, 3)
+def _bounds() -> dict[str, Column]:
+    """The bounds of each time. Copies have milliseconds, packets the second that has begun.
+
+    A transactional message without other trace was received at some time before its sender knew it.
+    """
+    second = f.expr("interval 1 second")
+    acknowledged = f.col("journal_at").isNull() & f.col("receive_ack_at").isNotNull()
+    told = f.col("journal_at").isNull() & f.col("receive_ack_at").isNull()
+    since = f.least(f.coalesce("reached_at", "sent_at"), "received_at")
+    reached_by_report = f.col("queued_at").isNull()
+    return {
+        "sent_until": f.least(f.col("sent_at") + second, "home_at"),
+        "reached_since": f.col("reached_at"),
+        "reached_until": f.when(reached_by_report, f.col("reached_at") + second).otherwise(f.col("reached_at")),
+        "received_since": f.when(told & f.col("received_at").isNotNull(), since).otherwise(f.col("received_at")),
+        "received_until": f.when(acknowledged, f.col("received_at") + second).otherwise(f.col("received_at")),
+    }
+
+
+def _seconds(since: str, until: str) -> Column:
+    """The seconds between two times. Never negative, even if the clocks disagree."""
+    span = f.round((f.unix_micros(until) - f.unix_micros(since)) / 1_000_000, 3)
     return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 

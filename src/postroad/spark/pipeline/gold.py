@@ -64,7 +64,7 @@ from postroad.spark.pipeline.tables import DAY, Commit
 from postroad.spark.pipeline.traffic import link_traffic, traffic
 from postroad.spark.pipeline.trends import trend
 
-VERSION = 6  # of the gold tables; a new number makes all tables again
+VERSION = 7  # of the gold tables; a new number makes all tables again
 _REMEMBERED = 32  # changes of gold/delivery; a summary that missed more than these is made as a whole
 _FEW = 100_000  # messages that one task can write, and whose ids every task can hold
 _ALL = (1 << 63) - 1  # above every arrival number
@@ -122,6 +122,11 @@ class _Inputs:
     def floors(self) -> Mapping[str, int]:
         """For each queue, the arrival number below which it holds no messages."""
         return {} if self.looks is None else self.looks.facts["floors"]
+
+    @property
+    def journals(self) -> list[str]:
+        """The format names of the queues whose journals the pipeline reads, in lower case."""
+        return [] if self.looks is None else sorted(name.lower() for name in self.looks.facts.get("journals", ()))
 
 
 def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
@@ -310,6 +315,8 @@ def _summarize(given: _Inputs, name: str) -> None:
     facts: dict[str, Any] = {"basis": given.basis, "batch": given.bronze.batch, "of": delivered.batch}
     if name == FAULTS:
         facts["of"] = digest([file.path for file in lake.table(UNDECODABLE).files()])
+    if name in (CONVERSATIONS, PAIRS):
+        facts["journals"] = digest(given.journals)
     if before is not None and before.facts == facts:
         return
     batch = 1 if before is None else before.batch + 1
@@ -319,12 +326,17 @@ def _summarize(given: _Inputs, name: str) -> None:
             days = _changed_days(delivered, before.facts["of"])
         elif before.facts["of"] == facts["of"]:
             days = []
+        if before.facts.get("journals") != facts.get("journals"):
+            days = None
     sources = _oldest_days(lake) if name == OLDEST else None
     if days is not None and (not days or (name == LINKS and given.directory is None)):
         table.drop((), batch, facts)  # its rows do not change
     elif name in _WHOLE:
         make, of = _WHOLE[name]
-        frame = make(*(lake.read(each, sources) for each in of))
+        read = [lake.read(each, sources) for each in of]
+        if name == CONVERSATIONS:
+            read.append(local(lake.session, [(each,) for each in given.journals], "format_name string"))
+        frame = make(*read)
         table.replace(frame if name == CONVERSATIONS else frame.coalesce(1), batch, facts)
     else:
         rows = lake.read(DELIVERY, days)

@@ -17,10 +17,11 @@ from postroad.spark.pipeline import charts
 from postroad.spark.pipeline.advice import Advice, advice, anomaly_words, reason_words
 from postroad.spark.pipeline.facts import Facts, Row, latest, summed
 from postroad.spark.pipeline.page import Page, details, faint, heading, table
+from postroad.spark.pipeline.service_levels import Attainment
 from postroad.spark.pipeline.silver import DEAD, OUTGOING, QUEUED, RECEIVED, SENT
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.spark.pipeline.trends import LIMIT, NORMAL
-from postroad.spark.pipeline.words import age, counted, listed, moment, seconds, size
+from postroad.spark.pipeline.words import age, between, counted, listed, moment, seconds, size
 
 MOST_ROWS = 20  # in a table or a chart; the page says how many more there are
 MOST_CHOICES = 200  # in the list to choose a queue from
@@ -79,7 +80,7 @@ def summary(facts: Facts) -> str:
     fast = (
         ""
         if speed is None
-        else f" Half were received within {seconds(speed['p50_s'])}, all within {seconds(speed['max_s'])}."
+        else f" Half were received within {_within(speed, 'p50')}, all within {_within(speed, 'max')}."
     )
     waiting = f" {counted(facts.waiting, 'message')} in queues wait for a receiver." if facts.waiting else ""
     return f"Of {counted(facts.messages, 'message')}, {listed(counts)}.{_sent_again(facts)}{waiting}{fast}"
@@ -87,7 +88,15 @@ def summary(facts: Facts) -> str:
 
 def _sent_again(facts: Facts) -> str:
     again = facts.replayed.total()
-    return f" Of those that died, {again:,} {'was' if again == 1 else 'were'} sent again." if again else ""
+    if not again:
+        return ""
+    words = "was sent again, as a new message that" if again == 1 else "were sent again, as new messages that"
+    return f" Of those that died, {again:,} {words} count{'s' if again == 1 else ''} too."
+
+
+def _within(row: Mapping[str, Any], name: str) -> str:
+    """The bounds of a percentile of latency."""
+    return between(row.get(f"{name}_least_s"), row.get(f"{name}_s"))
 
 
 def _todo(page: Page, facts: Facts, found: Sequence[Advice]) -> None:
@@ -137,8 +146,8 @@ def _tiles(page: Page, facts: Facts) -> None:
         ("", f"{facts.waiting:,}" if facts.backlog else "-", "wait in queues"),
         ("bad" if dead > again else "good", f"{dead:,}", f"died, {again:,} sent again" if again else "died"),
         ("warn" if unexplained else "good", f"{unexplained:,}", "unexplained"),
-        ("", "-" if speed is None else seconds(speed["p50_s"]), "half received within"),
-        ("", "-" if speed is None else seconds(speed["p99_s"]), "99 % received within"),
+        ("", "-" if speed is None else _within(speed, "p50"), "half received within"),
+        ("", "-" if speed is None else _within(speed, "p99"), "99 % received within"),
         _fault(facts.total("duplicates"), "duplicates"),
         _fault(facts.total("out_of_order"), "out of order"),
         _fault(facts.undecodable, "packets not decoded"),
@@ -186,17 +195,19 @@ def _levels(page: Page, facts: Facts) -> None:
         return
     rows = [
         (
-            *(each.queue, seconds(each.limit_s), "-" if each.share is None else f"{each.share:.2%}"),
-            *(each.in_time, each.late, each.overdue, each.died, each.waiting, each.unknown),
+            *(each.queue, seconds(each.limit_s), shares(each)),
+            *(each.in_time, each.unclear, each.late, each.overdue, each.died, each.waiting, each.unknown),
         )
         for each in facts.levels
     ]
-    names = ("queue", "limit", "in time", "received in time", "late", "overdue", "died", "still in time", "unknown")
+    counts = ("received in time", "in time or late", "late", "overdue", "died", "still in time", "unknown")
     text = (
-        "The time from the send until a message is received. Unknown are those that left their queue without a copy in "
-        "a journal or an acknowledgment."
+        "The time from the send until a message is received. A packet says the second of its send, not more: a message "
+        "is late only if it is late in any case. Unknown are those that left their queue without a copy in a journal "
+        "or an acknowledgment."
     )
-    page.section("Service levels", text, table(names, rows, numbers=set(range(1, 9)), queue=0))
+    names = ("queue", "limit", "in time", *counts)
+    page.section("Service levels", text, table(names, rows, numbers=set(range(1, 10)), queue=0))
 
 
 def _trend(page: Page, facts: Facts) -> None:
@@ -222,7 +233,7 @@ def _trend(page: Page, facts: Facts) -> None:
 def _compared(name: str, now: Row, before: Row | None) -> tuple[object, ...]:
     earlier: Mapping[str, Any] = before or {"sent": 0, "received": 0, "died": 0, "receive_p90_s": None}
     pairs = [(now[column], earlier[column]) for column in ("sent", "received", "died")]
-    slow = (seconds(now["receive_p90_s"]), seconds(earlier["receive_p90_s"]))
+    slow = (_within(now, "receive_p90"), _within(earlier, "receive_p90"))
     return (name, *(each for pair in pairs for each in pair), *slow)
 
 
@@ -270,7 +281,7 @@ def _types(page: Page, facts: Facts) -> None:
         value = row["value"]
         speed = speeds.get(value, {})
         name = "all others" if value is None else value or "no type"
-        times = (seconds(speed.get(f"{each}_s")) for each in ("p50", "p90", "p99"))
+        times = (_within(speed, each) for each in ("p50", "p90", "p99"))
         rows.append((name, row["messages"], size(row["bytes"]), row["received"], row["died"], *times))
     names = (
         "message type",
@@ -290,7 +301,10 @@ def _types(page: Page, facts: Facts) -> None:
 
 
 def _fast(page: Page, facts: Facts) -> None:
-    text = "Packets have whole seconds, and two clocks take part: these figures are exact to a second."
+    text = (
+        "A packet says the second of its send, not more, so each time has two bounds; charts show the upper ones. The "
+        "difference of the clocks of two managers is in both."
+    )
     cards = []
     for until, words in _UNTIL.items():
         overall = facts.overall(until)
@@ -310,7 +324,7 @@ def _fast(page: Page, facts: Facts) -> None:
                 continue
             chart = page.chart(charts.percentiles(rows[:MOST_ROWS], by), f"percentiles by {name}")
             figures = [
-                (row["value"], row["messages"], *(seconds(row[f"{each}_s"]) for each in ("p50", "p90", "p99", "max")))
+                (row["value"], row["messages"], *(_within(row, each) for each in ("p50", "p90", "p99", "max")))
                 for row in rows[:MOST_ROWS]
             ]
             names = (name, "messages", "half within", "90 % within", "99 % within", "longest")
@@ -415,23 +429,30 @@ def _conversations(page: Page, facts: Facts) -> None:
     ordered = sorted(facts.pairs, key=lambda row: (-row["unanswered"], -row["messages"]))
     rows = [
         (
-            *(row["source"], row["queue"], row["messages"], row["answered"], row["unanswered"], row["died"]),
-            *(seconds(row[f"response_{each}_s"]) for each in ("p50", "p90", "max")),
+            *(row["source"], row["queue"], row["messages"], row["answered"], row["unanswered"]),
+            *(row.get("unknown") or 0, row["died"]),
+            *(_within(row, f"response_{each}") for each in ("p50", "p90", "max")),
             row["answered_by"],
         )
         for row in ordered[:MOST_ROWS]
     ]
-    counts = ("from", "to", "requests", "answered", "unanswered", "died")
+    counts = ("from", "to", "requests", "answered", "unanswered", "unknown", "died")
     times = ("half answered within", "90 % within", "longest", "answered by")
-    made = table((*counts, *times), rows, numbers=set(range(2, 9)), queue=1) + _left_out(ordered, "row")
+    made = table((*counts, *times), rows, numbers=set(range(2, 10)), queue=1) + _left_out(ordered, "row")
     longest = [
-        (row["label"], row["source"], moment(row["sent_at"]), row["steps"], row["followers"], seconds(row["seconds"]))
+        (
+            *(row["label"], row["source"], moment(row["sent_at"]), row["steps"], row["followers"]),
+            between(row.get("least_seconds"), row["seconds"]),
+        )
         for row in facts.chains[:MOST_ROWS]
         if row["steps"] > 1
     ]
     columns = ("first message", "from", "sent, UTC", "answers in a row", "messages", "took")
     chained = heading("The longest chains of answers") + table(columns, longest, numbers={3, 4, 5}) if longest else ""
-    text = "A request names a response queue; its answer has the request's id as correlation id."
+    text = (
+        "A request names a response queue; its answer has the request's id as correlation id. Unknown are requests "
+        "whose answer may have been taken without a trace: the response queue has no journal that the pipeline reads."
+    )
     page.section(title, text, made, chained)
 
 
@@ -488,6 +509,12 @@ def _reading(page: Page, facts: Facts) -> None:
 
 
 # Helpers
+
+
+def shares(level: Attainment) -> str:
+    """The share of messages in time, in per cent, or its bounds."""
+    found = [f"{share:.2%}" for share in level.shares or ()]
+    return " to ".join(dict.fromkeys(found)) or "-"
 
 
 def _left_out(totals: Sequence[Any] | Counter[Any], what: str) -> str:

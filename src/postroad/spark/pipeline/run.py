@@ -24,7 +24,7 @@ from postroad.spark.pipeline import bronze, silver, summaries
 from postroad.spark.pipeline.frames import persisted
 from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
-from postroad.spark.pipeline.sources import Source, new_ranges, remove_consumed
+from postroad.spark.pipeline.sources import Source, journals, new_ranges, remove_consumed
 from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
 
 Progress = Callable[[str, int, int], None]  # the current step, the steps done, and all steps
@@ -186,7 +186,8 @@ def _record_depths(lake: Lake, found: Sequence[Source]) -> Commit | None:
         look = 1 if last is None else last.batch + 1
         known = {} if last is None else dict(last.facts["floors"])
         frame = summaries.depth_rows(lake.session, found, look, datetime.now(UTC))
-        table.append(frame, look, {"floors": known | summaries.floors(found)})
+        facts = {"floors": known | summaries.floors(found), "journals": journals(found)}
+        table.append(frame, look, facts)
         last = table.last()
     return last
 

@@ -27,7 +27,7 @@ from postroad.spark.pipeline.lake import DELIVERY, Lake
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
 _COUNTS = pa.schema({"level": pa.int32(), "queue": pa.string(), "name": pa.string(), "value": pa.float64()})
-_COLUMNS = ["queue", "state", "sent_at", "receive_s", "in_queue", "unexplained"]
+_COLUMNS = ["queue", "state", "sent_until", "receive_s", "receive_least_s", "in_queue", "unexplained"]
 
 Counts = dict[tuple[int, str], dict[str, float]]  # the keys are the number of the level, and the queue
 
@@ -55,8 +55,9 @@ class Attainment:
     """How well the messages to one queue met a service level.
 
     `late` messages were received too late, `overdue` ones have waited for longer than the limit, and `died` ones will
-    not be received. For `unknown` messages, neither a copy nor an acknowledgment says when they were received.
-    `worst_s` is the longest time of a late or overdue message.
+    not be received. For `unclear` messages, the limit is between the bounds of the time that they took. For `unknown`
+    messages, neither a copy nor an acknowledgment says when they were received. `worst_s` is the longest time that a
+    late or overdue message took at least.
     """
 
     queue: str
@@ -68,16 +69,18 @@ class Attainment:
     waiting: int = 0
     unknown: int = 0
     worst_s: float = 0.0
+    unclear: int = 0
 
     @property
     def broken(self) -> int:
         return self.late + self.overdue + self.died
 
     @property
-    def share(self) -> float | None:
-        """The share of messages received in time, of those in time, late, overdue and dead. None without any."""
-        decided = self.in_time + self.broken
-        return self.in_time / decided if decided else None
+    def shares(self) -> tuple[float, float] | None:
+        """The least and the greatest possible share of messages received in time, of those in time, unclear, late,
+        overdue and dead. None without any."""
+        decided = self.in_time + self.unclear + self.broken
+        return (self.in_time / decided, (self.in_time + self.unclear) / decided) if decided else None
 
 
 def service_level(text: str) -> ServiceLevel:
@@ -145,17 +148,20 @@ def _assess(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
         return rows.column(column).fill_null(absent).to_numpy(zero_copy_only=False)
 
     # NaN for messages that were not received
-    took = rows.column("receive_s").cast("float64").to_numpy(zero_copy_only=False)
-    sent_us = rows.column("sent_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    most, least = (
+        rows.column(name).cast("float64").to_numpy(zero_copy_only=False) for name in ("receive_s", "receive_least_s")
+    )
+    sent_us = rows.column("sent_until").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     waits = as_of.timestamp() - sent_us.cast("float64").to_numpy(zero_copy_only=False) / 1_000_000
     state = np.array(rows.column("state").to_pylist(), dtype=object)
     received, died = state == "received", state == "dead"
     known = (state == "outgoing") | ((state == "reached") & flags("in_queue", absent=True))
     known |= (state == "sent") & flags("unexplained", absent=False)
     known &= ~np.isnan(waits)
-    late, overdue = received & (took > limit_s), known & (waits > limit_s)
-    worst = max(took[late].max(initial=0.0), waits[overdue].max(initial=0.0))
-    found = {"in_time": received & (took <= limit_s), "late": late, "overdue": overdue, "died": died}
+    late, overdue = received & (least > limit_s), known & (waits > limit_s)
+    worst = max(least[late].max(initial=0.0), waits[overdue].max(initial=0.0))
+    found = {"in_time": received & (most <= limit_s), "late": late, "overdue": overdue, "died": died}
+    found["unclear"] = received & (most > limit_s) & (least <= limit_s)
     found["waiting"] = known & ~overdue
     decided = sum(each.astype(int) for each in found.values())
     return {name: int(each.sum()) for name, each in found.items()} | {
@@ -166,29 +172,35 @@ def _assess(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
 
 # Gold: how many seconds messages took, counted by day in narrow bins, and percentiles from these counts.
 #
-# The counts of days can be added up, so new messages require new counts of their days only. A bin is two per cent wide,
-# and a percentile is the largest value seen in its bin. So percentiles are real values, and at most 2 % too high.
+# The counts of days can be added up, so new messages require new counts of their days only. A bin is two per cent wide.
+# Both bounds of a time are counted. For the upper bounds, a percentile is the largest value seen in its bin, for the
+# lower ones the smallest. So percentiles are real values, at most 2 % too wide, and never too narrow.
 
 
 PERCENTILES = (0.5, 0.9, 0.99)
 WIDTH = 1.02
+MOST_S, LEAST_S = "most", "least"  # the bounds of a time
 _NO_TIME = -10_000  # the bin for 0 s, below all other bins
 
 
 def spans(delivered: DataFrame) -> DataFrame:
-    """Messages by day, ends, queue, message type, priority and bin: the seconds until they reached their queue, and
-    until received."""
+    """Messages by day, ends, queue, message type, priority, bound and bin: the seconds until they reached their queue,
+    and until received."""
     until = f.explode(
         f.array(
-            f.struct(f.lit("reach").alias("until"), f.col("reach_s").alias("seconds")),
-            f.struct(f.lit("receive").alias("until"), f.col("receive_s").alias("seconds")),
+            *(
+                f.struct(f.lit(until).alias("until"), f.lit(bound).alias("bound"), f.col(column).alias("seconds"))
+                for until in ("reach", "receive")
+                for bound, column in ((MOST_S, f"{until}_s"), (LEAST_S, f"{until}_least_s"))
+            )
         )
     )
     ends = ("day", "source", "destination", "queue", "message_type", "priority")
     rows = delivered.where("reach_s is not null or receive_s is not null").select(*ends, until.alias("span"))
     rows = rows.select(*ends, "span.*").where("seconds is not null")
-    return rows.groupBy(*ends, "until", _bin(f.col("seconds")).alias("bin")).agg(
-        f.count("*").alias("messages"), f.max("seconds").alias("max_s")
+    edge = f.when(f.col("bound") == MOST_S, f.max("seconds")).otherwise(f.min("seconds"))
+    return rows.groupBy(*ends, "until", "bound", _bin(f.col("seconds")).alias("bin")).agg(
+        f.count("*").alias("messages"), edge.alias("edge_s"), f.max("seconds").alias("max_s")
     )
 
 
@@ -205,21 +217,34 @@ def latency(counted: DataFrame) -> DataFrame:
         "type": f.col("message_type"),
     }
     group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
-    rows = (
-        counted.select(group.alias("group"), "until", "bin", "messages", "max_s").select("group.*", "*").drop("group")
-    )
-    bins = rows.where("value is not null").groupBy("by", "value", "until", "bin")
-    added = bins.agg(f.sum("messages").alias("messages"), f.max("max_s").alias("max_s"))
-    percentiles = f.percentile("max_s", f.array(*map(f.lit, PERCENTILES)), f.col("messages"))
+    kept = ("until", "bound", "bin", "messages", "edge_s", "max_s")
+    rows = counted.select(group.alias("group"), *kept).select("group.*", *kept)
+    bins = rows.where("value is not null").groupBy("by", "value", "until", "bound", "bin")
+    is_most = f.col("bound") == MOST_S
+    edge = f.when(is_most, f.max("edge_s")).otherwise(f.min("edge_s"))
+    added = bins.agg(f.sum("messages").alias("messages"), edge.alias("edge_s"), f.max("max_s").alias("max_s"))
     found = added.groupBy("by", "value", "until").agg(
-        f.sum("messages").alias("messages"), percentiles.alias("percentiles"), f.max("max_s").alias("max_s")
+        f.sum(f.when(is_most, f.col("messages"))).alias("messages"),
+        *(
+            column.alias(f"{name}_{bound}")
+            for bound in (MOST_S, LEAST_S)
+            for name, column in _distribution(f.col("bound") == bound).items()
+        ),
     )
     named = [
-        f.round(f.col("percentiles")[place], 3).alias(f"p{each * 100:.0f}_s") for place, each in enumerate(PERCENTILES)
+        f.round(f.col(f"percentiles_{bound}")[place], 3).alias(f"p{each * 100:.0f}{suffix}")
+        for bound, suffix in ((MOST_S, "_s"), (LEAST_S, "_least_s"))
+        for place, each in enumerate(PERCENTILES)
     ]
     place = f.row_number().over(Window.partitionBy("by", "until").orderBy(f.desc("messages"), "value"))
     found = found.withColumn("place", place).where((f.col("by") != "type") | (f.col("place") <= MOST_TYPES))
-    return found.select("by", "value", "until", "messages", *named, "max_s")
+    most = [f.col(f"max_{MOST_S}").alias("max_s"), f.col(f"max_{LEAST_S}").alias("max_least_s")]
+    return found.select("by", "value", "until", "messages", *named, *most)
+
+
+def _distribution(of: Column) -> dict[str, Column]:
+    percentiles = f.percentile(f.when(of, f.col("edge_s")), f.array(*map(f.lit, PERCENTILES)), f.col("messages"))
+    return {"percentiles": percentiles, "max": f.max(f.when(of, f.col("max_s")))}
 
 
 def _bin(seconds: Column) -> Column:

@@ -35,7 +35,8 @@ _MOST_TASKS = 1000  # for one queue
 class Source:
     """A queue of a manager. `role` says what a copy in it means.
 
-    A source to `consume` is held while it is read, and received once its messages are in the tables.
+    A source to `consume` is held while it is read, and received once its messages are in the tables. `journal` says
+    whether the queue copies what is received to its journal.
     """
 
     api: str
@@ -46,6 +47,7 @@ class Source:
     format_name: str
     consume: bool = False
     depth: Depth = NOT_LOOKED
+    journal: bool = False
 
     @property
     def messages(self) -> int:
@@ -114,8 +116,15 @@ def sources(
         name = _display_name(queue.path, info.name)
         if role is not None and (not patterns or _matches(name, patterns)):
             emptied = role != OUTGOING and _matches(name, consume)
-            found.append(Source(api, token, known, name, role, queue.format_name, emptied, Depth.of(queue)))
+            depth = Depth.of(queue)
+            found.append(Source(api, token, known, name, role, queue.format_name, emptied, depth, queue.journal))
     return found
+
+
+def journals(found: Iterable[Source]) -> list[str]:
+    """The format names of the queues that copy what is received to a journal, if that is read too."""
+    read = {each.key for each in found if each.role == RECEIVED}
+    return sorted(name for each in found if each.journal and f"{each.key};journal" in read for name in each.names)
 
 
 def unmatched(found: Iterable[Source], patterns: Iterable[str]) -> list[str]:

@@ -127,7 +127,8 @@ def undecodable(found: DataFrame) -> DataFrame:
 
 DEPTHS = (
     "look bigint, looked_at timestamp, manager string, manager_id string, queue string, called string, role string, "
-    "messages bigint, bytes bigint, readers bigint, oldest_at timestamp, stuck boolean, why string, day date"
+    "messages bigint, bytes bigint, readers bigint, oldest_at timestamp, stuck boolean, why string, day date, "
+    "departed bigint"
 )
 FLOORS = "manager_id string, queue string, floor bigint"
 
@@ -137,7 +138,8 @@ class Depth:
     """The state of a queue when it was found.
 
     `oldest_ms` is when the next message to be received arrived. `readers` counts those that have the queue open or work
-    on its messages. `why` and `stuck` are for outgoing queues.
+    on its messages. `departed` counts the messages that have left it since its manager started. `why` and `stuck` are
+    for outgoing queues.
     """
 
     messages: int = 0
@@ -146,10 +148,12 @@ class Depth:
     oldest_ms: int | None = None
     stuck: bool = False
     why: str | None = None
+    departed: int = 0
 
     @classmethod
     def of(cls, queue: QueueInfo) -> Depth:
-        return cls(queue.messages, queue.bytes, queue.readers, queue.oldest_arrived_ms, queue.stuck, queue.why)
+        known = (queue.messages, queue.bytes, queue.readers, queue.oldest_arrived_ms, queue.stuck, queue.why)
+        return cls(*known, queue.messages_out)
 
 
 NOT_LOOKED = Depth()
@@ -157,13 +161,16 @@ NOT_LOOKED = Depth()
 
 def depth_rows(spark: SparkSession, found: Iterable[Source], look: int, now: datetime) -> DataFrame:
     """One row for each queue, for the table of depths. Messages that this run consumes are not counted."""
-    seen = [(each, Depth(readers=each.depth.readers) if each.consume else each.depth) for each in found]
+    seen = [
+        (each, Depth(readers=each.depth.readers, departed=each.depth.departed) if each.consume else each.depth)
+        for each in found
+    ]
     rows = [
         (
             *(look, now, each.manager.name, each.manager.id, each.queue, each.called, each.role),
             *(depth.messages, depth.bytes, depth.readers),
             None if depth.oldest_ms is None else datetime.fromtimestamp(depth.oldest_ms / 1000, UTC),
-            *(depth.stuck, depth.why, now.date()),
+            *(depth.stuck, depth.why, now.date(), depth.departed),
         )
         for each, depth in seen
     ]
@@ -188,6 +195,8 @@ def floor_rows(spark: SparkSession, known: Mapping[str, int]) -> DataFrame:
 def backlog(depths: DataFrame) -> DataFrame:
     """Queues by hour: the first and the last look in the hour, and the most messages seen in it."""
     last, first = ("messages", "bytes", "readers", "oldest_at", "stuck", "why"), ("messages", "oldest_at")
+    if "departed" not in depths.columns:  # looks of an older version, without a look since
+        depths = depths.withColumn("departed", f.lit(None).cast("bigint"))
     hour = f.date_trunc("hour", "looked_at").alias("hour")
     return depths.groupBy("manager", "queue", "called", "role", hour).agg(
         f.min("looked_at").alias("first_looked_at"),
@@ -196,6 +205,7 @@ def backlog(depths: DataFrame) -> DataFrame:
         *(f.max_by(name, "look").alias(name) for name in last),
         f.max("messages").alias("most"),
         f.count("*").alias("looks"),
+        f.max_by("departed", "look").alias("departed"),
     )
 
 

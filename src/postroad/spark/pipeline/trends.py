@@ -21,6 +21,12 @@ _MINUTE = 60_000_000
 # The possible lengths of a period in microseconds. The first one that fits twice into the data is used.
 PERIODS = tuple(minutes * _MINUTE for minutes in (7 * 1440, 1440, 360, 60, 10, 1))
 _EVENTS = ("sent_at", "reached_at", "received_at", "dead_at")
+_TOOK = {
+    "reach_s": "reached_at",
+    "reach_least_s": "reached_at",
+    "receive_s": "received_at",
+    "receive_least_s": "received_at",
+}
 
 
 def period_of(first: int, last: int) -> int | None:
@@ -29,7 +35,8 @@ def period_of(first: int, last: int) -> int | None:
 
 
 def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
-    """For each period and group: how many messages were sent, received and died in it, and how long messages took.
+    """For each period and group: how many messages were sent, received and died in it, and how long those took that
+    reached their queue, or were received, in it. Each event counts in the period in which it happened.
 
     `by` is all, queue, route or type. Only the MOST_TYPES types with the most messages are there. A group without
     messages in the two periods has no row. The table is empty if the data is shorter than two periods. `until` is just
@@ -59,24 +66,27 @@ def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataF
         )
         for name, since, until in periods
     ]
-    kept = ("source", "destination", "queue", "message_type", *_EVENTS, "reach_s", "receive_s")
+    kept = ("source", "destination", "queue", "message_type", "state", *_EVENTS, *_TOOK)
     rows = delivered.select(f.explode(f.array(*spans)).alias("span"), *kept).select("span.*", *kept)
-    took = {"reach": f.when(_inside("reached_at"), f.col("reach_s"))}
-    took["receive"] = f.when(_inside("received_at"), f.col("receive_s"))
-    counted = {"sent": "sent_at", "received": "received_at", "died": "dead_at"}
+    took = {name: f.when(_inside(time), f.col(name)) for name, time in _TOOK.items()}
+    # a message that was received has not died, whatever an acknowledgment says
+    counted = {"sent": _inside("sent_at"), "received": _inside("received_at")}
+    counted["died"] = _inside("dead_at") & (f.col("state") == "dead")
     # Many messages take equally long. Count these first, and then group the few counts.
     same = rows.groupBy(
         *("period", "since", "until", "source", "destination", "queue", "message_type"),
         *(each.alias(name) for name, each in took.items()),
     ).agg(
         f.count("*").alias("messages"),
-        *(f.sum(_inside(time).cast("bigint")).alias(name) for name, time in counted.items()),
+        *(f.sum(inside.cast("bigint")).alias(name) for name, inside in counted.items()),
     )
     same = same.select(f.explode(f.array(*group)).alias("group"), "*").select("group.*", "*").where("value is not null")
     found = same.groupBy("period", "since", "until", "by", "value").agg(
         *(f.sum(name).alias(name) for name in counted),
         *(
-            f.round(f.percentile(name, f.lit(share), f.col("messages")), 3).alias(f"{name}_p{share * 100:.0f}_s")
+            f.round(f.percentile(name, f.lit(share), f.col("messages")), 3).alias(
+                f"{name.partition('_')[0]}_p{share * 100:.0f}_{name.partition('_')[2]}"
+            )
             for name in took
             for share in (0.5, 0.9)
         ),

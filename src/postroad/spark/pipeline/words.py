@@ -16,6 +16,17 @@ def seconds(value: float | None) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
+def between(least: float | None, most: float | None) -> str:
+    """A time between two bounds, such as `0.28 to 1.3 s`, `up to 0.7 s`, or `3 min` if the bounds read the same."""
+    low, high = seconds(least), seconds(most)
+    if least is None or low == high:
+        return high
+    if low == seconds(0.0):
+        return f"up to {high}"
+    number, _, unit = low.rpartition(" ")
+    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+
+
 def age(since: datetime | None, until: datetime) -> float | None:
     """The seconds between two times, never below 0. None if the first is unknown."""
     return None if since is None else max(0.0, (until - since).total_seconds())
