@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID, uuid4
 
 from postroad.client.payloads import as_name, check_timeout
@@ -77,6 +77,8 @@ from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format
 from postroad.rpc.security import SecurityContext
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 LAYOUTS = (Format.NDR, Format.NDR64)
@@ -90,7 +92,10 @@ NO_KERBEROS = (
     "a Postroad server accepts tickets only with the keytab of its services (rpc.keytab), and of people whom it knows"
 )
 SEARCH_AGAIN_S = 0.5  # between two searches for a correlation id
-PIPELINE = 16  # receives that run at the same time
+PIPELINE = 16  # receives in one round trip: what one step may lock in vain
+WINDOW = 64  # reads by lookup id in one round trip
+LANES = 2  # windows at a time
+SMALL_BODY = 4096  # octets. To cut off a smaller body costs more than to send it
 # (what to look for, whether to take it) -> the action, and the lookup id to use instead of the caller's, if any
 _ACTIONS: dict[tuple[SeekAction, bool], tuple[Action, int | None]] = {
     (SeekAction.CURRENT, False): (Action.LOOKUP_PEEK_CURRENT, None),
@@ -279,20 +284,11 @@ class RemoteBackend:
 
         Whatever happens, the received messages are added to `taken`, in the queue's order, so that none stays locked.
         """
-        reads = [asyncio.ensure_future(self.client.receive(opened)) for _ in range(count)]
-        try:
-            await asyncio.wait(reads)
-        except asyncio.CancelledError:
-            for read in reads:
-                read.cancel()
-            await asyncio.wait(reads)
-            raise
-        finally:
-            found = [read.result() for read in reads if not read.cancelled() and read.exception() is None]
-            taken += sorted(found, key=lambda each: each.message.lookup_id)
-        for read in reads:
-            fault = read.exception()
-            if fault is not None and not isinstance(fault, NoMessage):
+        answers = await self.client.receive_all(opened, count)
+        found = [each for each in answers if isinstance(each, Received)]
+        taken += sorted(found, key=lambda each: each.message.lookup_id)
+        for fault in answers:
+            if isinstance(fault, PostroadError) and not isinstance(fault, NoMessage):
                 raise fault
         return len(found)
 
@@ -320,7 +316,9 @@ class RemoteBackend:
                 raise TransactionSequence(f"message {key[1]} of {name} is not being received")
         entries = [self._locked.pop(key).entry for key in keys]
         ack = Ack.RR_ACK if delete else Ack.RR_NACK
-        await asyncio.gather(*(self.client.end(entry, ack) for entry in entries if entry is not None))
+        for fault in await self.client.end_all([entry for entry in entries if entry is not None], ack):
+            if fault is not None:
+                raise fault
 
     async def fetch(
         self, name: str, count: int, timeout: float | None, acknowledged: Sequence[int]
@@ -367,8 +365,8 @@ class RemoteBackend:
                     await self.client.close_cursor(opened, cursor)
 
     async def page(self, name: str, after: int, limit: int, *, bodies: bool = True) -> list[ReceivedMessage]:
-        """Without `bodies`, a server that can leave them out does; they are zeroes then."""
-        parsed, max_body_size = self._name(name), WHOLE if bodies else 0
+        """Without `bodies`, a server that can leave large ones out does; the rest of such a body is zeroes."""
+        parsed, max_body_size = self._name(name), WHOLE if bodies else SMALL_BODY
         _check_count(limit)
         found: list[ReceivedMessage] = []
         async with self._open(parsed, DesiredAccess.PEEK) as opened:
@@ -427,19 +425,69 @@ class RemoteBackend:
                 raise NoMessage(str(parsed))
             await asyncio.sleep(min(SEARCH_AGAIN_S, max(0.0, deadline - loop.time())))
 
-    async def look(self, name: str, lookup_id: int) -> ReceivedMessage:
-        """The message with this lookup id, without its body if the server can leave that out."""
-        async with self._open(self._name(name), DesiredAccess.PEEK) as opened:
-            return (await self.client.lookup(opened, Action.LOOKUP_PEEK_CURRENT, lookup_id, 0)).message
+    # Several messages at a time, by their lookup ids
 
-    async def receive_if(self, name: str, lookup_id: int, wanted: Callable[[ReceivedMessage], bool]) -> bool:
-        """Takes the message with this lookup id if `wanted` accepts its headers. Otherwise it stays in its place."""
-        async with self._open(self._name(name), DesiredAccess.RECEIVE) as opened:
-            received = await self.client.lookup(opened, Action.LOOKUP_RECEIVE_CURRENT, lookup_id, 0)
-            taken = wanted(received.message)
-            if received.entry is not None:
-                await self.client.end(received.entry, Ack.RR_ACK if taken else Ack.RR_NACK)
-        return taken
+    async def look_all(
+        self, name: str, lookup_ids: Sequence[int], *, bodies: bool = True
+    ) -> list[ReceivedMessage | PostroadError]:
+        """The messages with these lookup ids, or the error in the place of each that cannot be had. Without `bodies`, a
+        server that can leave large ones out does."""
+
+        async def look(opened: Any, some: Sequence[int]) -> list[Received | PostroadError]:
+            size = WHOLE if bodies else SMALL_BODY
+            return await self.client.lookup_all(opened, Action.LOOKUP_PEEK_CURRENT, some, size)
+
+        answers = await self._in_lanes(self._name(name), DesiredAccess.PEEK, lookup_ids, look)
+        return [each.message if isinstance(each, Received) else each for each in answers]
+
+    async def receive_all_if(
+        self, name: str, lookup_ids: Sequence[int], wanted: Callable[[ReceivedMessage], bool]
+    ) -> list[bool | PostroadError]:
+        """Takes those of the messages with these lookup ids that `wanted` accepts by their headers. The others stay in
+        their places. The errors of single messages stand in their places."""
+
+        async def take(opened: Any, some: Sequence[int]) -> list[bool | PostroadError]:
+            asked = await self.client.lookup_all(opened, Action.LOOKUP_RECEIVE_CURRENT, some, SMALL_BODY)
+            found: list[bool | PostroadError] = [
+                wanted(each.message) if isinstance(each, Received) else each for each in asked
+            ]
+            for ack, verdict in ((Ack.RR_ACK, True), (Ack.RR_NACK, False)):
+                places = [n for n, each in enumerate(found) if each is verdict]
+                entries = [each.entry for each in map(asked.__getitem__, places) if isinstance(each, Received)]
+                ends = await self.client.end_all(entries, ack) if entries else ()
+                for place, fault in zip(places, ends, strict=True):
+                    found[place] = fault or found[place]
+            return found
+
+        return await self._in_lanes(self._name(name), DesiredAccess.RECEIVE, lookup_ids, take)
+
+    async def _in_lanes(
+        self,
+        name: FormatName,
+        access: DesiredAccess,
+        lookup_ids: Sequence[int],
+        work: Callable[[Any, Sequence[int]], Awaitable[list[T | PostroadError]]],
+    ) -> list[T | PostroadError]:
+        """Does the work for one window of messages after the other. Several windows are on their way at a time: the
+        server works on one of them while this side works on another."""
+        windows = [lookup_ids[place : place + WINDOW] for place in range(0, len(lookup_ids), WINDOW)]
+        answers: dict[int, list[T | PostroadError]] = {}
+
+        async def lane(opened: Any) -> None:
+            while len(answers) < len(windows):
+                place = len(answers)
+                answers[place] = []
+                try:
+                    answers[place] = await work(opened, windows[place])
+                except PostroadError as fault:  # what other windows did stands
+                    answers[place] = [fault] * len(windows[place])
+
+        async with self._open(name, access) as opened:
+            await asyncio.gather(*(lane(opened) for _ in range(LANES)))
+            found = [each for place in range(len(windows)) for each in answers[place]]
+            if any(isinstance(each, InvalidHandle | QueueNotAvailable | RpcUnavailable) for each in found):
+                self._opened.pop((name, access), None)  # the next one opens the queue again
+        return found
 
     # Handles and cursors
 

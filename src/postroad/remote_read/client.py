@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -16,6 +17,8 @@ from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
     InvalidHandle,
     LocalProtocolError,
+    MessageNotFound,
+    NoMessage,
     PostroadError,
     RemoteProtocolError,
     RpcFault,
@@ -88,6 +91,11 @@ class PendingRead(Generic[Opened]):
 Read = TypeVar("Read", bound=PendingRead[Any])
 
 
+# A read that is ready to be asked: itself, its operation and request, and what takes the message from the answer. The
+# latter marks the read as `locked` if it has to be ended.
+Asked = tuple[Read, Operation[Any, Any], Any, Callable[[Any], ReceivedMessage]]
+
+
 @dataclass(slots=True)
 class Received:
     """A message that is locked at its queue manager until `end`. A peeked message has no entry."""
@@ -155,13 +163,15 @@ class ReadClient(ABC, Generic[Opened, Read]):
         operation: Operation[In, Out],
         request: In,
         timeout: float | None = ANSWER_TIMEOUT_S,
-        late: Callable[[Out | None], None] | None = None,
     ) -> Coroutine[Any, Any, Out]:
         """Makes a call on the connection that the handles belong to."""
+        return called(self._open_connection(), operation, request, timeout)
+
+    def _open_connection(self) -> RpcClient:
         connection = self._connection
         if connection is None or connection.closed:
             raise RpcUnavailable("the connection of the queue is lost; open the queue again")
-        return called(connection, operation, request, timeout, late)
+        return connection
 
     # Queues
 
@@ -219,14 +229,33 @@ class ReadClient(ABC, Generic[Opened, Read]):
         if not 0 <= timeout_ms <= INFINITE_MS:
             raise LocalProtocolError(f"timeout_ms: must be between 0 and {INFINITE_MS}, got {timeout_ms}")
         self._require_open(opened)
-        return self._start(opened, action, timeout_ms, cursor)
+        asked = self._asked(opened, action, timeout_ms, cursor)
+        return self._answer(asked, waits=asked[0].receives or timeout_ms != 0)
+
+    async def receive_all(self, opened: Opened, count: int) -> list[Received | PostroadError]:
+        """Several receives that do not wait, in one round trip. Where there is no message, its error stands."""
+        self._require_open(opened)
+        return await self._answers([self._asked(opened, Action.RECEIVE, 0, 0) for _ in range(count)])
 
     @abstractmethod
-    def _start(self, opened: Opened, action: Action, timeout_ms: int, cursor: int) -> Coroutine[Any, Any, Received]: ...
+    def _asked(self, opened: Opened, action: Action, timeout_ms: int, cursor: int) -> Asked[Read]: ...
 
     async def lookup(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int = WHOLE) -> Received:
         """Reads by lookup id. A received message is locked until `end`. Of a body, `max_body_size` octets come, and
         zeroes for the others, if the protocol can cut it; else the whole body."""
+        asked = self._asked_lookup(opened, action, lookup_id, max_body_size)
+        try:
+            return await self._answer(asked, waits=asked[0].receives)
+        except NoMessage:
+            raise MessageNotFound(f"there is no message in {opened.name}") from None
+
+    async def lookup_all(
+        self, opened: Opened, action: Action, lookup_ids: Sequence[int], max_body_size: int = WHOLE
+    ) -> list[Received | PostroadError]:
+        """`lookup` of several messages in one round trip. In the place of a failed one stands its error."""
+        return await self._answers([self._asked_lookup(opened, action, each, max_body_size) for each in lookup_ids])
+
+    def _asked_lookup(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int) -> Asked[Read]:
         if action not in SEEKS:
             raise LocalProtocolError(f"action: must be an action on a lookup id, got {action.name}")
         if lookup_id == 0 and action not in FROM_THE_START:
@@ -234,10 +263,10 @@ class ReadClient(ABC, Generic[Opened, Read]):
         if not 0 <= lookup_id <= LAST_LOOKUP_ID:
             raise LocalProtocolError(f"lookup_id: must be a lookup id, got {lookup_id}")
         self._require_open(opened)
-        return await self._look_up(opened, action, lookup_id, max_body_size)
+        return self._asked_for(opened, action, lookup_id, max_body_size)
 
     @abstractmethod
-    async def _look_up(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int) -> Received: ...
+    def _asked_for(self, opened: Opened, action: Action, lookup_id: int, max_body_size: int) -> Asked[Read]: ...
 
     def _request_id(self) -> int:
         """A request id that no pending read of any queue has."""
@@ -246,37 +275,30 @@ class ReadClient(ABC, Generic[Opened, Read]):
             if self._last_request not in self.pending:
                 return self._last_request
 
-    async def _answer(
-        self,
-        read: Read,
-        operation: Operation[In, Out],
-        request: In,
-        message_in: Callable[[Out], ReceivedMessage],
-        *,
-        waits: bool = True,
-    ) -> Received:
-        """Makes the call of a read. `message_in` marks the read as `locked` if it has to be ended.
+    async def _answer(self, asked: Asked[Read], *, waits: bool) -> Received:
+        """Makes the call of a read.
 
         A message that cannot be read goes back, and so does one whose caller has left. A read whose caller has left is
         cancelled if it `waits`; else it is orphaned, and the server has nothing to remember of it.
         """
-        late: asyncio.Future[Out | None] | None = None  # the answer, if the caller leaves before it comes
+        read, operation, request, message_in = asked
+        late: asyncio.Future[Any] | None = None  # the answer, if the caller leaves before it comes
         self.pending[read.request_id] = read
 
-        def answered_late(answer: Out | None) -> None:
+        def answered_late(answer: Any) -> None:
             nonlocal late
             late = late or asyncio.get_running_loop().create_future()
             if not late.done():
                 late.set_result(answer)
             elif answer is not None:  # the caller has left
-                task = asyncio.ensure_future(self._give_back(read, answer, message_in))
-                self._giving_back.add(task)
-                task.add_done_callback(self._giving_back.discard)
+                self._return_later(read, answer, message_in)
 
         try:
-            answer = await self._call(operation, request, None, answered_late if waits else None)
+            answer = await self._open_connection().call(operation, request, None, answered_late if waits else None)
             message = message_in(answer)
             return Received(message, read if read.locked else None)
+        except RpcFault as fault:
+            raise error_of_fault(fault, operation.name) from None
         except asyncio.CancelledError:
             if waits:
                 late = late or asyncio.get_running_loop().create_future()
@@ -288,6 +310,47 @@ class ReadClient(ABC, Generic[Opened, Read]):
         finally:
             if not read.locked:
                 self.pending.pop(read.request_id, None)
+
+    async def _answers(self, asked: Sequence[Asked[Read]]) -> list[Received | PostroadError]:
+        """Makes the calls of several reads that never wait. If the caller leaves, what was received goes back."""
+        calls = [(operation, request) for _, operation, request, _ in asked]
+        for read, *_ in asked:
+            self.pending[read.request_id] = read
+        answering = asyncio.ensure_future(self._open_connection().call_all(calls))
+        try:
+            answers = await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            answering.add_done_callback(partial(self._answered_nobody, asked))
+            with suppress(PostroadError, TimeoutError):
+                async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
+                    await asyncio.shield(answering)
+                    await asyncio.gather(*self._giving_back)
+            raise
+        found: list[Received | PostroadError] = []
+        for (read, operation, _, message_in), answer in zip(asked, answers, strict=True):
+            try:
+                if isinstance(answer, PostroadError):
+                    raise error_of_fault(answer, operation.name) if isinstance(answer, RpcFault) else answer
+                message = message_in(answer)
+                found.append(Received(message, read if read.locked else None))
+            except PostroadError as error:
+                await self._put_back(read)
+                found.append(error)
+            if not read.locked:
+                self.pending.pop(read.request_id, None)
+        return found
+
+    def _answered_nobody(self, asked: Sequence[Asked[Read]], answering: asyncio.Future[list[Any]]) -> None:
+        answers = [] if answering.cancelled() or answering.exception() is not None else answering.result()
+        for (read, _, _, message_in), answer in zip(asked, answers, strict=False):
+            self.pending.pop(read.request_id, None)
+            if read.receives and not isinstance(answer, PostroadError):
+                self._return_later(read, answer, message_in)
+
+    def _return_later(self, read: Read, answer: Out, message_in: Callable[[Out], ReceivedMessage]) -> None:
+        task = asyncio.ensure_future(self._give_back(read, answer, message_in))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
 
     async def _withdraw(
         self, read: Read, late: asyncio.Future[Out | None], message_in: Callable[[Out], ReceivedMessage]
@@ -327,19 +390,40 @@ class ReadClient(ABC, Generic[Opened, Read]):
         """The second half of receiving a message. The message is deleted, or returns to its place."""
         self._ending(read)
         try:
-            status = await self._end(read, ack)
+            answer = await self._end(read, ack)
         finally:
             self.pending.pop(read.request_id, None)
-        if status:
-            check(status, "cannot acknowledge the message")
+        if answer.result:
+            check(answer.result, "cannot acknowledge the message")
+
+    async def end_all(self, reads: Sequence[Read], ack: Ack) -> list[PostroadError | None]:
+        """`end` of several messages in one round trip. None stands for one that has ended, else its error."""
+        for read in reads:
+            self._ending(read)
+        try:
+            answers = await self._open_connection().call_all([self._ended(read, ack) for read in reads])
+        finally:
+            for read in reads:
+                self.pending.pop(read.request_id, None)
+        found: list[PostroadError | None] = []
+        for answer in answers:
+            if isinstance(answer, PostroadError):
+                found.append(error_of_fault(answer, "end") if isinstance(answer, RpcFault) else answer)
+            else:
+                found.append(error_of(answer.result, "cannot acknowledge the message") if answer.result else None)
+        return found
 
     def _ending(self, read: Read) -> None:
         if not read.locked or self.pending.get(read.request_id) is not read:
             raise InvalidHandle("there is no received message to acknowledge")
         read.locked = False
 
+    def _end(self, read: Read, ack: Ack) -> Coroutine[Any, Any, Any]:
+        return self._call(*self._ended(read, ack), None)
+
     @abstractmethod
-    async def _end(self, read: Read, ack: Ack) -> int: ...
+    def _ended(self, read: Read, ack: Ack) -> tuple[Operation[Any, Any], Any]:
+        """The call that ends a read. Its answer has a `result`."""
 
 
 async def called(
@@ -347,12 +431,11 @@ async def called(
     operation: Operation[In, Out],
     request: In,
     timeout: float | None,
-    late: Callable[[Out | None], None] | None = None,
     what: str = "",
 ) -> Out:
     """Makes a call. `what` says what failed, where the method raises its HRESULT."""
     try:
-        return await connection.call(operation, request, timeout, late)
+        return await connection.call(operation, request, timeout)
     except TimeoutError:
         raise RpcUnavailable(f"the server did not answer {operation.name} within {timeout:g} seconds") from None
     except RpcFault as fault:

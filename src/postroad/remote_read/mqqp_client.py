@@ -5,7 +5,6 @@ One connection for qmcomm and one for qm2qm serve any number of reads.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,12 +16,12 @@ from postroad.remote_read import qm2qm, qmcomm, structures
 from postroad.remote_read.client import (
     ANSWER_TIMEOUT_S,
     OPEN_TIMEOUT_S,
+    Asked,
     Connect,
     Identity,
     OpenQueue,
     PendingRead,
     ReadClient,
-    Received,
     called,
     check,
     message_of,
@@ -34,7 +33,7 @@ from postroad.remote_read.structures import RemoteReadDesc, RemoteReadDesc2
 from postroad.remote_read.values import SEEKS, Ack, Action, DesiredAccess, DesiredShare, PortType, Version
 from postroad.rpc.client import RpcClient
 from postroad.rpc.constants import FaultStatus
-from postroad.rpc.interface import Nothing
+from postroad.rpc.interface import Nothing, Operation
 from postroad.rpc.ndr import NULL_HANDLE, Handle
 
 CLIENT_SYSTEM = 0x500  # dwMQS of R_QMOpenRemoteQueue: an operating system without licences to count
@@ -165,19 +164,18 @@ class RemoteReadClient(ReadClient[RemoteOpenQueueEntry, PendingRemoteReadEntry])
 
     # Reading: peeks are 3.2.4.2 and 3.2.4.5, receives 3.2.4.3 and 3.2.4.6
 
-    def _start(
+    def _asked(
         self, opened: RemoteOpenQueueEntry, action: Action, timeout_ms: int, cursor: int
-    ) -> Coroutine[Any, Any, Received]:
+    ) -> Asked[PendingRemoteReadEntry]:
         read = PendingRemoteReadEntry(opened, self._request_id(), action is Action.RECEIVE)
         desc = RemoteReadDesc(opened.queue_handle, cursor, action, timeout_ms, 0, opened.queue, read.request_id)
         if self.version.is_old:
-            return self._answer(read, qm2qm.START_RECEIVE, structures.StartReceiveIn(desc), partial(_message, read))
-        request = structures.StartReceive2In(RemoteReadDesc2(desc))
-        return self._answer(read, qm2qm.START_RECEIVE2, request, partial(_message2, read))
+            return read, qm2qm.START_RECEIVE, structures.StartReceiveIn(desc), partial(_message, read)
+        return read, qm2qm.START_RECEIVE2, structures.StartReceive2In(RemoteReadDesc2(desc)), partial(_message2, read)
 
-    async def _look_up(
+    def _asked_for(
         self, opened: RemoteOpenQueueEntry, action: Action, lookup_id: int, max_body_size: int
-    ) -> Received:
+    ) -> Asked[PendingRemoteReadEntry]:
         """RemoteQMStartReceiveByLookupId, 3.1.4.11. The whole body comes: this protocol cuts none. It never waits,
         3.1.4.6."""
         if self.version.is_old:
@@ -186,8 +184,7 @@ class RemoteReadClient(ReadClient[RemoteOpenQueueEntry, PendingRemoteReadEntry])
         read = PendingRemoteReadEntry(opened, self._request_id(), receives)
         desc = RemoteReadDesc(opened.queue_handle, 0, action, 0, 0, opened.queue, read.request_id)
         request = structures.StartReceiveByLookupIdIn(lookup_id, RemoteReadDesc2(desc))
-        operation = qm2qm.START_RECEIVE_BY_LOOKUP_ID
-        return await self._answer(read, operation, request, partial(_message2, read), waits=receives)
+        return read, qm2qm.START_RECEIVE_BY_LOOKUP_ID, request, partial(_message2, read)
 
     async def _cancel(self, read: PendingRemoteReadEntry) -> int:
         """Canceling a Pending Peek or Receive, 3.2.4.7"""
@@ -197,10 +194,9 @@ class RemoteReadClient(ReadClient[RemoteOpenQueueEntry, PendingRemoteReadEntry])
         self.pending.pop(read.request_id, None)
         return answer.result
 
-    async def _end(self, read: PendingRemoteReadEntry, ack: Ack) -> int:
+    def _ended(self, read: PendingRemoteReadEntry, ack: Ack) -> tuple[Operation[Any, Any], Any]:
         """RemoteQMEndReceive"""
-        request = structures.EndReceiveIn(read.remote_read_handle, ack)
-        return (await self._call(qm2qm.END_RECEIVE, request, None)).result
+        return qm2qm.END_RECEIVE, structures.EndReceiveIn(read.remote_read_handle, ack)
 
 
 def _message(read: PendingRemoteReadEntry, answer: structures.StartReceiveOut) -> ReceivedMessage:

@@ -1,5 +1,5 @@
 """The methods of [MS-MQRR] 3.1.4 as RPC calls, with the checks and errors of that protocol. What they do is in
-service.py; stubs are in remoteread.py, packets in sections.py.
+service.py; stubs are in remoteread.py, packets in message_packet.py.
 
 A queue's context handle stands for it in every call. The request id names a read, from R_StartReceive on until
 R_EndReceive.

@@ -6,7 +6,6 @@ A read is one call, and so is its end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +13,13 @@ from itertools import count
 from typing import Any
 
 from postroad.describe.received import ReceivedMessage
-from postroad.errors import MessageNotFound, NoMessage, PostroadError, RpcUnavailable
+from postroad.errors import PostroadError, RpcUnavailable
 from postroad.names import FormatName, QueueFormat
 from postroad.remote_read import remoteread as wire
 from postroad.remote_read.client import (
     OPEN_TIMEOUT_S,
     WHOLE,
+    Asked,
     Connect,
     Identity,
     OpenQueue,
@@ -37,6 +37,7 @@ from postroad.remote_read.remoteread import REMOTE_READ
 from postroad.remote_read.structures import Result
 from postroad.remote_read.values import OWN_VERSION, SEEKS, Ack, Action, DesiredAccess, DesiredShare
 from postroad.rpc.client import RpcClient
+from postroad.rpc.interface import Operation
 from postroad.rpc.ndr import Handle
 from postroad.wire.constants import MessageClass
 
@@ -147,7 +148,7 @@ class MqrrClient(ReadClient[MqrrQueue, MqrrRead]):
 
     # Reading: peeks are 3.2.4.3 and 3.2.4.9, receives 3.2.4.4.1 and 3.2.4.10.1
 
-    def _start(
+    def _asked(
         self,
         opened: MqrrQueue,
         action: Action,
@@ -155,34 +156,27 @@ class MqrrClient(ReadClient[MqrrQueue, MqrrRead]):
         cursor: int,
         lookup_id: int = 0,
         max_body_size: int = WHOLE,
-    ) -> Coroutine[Any, Any, Received]:
+    ) -> Asked[MqrrRead]:
         """R_StartReceive"""
         receives = action is Action.RECEIVE or (lookup_id != 0 and SEEKS[action][0])
         read = MqrrRead(opened, self._request_id(), receives)
         request = wire.StartReceiveIn(
             opened.handle, lookup_id, cursor, action, timeout_ms, read.request_id, max_body_size, WHOLE
         )
-        waits = receives or timeout_ms != 0  # else nothing is left behind
-        return self._answer(read, wire.START_RECEIVE, request, partial(_message, read), waits=waits)
+        return read, wire.START_RECEIVE, request, partial(_message, read)
 
-    async def _look_up(self, opened: MqrrQueue, action: Action, lookup_id: int, max_body_size: int) -> Received:
-        if lookup_id:
-            return await self._start(opened, action, 0, 0, lookup_id, max_body_size)
-        try:
-            return await self._start(opened, FIRST_MESSAGES[action], 0, 0, 0, max_body_size)
-        except NoMessage:
-            raise MessageNotFound(f"there is no message in {opened.name}") from None
+    def _asked_for(self, opened: MqrrQueue, action: Action, lookup_id: int, max_body_size: int) -> Asked[MqrrRead]:
+        return self._asked(opened, action if lookup_id else FIRST_MESSAGES[action], 0, 0, lookup_id, max_body_size)
 
     async def _cancel(self, read: MqrrRead) -> int:
         """R_CancelReceive, 3.2.4.11"""
         request = wire.CancelReceiveIn(read.opened.handle, read.request_id)
         return (await self._call(wire.CANCEL_RECEIVE, request)).result
 
-    async def _end(self, read: MqrrRead, ack: Ack) -> int:
+    def _ended(self, read: MqrrRead, ack: Ack) -> tuple[Operation[Any, Any], Any]:
         """R_EndReceive"""
-        opened = read.opened
-        self._require_open(opened)
-        return (await self._call(wire.END_RECEIVE, wire.EndReceiveIn(opened.handle, ack, read.request_id), None)).result
+        self._require_open(read.opened)
+        return wire.END_RECEIVE, wire.EndReceiveIn(read.opened.handle, ack, read.request_id)
 
     async def receive_next(self, opened: MqrrQueue, read: MqrrRead, timeout_ms: int = 0) -> Received:
         """Acknowledges a message, and receives the next one: two calls that leave together.
@@ -221,7 +215,7 @@ class MqrrClient(ReadClient[MqrrQueue, MqrrRead]):
             else:
                 ended.set_result(None)
 
-        connection.send(wire.END_RECEIVE, wire.EndReceiveIn(opened.handle, Ack.RR_ACK, read.request_id), done)
+        connection.send(*self._ended(read, Ack.RR_ACK), done)
         return ended
 
 

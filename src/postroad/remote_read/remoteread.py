@@ -141,26 +141,24 @@ class SetClassIn:
 
 
 RESULT = Struct("<I")
+_GAPS = [bytes(-size % 4) for size in range(4)]  # after octets, up to the next number
 START = Struct("<I16s4xQ6I")
 END = Struct("<I16sII")
 NO_TRANSACTION = bytes(16)
 
 
 class _Shape:
-    """The layout of a reply with no, one or two sections in one syntax, up to the octets of the first section; and what
-    precedes the octets of the second."""
+    """The layout of a reply in one syntax: without a message, and up to the octets of its one section."""
 
-    __slots__ = ("count", "empty", "one", "two")
+    __slots__ = ("empty", "one")
 
     def __init__(self, head: str, referent: str, section: str, count: str) -> None:
         self.empty = Struct(f"<{head}{referent}I")
         self.one = Struct(f"<{head}{referent}{count}{section}{count}")
-        self.two = Struct(f"<{head}{referent}{count}{section}{section}{count}")
-        self.count = Struct(f"<{count}")
 
 
 _NDR, _NDR64 = _Shape("I4xQI", "I", "HxxIII", "I"), _Shape("I4xQI4x", "Q", "III4xQ", "Q")
-_REFERENTS = (0x00020000, 0x00020004, 0x00020008)  # the numbers that the definitions give
+_REFERENTS = (0x00020000, 0x00020004)  # the numbers that the definitions give
 
 
 class StartIn(FastParameters[StartReceiveIn]):
@@ -187,71 +185,43 @@ class StartIn(FastParameters[StartReceiveIn]):
 
 
 class StartOut(FastParameters[StartReceiveOut]):
-    """Fast for a message, whole or cut, and for none."""
+    """Fast for a whole message, and for none."""
 
     __slots__ = ()
 
     def pack(self, value: StartReceiveOut, layout: Format) -> bytes | None:
         shape = _NDR64 if layout is Format.NDR64 else _NDR
-        sections, number = value.sections, value.number_of_sections
+        sections, number, result = value.sections, value.number_of_sections, value.result
         if sections is None:
-            if number:
-                return None
-            return shape.empty.pack(value.arrive_time, value.sequence_id, 0, 0, value.result)
-        if number not in (1, 2) or len(sections) != number:
+            return None if number else shape.empty.pack(value.arrive_time, value.sequence_id, 0, 0, result)
+        if number != 1 or len(sections) != 1:
             return None
-        described: list[int] = []
-        for found, referent in zip(sections, _REFERENTS[1:], strict=False):
-            octets, size = found.section, found.size
-            if octets is None or len(octets) != size or size > MAX_SECTION or found.section_type not in SECTION_TYPES:
-                return None  # the definitions say what is wrong
-            described += (found.section_type, found.size_alloc, size, referent)
-        head = value.arrive_time, value.sequence_id, number, _REFERENTS[0], number
-        first = sections[0]
-        assert first.section is not None
-        if number == 1:
-            start = shape.one.pack(*head, *described, first.size)
-            return b"".join((start, first.section, bytes(-first.size % 4), RESULT.pack(value.result)))
-        second = sections[1]
-        assert second.section is not None
-        start = shape.two.pack(*head, *described, first.size)
-        gap = bytes(-(len(start) + first.size) % layout.value)
-        end = shape.count.pack(second.size)
-        rest = RESULT.pack(value.result)
-        return b"".join((start, first.section, gap, end, second.section, bytes(-second.size % 4), rest))
+        section = sections[0]
+        octets, size, kind = section.section, section.size, section.section_type
+        if octets is None or len(octets) != size or size > MAX_SECTION or kind not in SECTION_TYPES:
+            return None  # the definitions say what is wrong
+        array, pointer = _REFERENTS
+        start = shape.one.pack(
+            value.arrive_time, value.sequence_id, 1, array, 1, kind, section.size_alloc, size, pointer, size
+        )
+        return b"".join((start, octets, _GAPS[size % 4], RESULT.pack(result)))
 
     def unpack(self, reader: Reader) -> StartReceiveOut | None:
-        shape, word = (_NDR64, 8) if reader.wide else (_NDR, 4)
-        data = reader.data
-        if reader.size < shape.one.size + RESULT.size:
+        data, layout = reader.data, (_NDR64 if reader.wide else _NDR).one
+        start = layout.size
+        if reader.size < start + RESULT.size:
             return None
-        number = data[16]
-        if number not in (1, 2) or reader.size < (layout := shape.one if number == 1 else shape.two).size + RESULT.size:
+        arrive_time, sequence_id, number, array, count, kind, alloc, size, pointer, octets = layout.unpack_from(data)
+        end = start + size
+        at = end + -end % 4
+        if not (number == count == 1 and array and pointer and octets == size <= MAX_SECTION):
             return None
-        arrive_time, sequence_id, told, array, count, *described, octets = layout.unpack_from(data)
-        if (told, count) != (number, number) or not array:
-            return None
-        sections: list[SectionBuffer] = []
-        at = layout.size
-        for place in range(0, 4 * number, 4):
-            kind, alloc, size, pointer = described[place : place + 4]
-            if place:
-                at += -at % word
-                if reader.size < at + word:
-                    return None
-                (octets,) = shape.count.unpack_from(data, at)
-                at += word
-            end = at + size
-            if kind not in SECTION_TYPES or not pointer or octets != size or size > MAX_SECTION or reader.size < end:
-                return None
-            sections.append(SectionBuffer(kind, alloc, size, data[at:end]))
-            at = end
-        at += -at % 4
-        if reader.size < at + RESULT.size:
+        if kind not in SECTION_TYPES or reader.size < at + RESULT.size:
             return None
         (result,) = RESULT.unpack_from(data, at)
         reader.offset = at + RESULT.size
-        return StartReceiveOut(arrive_time, sequence_id, number, tuple(sections), result)
+        section = SectionBuffer(kind, alloc, size, data[start:end])
+        return StartReceiveOut(arrive_time, sequence_id, 1, (section,), result)
 
 
 class EndIn(FastParameters[EndReceiveIn]):

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from postroad.errors import (
     AuthenticationFailed,
@@ -33,6 +33,9 @@ CONNECT_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 2.0
 
 
+_Settled = Callable[[tuple[bytes, str] | None, PostroadError | None], None]
+
+
 class RpcClient:
     """One connection to a server. Use `connect` to make one; it binds an interface at its first call."""
 
@@ -41,7 +44,7 @@ class RpcClient:
         self._peer = peer
         self._link = _Link(self)
         self._calls: dict[int, asyncio.Future[tuple[bytes, str]]] = {}
-        self._late: dict[int, Callable[[tuple[bytes, str] | None], None]] = {}  # of calls whose caller has left
+        self._late: dict[int, _Settled] = {}  # of calls without a future of their own, or whose caller has left
         self._unclaimed: dict[
             int, tuple[bytes, str] | None
         ] = {}  # replies that came while the caller was being cancelled
@@ -80,13 +83,12 @@ class RpcClient:
     def send(self, operation: Operation[In, Out], request: In, done: Callable[[Out | None], None]) -> None:
         """Makes a call for which nobody waits. It leaves with the next one of this turn of the event loop, or at its
         end. `done` gets the reply, or None if none comes. The interface must be bound."""
-        layout = self._core.layout(operation.interface)
         self._refuse_closed()
-        assert layout is not None
-        call_id = self._core.call(operation.interface, operation.opnum, operation.request.encode(request, layout))
+        octets, layout = self._encoded(operation, request)
+        call_id = self._core.call(operation.interface, operation.opnum, octets)
         decoded = partial(self._decoded, operation, request, layout)
 
-        def settled(answer: tuple[bytes, str] | None) -> None:
+        def settled(answer: tuple[bytes, str] | None, error: PostroadError | None) -> None:
             try:
                 reply = None if answer is None else decoded(*answer)
             except RpcUnavailable:
@@ -94,6 +96,47 @@ class RpcClient:
             done(reply)
 
         self._late[call_id] = settled
+        self._flush_soon()
+
+    async def call_all(self, calls: Sequence[tuple[Operation[Any, Any], Any]]) -> list[Any]:
+        """Makes several calls that leave together, without a task for each. Returns what each is answered, or its
+        RpcFault or RpcUnavailable. Their interfaces must be bound.
+
+        If the caller leaves, the calls go on, and nobody gets the answers.
+        """
+        self._refuse_closed()
+        answers: dict[int, tuple[bytes, str] | PostroadError] = {}
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settled(place: int, answer: tuple[bytes, str] | None, error: PostroadError | None) -> None:
+            answers[place] = answer or error or RpcUnavailable(f"{self._peer} sent no answer")
+            if len(answers) == len(calls) and not ended.done():
+                ended.set_result(None)
+
+        stubs = [self._encoded(operation, request) for operation, request in calls]
+        for place, ((operation, _), (octets, _)) in enumerate(zip(calls, stubs, strict=True)):
+            self._late[self._core.call(operation.interface, operation.opnum, octets)] = partial(settled, place)
+        self._flush_soon()
+        if calls:
+            await ended
+        found: list[Any] = []
+        for place, ((operation, request), (_, layout)) in enumerate(zip(calls, stubs, strict=True)):
+            answer = answers[place]
+            if not isinstance(answer, PostroadError):
+                try:
+                    answer = self._decoded(operation, request, layout, *answer)
+                except RpcUnavailable as error:
+                    answer = error
+            found.append(answer)
+        return found
+
+    def _encoded(self, operation: Operation[In, Out], request: In) -> tuple[bytes, Format]:
+        layout = self._core.layout(operation.interface)
+        assert layout is not None
+        return operation.request.encode(request, layout), layout
+
+    def _flush_soon(self) -> None:
+        """Further calls of this turn of the event loop leave with the ones before."""
         if not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush_together)
@@ -124,9 +167,8 @@ class RpcClient:
         answer = self._calls[call_id] = loop.create_future()
         if len(self._calls) == 1:
             self.flush()
-        elif not self._flushing:  # further calls of this turn leave with it
-            self._flushing = True
-            loop.call_soon(self._flush_together)
+        else:
+            self._flush_soon()
         try:
             if timeout is None:
                 octets, order = await answer
@@ -161,7 +203,7 @@ class RpcClient:
     ) -> None:
         """Passes the reply of a call whose caller has left to `late`. It may come before or after the cancellation."""
 
-        def settled(answer: tuple[bytes, str] | None) -> None:
+        def settled(answer: tuple[bytes, str] | None, error: PostroadError | None = None) -> None:
             try:
                 late(None if answer is None else decoded(*answer))
             except RpcUnavailable:
@@ -240,7 +282,7 @@ class RpcClient:
 
     def _settle(self, call_id: int, answer: tuple[bytes, str] | None, error: RpcFault | None) -> None:
         if self._late and call_id in self._late:
-            self._late.pop(call_id)(answer)
+            self._late.pop(call_id)(answer, error)
             return
         future = self._calls.get(call_id)
         if future is None:
@@ -261,7 +303,7 @@ class RpcClient:
                 call.set_exception(self._error)
         late, self._late = self._late, {}
         for settled in late.values():
-            settled(None)
+            settled(None, self._error)
         if self._binding is not None and not self._binding.done():
             self._binding.set_exception(self._error)
         if self._link.transport is not None:

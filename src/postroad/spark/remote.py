@@ -34,6 +34,7 @@ from postroad.errors import (
     MessageAlreadyReceived,
     MessageNotFound,
     MessagesGone,
+    PostroadError,
     RpcUnavailable,
     SharingViolation,
     TransactionSequence,
@@ -58,7 +59,8 @@ from postroad.spark.tracebacks import iterator_without_traceback, without_traceb
 
 T = TypeVar("T")
 FIRST_PAGE = 8  # messages, until their size is known; each may have 4 MiB
-IN_FLIGHT = 64  # calls at a time
+TOGETHER = 256  # messages that are looked at in one step
+REMOVED_TOGETHER = 1024
 LAST_LOOKUP_ID = (1 << 63) - 1
 PROBES = 64  # lookup ids to try when searching for a message
 _CURRENT, _FIRST, _LAST = as_action("current"), as_action("first"), as_action("last")
@@ -72,6 +74,15 @@ class Fate(Enum):
     TAKEN = "taken"  # we received it
     GONE = "gone"
     LOCKED = "locked"  # another reader is receiving it, and may put it back
+
+
+_Result = ReceivedMessage | Fate | PostroadError
+
+
+def _answer_of(answer: ReceivedMessage | PostroadError) -> _Result:
+    if isinstance(answer, _NOT_THERE):
+        return Fate.GONE
+    return Fate.LOCKED if isinstance(answer, TransactionUsage) else answer
 
 
 class RemoteQueue:
@@ -118,7 +129,7 @@ class RemoteQueue:
         """The message with this lookup id. None if it is gone or another reader has locked it."""
 
         async def look() -> ReceivedMessage | None:
-            found = await self._look(lookup_id)
+            (found,) = await self._look((lookup_id,))
             return None if isinstance(found, Fate) else found
 
         return self._retried(look)
@@ -132,7 +143,7 @@ class RemoteQueue:
             tried = range(first, min(first + FIRST_PAGE, end))
 
             async def look(tried: range = tried) -> list[ReceivedMessage | Fate]:
-                return await asyncio.gather(*(self._look(each) for each in tried))
+                return await self._look(tried)
 
             for found in self._retried(look):
                 if not isinstance(found, Fate):
@@ -164,7 +175,7 @@ class RemoteQueue:
                 return
             elif known - page[0].lookup_id < 2 * len(page):
                 guess = known + 1
-            count = min(next_page(page), IN_FLIGHT) if page else FIRST_PAGE
+            count = min(next_page(page), TOGETHER) if page else FIRST_PAGE
 
     def _page(self, after: int, count: int, bodies: bool = True) -> list[ReceivedMessage]:
         async def look() -> list[ReceivedMessage]:
@@ -173,10 +184,8 @@ class RemoteQueue:
         return self._retried(look)
 
     def _guessed(self, tried: range, bodies: bool = True) -> list[ReceivedMessage]:
-        one = self._look if bodies else self._look_at_headers
-
         async def look() -> list[ReceivedMessage | Fate]:
-            return await asyncio.gather(*map(one, tried))
+            return await self._look(tried, bodies=bodies)
 
         return [each for each in self._retried(look) if isinstance(each, ReceivedMessage)]
 
@@ -191,45 +200,46 @@ class RemoteQueue:
             page = [each for each in answers if isinstance(each, ReceivedMessage)]
             if page:
                 yield page
-                count = min(next_page(page), IN_FLIGHT)
+                count = min(next_page(page), TOGETHER)
 
-    async def _look(self, lookup_id: int) -> ReceivedMessage | Fate:
-        try:
-            return await self._backend.lookup(self._queue, lookup_id, _CURRENT, False, None)
-        except _NOT_THERE:
-            return Fate.GONE
-        except TransactionUsage:
-            return Fate.LOCKED
+    async def _look(self, lookup_ids: Sequence[int], *, bodies: bool = True) -> list[ReceivedMessage | Fate]:
+        answers = [_answer_of(each) for each in await self._backend.look_all(self._queue, lookup_ids, bodies=bodies)]
+        for each in answers:
+            if isinstance(each, PostroadError):
+                raise each
+        return [each for each in answers if not isinstance(each, PostroadError)]
 
-    async def _look_at_headers(self, lookup_id: int) -> ReceivedMessage | Fate:
-        try:
-            return await self._backend.look(self._queue, lookup_id)
-        except _NOT_THERE:
-            return Fate.GONE
-        except TransactionUsage:
-            return Fate.LOCKED
-
-    async def _look_for(self, seen: Seen) -> ReceivedMessage | Fate:
-        found = await self._look(seen.lookup_id)
-        return Fate.GONE if isinstance(found, ReceivedMessage) and Seen.of(found) != seen else found
+    async def _look_for(self, batch: Sequence[Seen], *, bodies: bool = True) -> list[_Result]:
+        """The messages of the batch, those that are still there."""
+        answers = await self._backend.look_all(self._queue, [each.lookup_id for each in batch], bodies=bodies)
+        return [
+            Fate.GONE if isinstance(found, ReceivedMessage) and Seen.of(found) != seen else found
+            for seen, found in zip(batch, map(_answer_of, answers), strict=True)
+        ]
 
     # Taking
 
     def remove(self, batch: Sequence[Seen]) -> int:
         """Receives exactly these messages. Returns how many of them were gone."""
         gone = 0
-        for place in range(0, len(batch), IN_FLIGHT):
-            answers = self._results(batch[place : place + IN_FLIGHT], self._take)
+        for place in range(0, len(batch), REMOVED_TOGETHER):
+            answers = self._results(batch[place : place + REMOVED_TOGETHER], self._take)
             gone += sum(each is Fate.GONE for each in answers)
         return gone
 
-    async def _take(self, seen: Seen) -> ReceivedMessage | Fate:
-        try:
-            taken = await self._backend.receive_if(self._queue, seen.lookup_id, lambda found: Seen.of(found) == seen)
-        except (*_NOT_THERE, TransactionSequence):
-            # Servers also report a locked message as not found. If it is there now, try again.
-            return Fate.GONE if await self._look_for(seen) is Fate.GONE else Fate.LOCKED
-        return Fate.TAKEN if taken else Fate.GONE
+    async def _take(self, batch: Sequence[Seen]) -> list[_Result]:
+        seen = frozenset(batch)
+        lookup_ids = [each.lookup_id for each in batch]
+        answers = await self._backend.receive_all_if(self._queue, lookup_ids, lambda found: Seen.of(found) in seen)
+        taken: list[_Result] = [
+            (Fate.TAKEN if each else Fate.GONE) if isinstance(each, bool) else each for each in answers
+        ]
+        # Servers also report a locked message as not found. If it is there now, try again.
+        unclear = [n for n, each in enumerate(taken) if isinstance(each, (*_NOT_THERE, TransactionSequence))]
+        found = await self._look_for([batch[n] for n in unclear], bodies=False) if unclear else ()
+        for n, each in zip(unclear, found, strict=True):
+            taken[n] = Fate.LOCKED if isinstance(each, ReceivedMessage) else each
+        return taken
 
     # Asking
 
@@ -250,21 +260,21 @@ class RemoteQueue:
             raise RpcUnavailable(f"{self._rpc} did not answer within {ANSWER_S:g} seconds") from None
 
     def _results(
-        self, batch: Sequence[Seen], one: Callable[[Seen], Awaitable[ReceivedMessage | Fate]]
+        self, batch: Sequence[Seen], ask: Callable[[Sequence[Seen]], Awaitable[list[_Result]]]
     ) -> list[ReceivedMessage | Fate]:
-        """The result of `one` for each message. All calls run at once, and those that fail for now are repeated."""
+        """What `ask` says about each message. Those that fail for now are asked again."""
         patience = Patience(self._timeout_s)
         settled: dict[Seen, ReceivedMessage | Fate] = {}
         while left := [each for each in batch if each not in settled]:
-
-            async def ask(left: list[Seen] = left) -> list[ReceivedMessage | Fate | BaseException]:
-                return await asyncio.gather(*(self._with_timeout(one(each)) for each in left), return_exceptions=True)
-
-            fault: RpcUnavailable | InvalidHandle | SharingViolation | None = None
-            for each, answer in zip(left, self._thread.run(ask()), strict=True):
+            fault: PostroadError | None = None
+            try:
+                answers = self._thread.run(self._with_timeout(ask(left)))
+            except _BROKEN as broken:
+                fault, answers = broken, []
+            for each, answer in zip(left, answers, strict=False):
                 if isinstance(answer, _BROKEN):
                     fault = answer
-                elif isinstance(answer, BaseException):
+                elif isinstance(answer, PostroadError):
                     raise answer
                 elif answer is Fate.LOCKED:
                     fault = fault or self._still_locked(each)
