@@ -27,15 +27,11 @@ CHANGES = 10
 TURNS = 5
 WORK_S = 2.0
 _ADD = """
-import time
 sam.transaction_start()
 managers, queues = sys.argv[3].split(";"), int(sys.argv[4])
 for number in range(queues):
     dn = "CN=q%d,CN=msmq,CN=%s,CN=Computers,%s" % (number, managers[number % len(managers)], sys.argv[5])
     sam.add({"dn": dn, "objectClass": "mSMQQueue", "mSMQLabelEx": "queue %d" % number, "mSMQQueueQuota": "1024"})
-    if number % 5000 == 4999:
-        sam.transaction_commit()
-        sam.transaction_start()
 sam.transaction_commit()
 """
 

@@ -44,6 +44,7 @@ TRIES = 3  # of samba-tool
 _CACHE = Path(__file__).parents[1] / "build" / "domain"
 _PLACE = "@PLACE@"  # stands for a controller's own directory in the cached smb.conf
 _PROGRAMS = ("samba", "samba-tool", "kinit", "ldapmodify", "unshare", "mount")
+_SCHEMA = Path("/usr/share/samba/setup/ad-schema")  # a package of its own, which samba-ad-dc only recommends
 _START_S = 120
 _RUN = 'mount -t tmpfs tmpfs /run/samba && exec samba -i -M single -s "$0"'
 _numbers = count(1)
@@ -54,8 +55,11 @@ def unavailable() -> str | None:
     if sys.platform != "linux" or os.geteuid() != 0:
         return "a domain controller needs Linux and root"
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    missing += [str(place) for place in (_SCHEMA,) if not place.is_dir()]
     if missing:
-        packages = "samba samba-ad-dc samba-dsdb-modules samba-vfs-modules winbind krb5-user ldap-utils"
+        packages = (
+            "samba samba-ad-dc samba-ad-provision samba-dsdb-modules samba-vfs-modules winbind krb5-user ldap-utils"
+        )
         return f"a domain controller needs {', '.join(missing)}: apt-get install {packages}"
     modules = [name for name in ("ldap3", "spnego", "gssapi", "krb5") if find_spec(name) is None]
     if modules:
@@ -175,7 +179,8 @@ class Controller:
         self.change_database(_GIVE_INVOCATION, settings)
 
     def change_database(self, program: str, *arguments: str) -> None:
-        """Runs a program of Samba's own Python, which has the stopped controller's database as `sam`."""
+        """Runs a program of Samba's own Python, which has the stopped controller's database as `sam`. The first error
+        ends its transaction."""
         command = ["/usr/bin/python3", "-c", _OPEN_DATABASE + program, str(self._smb_conf), str(self.sam), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -228,7 +233,8 @@ from samba.ndr import ndr_pack
 from samba.dcerpc import misc
 settings = LoadParm()
 settings.load(sys.argv[1])
-sam = SamDB(url=sys.argv[2], session_info=system_session(), lp=settings)
+# Without this mode, each object of a transaction takes longer than the one before: Samba copies the index for it.
+sam = SamDB(url=sys.argv[2], session_info=system_session(), lp=settings, options=["batch_mode:1"])
 """
 _GIVE_INVOCATION = """
 message = ldb.Message(ldb.Dn(sam, sys.argv[3]))

@@ -25,7 +25,7 @@ from postroad.queues.core_settings import DEFAULT_QUOTA_KB, MAX_OUTGOING
 from postroad.security.algorithms import CIPHERS, DEFAULT_CIPHER, DEFAULT_CIPHERS, DEFAULT_HASHES, HASHES
 from postroad.security.descriptors import SecurityDescriptor, Sid
 from postroad.security.relay import RelayRule
-from postroad.security.sddl import parse_sddl
+from postroad.security.sddl import SDDL
 from postroad.security.signatures import DEFAULT_VERSIONS, LISTED, PROFILES, VERSIONS
 from postroad.validation.fields import required, setting, table, tables, tables_by_key
 from postroad.validation.kinds import (
@@ -145,7 +145,6 @@ def _queue_url(text: str) -> str:
 TOKEN = parsed("text", _token, 4096, secret=True)
 SID = parsed("a SID, as in S-1-5-21-1-2-3-1001", _sid, 256)
 PRINCIPAL = parsed("a Kerberos principal, as in ann@CORP.LOCAL", _principal, 256)
-SDDL = parsed("an access list in SDDL", parse_sddl, 65_535)
 QUEUE_URL = parsed("text", _queue_url, 2048)
 RESEND_TABLE = items(number(0.001, YEAR_S), least=1, most=1000)
 PEER_PORT = whole(1, PORT_MAX)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from postroad.directory import distinguished_names as names
+from postroad.directory.domain_reader import DomainReader
 from postroad.directory.file import format_enterprise, load_enterprise, read_directory
-from postroad.directory.ldap_connection import LdapConnection, LdapSettings, connect
+from postroad.directory.ldap_connection import LdapConnection, LdapSettings, SdFlags, connect
 from postroad.directory.ldap_watch import COPY_FILE, DomainSettings, LdapWatch
-from postroad.directory.objects import QueueManager
+from postroad.directory.objects import Queue, QueueManager
 from postroad.directory.snapshot import Directory
+from postroad.directory.watch import export_enterprise
 from postroad.errors import LdapError, LdapFault, ManagerNotFound, NoRoute
 from postroad.routing import Routes
+from postroad.security.access import Token, allowed
+from postroad.security.descriptors import EVERYONE, Ace, AceType, Acl, SecurityDescriptor, Sid
+from postroad.security.directory_rights import directory_descriptor
+from postroad.security.rights import QueueRight
 from tests.domain import ADMINISTRATOR, BASE, CONFIGURATION, PASSWORD, Controller, add_enterprise
 from tests.enterprises import client, directory, link, queue, server, site
 
@@ -202,14 +208,16 @@ def test_a_generated_domain_routes_like_its_export(
     queues: int,
 ) -> None:
     written = add_enterprise(connection, generated(seed, sites, links, managers, queues))
-    found = follow().directory
+    watch = follow()
+    found = watch.directory
     assert described(found) == described(written)
+    chance = random.Random(seed)
+    give_lists(connection, chance, found)
     file = tmp_path / "enterprise.toml"
-    file.write_text(format_enterprise(found), encoding="utf-8")
+    file.write_text(export_enterprise(found, watch), encoding="utf-8")
     exported = read_directory(load_enterprise(file))
     assert [each.name for each in exported.sites] == [each.name for each in found.sites]
     one, other = Routes(found), Routes(exported)
-    chance = random.Random(seed)
     for each in chance.sample(found.managers, min(60, managers)):
         assert one.table(each.computer_name) == other.table(each.computer_name)
         for target in chance.sample(found.managers, min(20, managers)):
@@ -217,6 +225,38 @@ def test_a_generated_domain_routes_like_its_export(
     assert [(each.identifier, each.pathname, each.queue_manager_identifier) for each in exported.queues] == [
         (each.identifier, each.pathname, each.queue_manager_identifier) for each in found.queues
     ]
+
+    for listed in chance.sample(found.queues, 10):
+        held = own_queues(connection, listed.pathname.computer)
+        assert decisions(held) == decisions(exported.queues_of(listed.queue_manager_identifier))
+
+
+PEOPLE = [Sid.parse(f"S-1-5-21-1-2-3-{number}") for number in range(1001, 1006)]
+RIGHTS = [right.value for right in (*QueueRight, QueueRight.RECEIVE_MESSAGE | QueueRight.WRITE_MESSAGE)]
+
+
+def give_lists(connection: LdapConnection, chance: random.Random, found: Directory) -> None:
+    """Some queues get an access list of their own; the others have what the domain gives to new objects."""
+    for each in chance.sample(found.queues, len(found.queues) // 4):
+        entries = [
+            Ace(chance.choice((AceType.ALLOW, AceType.ALLOW, AceType.DENY)), chance.choice(RIGHTS), who)
+            for who in chance.sample([*PEOPLE, EVERYONE], chance.randint(0, 4))
+        ]
+        written = directory_descriptor(SecurityDescriptor(dacl=Acl(tuple(entries))))
+        connection.modify(each.full_path, {"nTSecurityDescriptor": [written.encode()]}, sd_flags=SdFlags.DACL)
+
+
+def own_queues(connection: LdapConnection, manager: str) -> Sequence[Queue]:
+    """What this manager itself reads."""
+    reader = DomainReader(connection, manager)
+    reader.managers()
+    return reader.own_queues().queues
+
+
+def decisions(queues: Sequence[Queue]) -> object:
+    tokens = [Token.everyone(), Token.anonymous(), *(Token.of_user(user, groups=[PEOPLE[0]]) for user in PEOPLE)]
+    lists = {each.identifier: SecurityDescriptor.decode(each.security) for each in queues}
+    return {name: [allowed(held, token, mask) for token in tokens for mask in RIGHTS] for name, held in lists.items()}
 
 
 def hops_of(routes: Routes, one: QueueManager, other: QueueManager) -> object:

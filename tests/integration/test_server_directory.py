@@ -18,6 +18,7 @@ from postroad.config import load_configuration
 from postroad.errors import QueueNotFound
 from postroad.manager import Manager
 from postroad.message import Message
+from postroad.security.access import Token
 from postroad.server.server import Server
 from postroad.wire import ConnectionParameters
 from postroad.wire.framer import Framer, decode_packet
@@ -176,18 +177,19 @@ def test_every_manager_has_an_id_of_its_own_and_keeps_it_unless_it_is_told_anoth
     assert identifier("gamma") == FIRST
 
 
+async def until_found(manager: Manager, name: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                manager.queue(name)
+                return
+            except QueueNotFound:
+                await asyncio.sleep(0.02)
+
+
 def test_new_public_queues_are_made_when_the_file_is_written(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def until_found(manager: Manager, name: str) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    manager.queue(name)
-                    return
-                except QueueNotFound:
-                    await asyncio.sleep(0.02)
-
     async def body() -> None:
         manager = await started(server)
         await manager.set_queue(r"alpha\third", label="changed since")
@@ -221,3 +223,26 @@ def test_a_public_queue_here_has_the_base_priority_that_the_directory_gives(tmp_
         return found
 
     assert asyncio.run(body()) == -7
+
+
+def test_the_list_of_the_file_counts_on_its_manager_until_somebody_sets_another(server: Server, tmp_path: Path) -> None:
+    nobody_sends = 'acl = "O:BAD:(A;;0x20;;;WD)"\n'
+
+    async def body() -> None:
+        manager = await started(server)
+        access = manager.core.access
+
+        def may_send(name: str) -> bool:
+            return access.may_send(manager.core.queues.get(name), Token.everyone())
+
+        assert may_send(r"alpha\first")
+        file = tmp_path / "enterprise.toml"
+        file.write_text(file.read_text() + nobody_sends + queue(r"alpha\second", SECOND) + nobody_sends)
+        await until_found(manager, f"PUBLIC={SECOND}")
+        assert not may_send(r"alpha\second")  # from the moment that it exists
+        assert not may_send(r"alpha\first")
+        await manager.access_lists.set(r"alpha\first", "O:BAD:(A;;0x4;;;WD)")
+        assert may_send(r"alpha\first")
+        await server.stop()
+
+    asyncio.run(body())

@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 from postroad.api.calls import Answer, Call, Needs, Operations, Parameter, json_answer
 from postroad.api.formats import JSON
-from postroad.directory.file import format_enterprise
 from postroad.directory.review import describe_directory
+from postroad.directory.watch import export_enterprise
 from postroad.directory.what_if import changed, parse_down
 from postroad.errors import InvalidArgument
 from postroad.net.exchange import Response
@@ -125,7 +125,9 @@ async def show_directory(call: Call) -> Response:
     needs=Needs.MANAGER,
 )
 async def export_directory(call: Call) -> Response:
-    text = await asyncio.to_thread(format_enterprise, call.manager.router.directory)
+    manager, administrator = call.manager, call.token.everything
+    directory = manager.router.directory
+    text = await asyncio.to_thread(export_enterprise, directory, manager.watch, administrator=administrator)
     return Response(text.encode(), media_type=TEXT_TYPE)
 
 

@@ -64,7 +64,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
 ) -> None:
     """Write the directory as an enterprise.toml, which [directory] file of any manager can name."""
-    from postroad.directory.file import format_enterprise
+    from postroad.directory.watch import export_enterprise
 
     if file != STANDARD_OUTPUT and Path(file).exists() and not force:
         fail(f"{file}: exists already; --force writes over it", ExitCode.USAGE)
@@ -73,7 +73,7 @@ def export(
             text = b"".join(api.stream("/directory/export", {}, "text/plain")).decode()
     else:
         with _opened(config) as (_, watch):
-            text = format_enterprise(watch.directory)
+            text = export_enterprise(watch.directory, watch)
     if file == STANDARD_OUTPUT:
         print(text, end="")
         return

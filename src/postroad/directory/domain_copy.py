@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -22,13 +22,14 @@ from postroad.directory.objects import (
     RoutingLink,
     Site,
 )
-from postroad.directory.snapshot import Directory
+from postroad.directory.snapshot import Directory, PublicQueues
 from postroad.errors import DirectoryError, PostroadError
 from postroad.names import PathName
 from postroad.validation.queue_properties import QueuePrivacy, QueueSettings
 
 ROWS_OF_A_LINE = 500  # so that a reader can let others work in between
 _CHECK_DIGITS = 16
+_MOST_TOUCHED = 10_000  # queues; for more than these, a snapshot from nothing is quicker
 
 ObjectT = TypeVar("ObjectT", bound=DirectoryObject)
 NamedT = TypeVar("NamedT", Site, QueueManager, Queue)
@@ -71,8 +72,16 @@ class Changes:
         self.gone |= more.gone
         self.faults += more.faults
 
-    def __bool__(self) -> bool:
-        return bool(self.enterprise or self.sites or self.links or self.managers or self.queues or self.gone)
+
+@dataclass(frozen=True, slots=True)
+class _QueuesOfSnapshot:
+    """The public queues of a snapshot, of which managers, and the names of those that it had to leave out. `faults` has
+    a sentence for each queue whose name another has."""
+
+    queues: PublicQueues
+    holders: frozenset[UUID]
+    hidden: frozenset[str | None]
+    faults: Sequence[str]
 
 
 class DomainCopy:
@@ -87,28 +96,37 @@ class DomainCopy:
         self.managers: dict[UUID, QueueManager] = {}
         self.computers: dict[UUID, UUID] = {}
         self.queues: dict[UUID, Queue] = {}
+        self._touched: dict[UUID, str | None] = {}  # queues that differ from the last snapshot, with the names there
+        self._last: _QueuesOfSnapshot | None = None
 
     def confirm(self, stamp: Stamp, now: float) -> None:
         """A controller has said that this is all that it knows."""
         self.stamp, self.read_at_s = stamp, now
 
-    def apply(self, changes: Changes) -> None:
-        if changes.enterprise is not None:
-            self.enterprise = changes.enterprise
-        _put(self.sites, changes.sites)
-        _put(self.links, changes.links)
-        for manager in changes.managers:
+    def apply(self, changes: Changes) -> bool:
+        """Returns whether anything differs from what the copy had."""
+        differs = changes.enterprise is not None and changes.enterprise != self.enterprise
+        self.enterprise = changes.enterprise or self.enterprise
+        differs |= bool(_put(self.sites, changes.sites)) | bool(_put(self.links, changes.links))
+        for manager in {each.identifier: each for each in changes.managers}.values():
             before = self.managers.get(manager.identifier)
             if before is not None and before.full_path != manager.full_path:
                 self._rename_queues(manager)
-        _put(self.managers, changes.managers)
+        differs |= bool(_put(self.managers, changes.managers))
         self.computers.update(changes.computers)
-        _put(self.queues, changes.queues)
+        replaced = _put(self.queues, changes.queues)
+        for identifier, queue in replaced.items():
+            self._touch(identifier, queue)
         for identifier in changes.gone:
+            self._touch(identifier, self.queues.get(identifier))
             for kind in (self.sites, self.links, self.managers, self.queues):
-                kind.pop(identifier, None)
+                differs |= kind.pop(identifier, None) is not None
         if changes.gone:
             self.computers = {computer: each for computer, each in self.computers.items() if each in self.managers}
+        return differs or bool(replaced)
+
+    def _touch(self, identifier: UUID, before: Queue | None) -> None:
+        self._touched.setdefault(identifier, None if before is None else before.pathname.key)
 
     def _rename_queues(self, manager: QueueManager) -> None:
         """A controller does not say that a queue has changed when its computer is renamed or moved."""
@@ -116,6 +134,7 @@ class DomainCopy:
             if queue.queue_manager_identifier == manager.identifier:
                 path = PathName(manager.computer_name, queue.pathname.tail)
                 dn = f"{queue.full_path.removesuffix(self.managers[manager.identifier].full_path)}{manager.full_path}"
+                self._touch(identifier, queue)
                 self.queues[identifier] = replace(queue, pathname=path, full_path=dn)
 
     def knows(self, identifier: UUID) -> bool:
@@ -137,11 +156,43 @@ class DomainCopy:
             else:
                 faults.append(f"{link.full_path}: a routing link must join two sites that exist")
         managers = _unique("queue manager", self.managers.values(), lambda each: each.computer_name.lower(), faults)
-        holders = {each.identifier for each in managers}
+        queues = self._queues(frozenset(each.identifier for each in managers))
+        self._last, self._touched = queues, {}
+        directory = Directory(
+            sites=sites, links=links, managers=managers, queues=queues.queues, enterprise=self.enterprise
+        )
+        return directory, [*faults, *queues.faults]
+
+    def _queues(self, holders: frozenset[UUID]) -> _QueuesOfSnapshot:
+        """The public queues of these managers. A few changes must not cost as much as all queues: the event loop would
+        have to wait while this has the interpreter."""
+        last = self._last
+        if last is not None and last.holders == holders:
+            found = self._changed_queues(last)
+            if found is not None:
+                return found
+        faults: list[str] = []
         held = (queue for queue in self.queues.values() if queue.queue_manager_identifier in holders)
-        queues = _unique("public queue", held, lambda queue: queue.pathname.key, faults)
-        directory = Directory(sites=sites, links=links, managers=managers, queues=queues, enterprise=self.enterprise)
-        return directory, faults
+        unique = _unique("public queue", held, lambda queue: queue.pathname.key, faults)
+        queues = PublicQueues(unique)
+        hidden = (queue.pathname.key for queue in self.queues.values() if queues.get(queue.identifier) is None)
+        return _QueuesOfSnapshot(queues, holders, frozenset(hidden), faults)
+
+    def _changed_queues(self, last: _QueuesOfSnapshot) -> _QueuesOfSnapshot | None:
+        """What the last snapshot becomes by the changes since. None if two queues have had one name, or will."""
+        touched = {identifier: self.queues.get(identifier) for identifier in self._touched}
+        put = [queue for queue in touched.values() if queue is not None]
+        names = [queue.pathname.key for queue in put]
+        if (
+            len(touched) > _MOST_TOUCHED
+            or not last.hidden.isdisjoint([*names, *self._touched.values()])
+            or not all(queue.queue_manager_identifier in last.holders for queue in put)
+        ):
+            return None
+        queues = last.queues.changed(put, [each for each, queue in touched.items() if queue is None])
+        if not queues.are_unique(names):
+            return None
+        return replace(last, queues=queues)
 
     # As text. Each line has a checksum of its own, so a file that was cut off is good up to there.
 
@@ -224,9 +275,15 @@ def _check(text: bytes) -> bytes:
     return sha256(text).hexdigest()[:_CHECK_DIGITS].encode()
 
 
-def _put(held: dict[UUID, ObjectT], objects: Iterable[ObjectT]) -> None:
-    for each in objects:
-        held[each.identifier] = each
+def _put(held: dict[UUID, ObjectT], objects: Iterable[ObjectT]) -> dict[UUID, ObjectT | None]:
+    """Puts the last object of each id. Returns what it has replaced: only objects that were others before."""
+    replaced: dict[UUID, ObjectT | None] = {}
+    for identifier, each in {each.identifier: each for each in objects}.items():
+        before = held.get(identifier)
+        if before != each:
+            replaced[identifier] = before
+            held[identifier] = each
+    return replaced
 
 
 def _unique(what: str, objects: Iterable[NamedT], key: Callable[[NamedT], str], faults: list[str]) -> list[NamedT]:

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -19,11 +19,14 @@ from postroad.directory.domain_copy import Changes, DomainCopy, Stamp, change_li
 from postroad.directory.ldap_connection import LdapConnection, LdapEntry, LdapSettings, Scope, connect
 from postroad.directory.objects import QueueManager
 from postroad.errors import DirectoryError, LdapError, LdapFault, PostroadError
+from postroad.security.access import ADMINISTRATORS
+from postroad.security.descriptors import Acl, SecurityDescriptor
 
 MAX_FAULTS = 1000  # sentences of one read; bad objects beyond are passed over in silence
 MAX_COPY_BYTES = 2 << 30  # of all objects of a domain, as lines
 _NAMES_OF_A_FILTER = 100
 _QUEUES_AT_ONCE = 1000
+_CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl()).encode()
 
 _Values = Mapping[str, tuple[bytes, ...]]
 
@@ -86,6 +89,14 @@ class DomainReader:
             ):
                 found.add(part)
         return found
+
+    def access_lists(self) -> Iterator[tuple[UUID, bytes]]:
+        """Queue.Security of all queues whose lists the user can read."""
+        text = names.equals("objectClass", schema.QUEUE_CLASS)
+        wanted = ["objectGUID", schema.DESCRIPTOR_ATTRIBUTE]
+        for entry in self._connection.search(self._connection.base, text, wanted):
+            with suppress(DirectoryError):
+                yield schema.guid(entry.attributes), schema.queue_security(entry.attributes)
 
     # What has changed
 
@@ -242,7 +253,10 @@ class DomainReader:
                 manager = self._managers.get(place)
                 if manager is None:
                     raise DirectoryError("its queue manager is not among those of the directory")
-                found.queues.append(schema.queue_of(entry.dn, entry.attributes, manager))
+                queue = schema.queue_of(entry.dn, entry.attributes, manager)
+                if descriptors:
+                    queue = replace(queue, security=_security(entry, found))
+                found.queues.append(queue)
             if len(found.queues) >= _QUEUES_AT_ONCE:
                 yield found
                 found = Changes()
@@ -267,6 +281,14 @@ def _passing_over(dn: str, entry: LdapEntry, found: Changes) -> Iterator[None]:
             found.faults.append(f"{dn}: {fault}")
         with suppress(DirectoryError):
             found.gone.add(schema.guid(entry.attributes))
+
+
+def _security(entry: LdapEntry, found: Changes) -> bytes:
+    try:
+        return schema.queue_security(entry.attributes)
+    except DirectoryError as fault:
+        found.faults.append(f"{entry.dn}: only administrators may use this queue: {fault}")
+        return _CLOSED
 
 
 def _plain(entry: LdapEntry) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID, uuid5
@@ -19,6 +20,9 @@ from postroad.directory.objects import MAX_COST, MIN_COST, ObjectSource
 from postroad.directory.snapshot import Directory
 from postroad.errors import RemoteProtocolError
 from postroad.names import PathName, QueueKind
+from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.rights import QUEUE_MAPPING
+from postroad.security.sddl import SDDL, format_sddl
 from postroad.validation.fields import required, setting, tables
 from postroad.validation.kinds import (
     GUID,
@@ -118,6 +122,7 @@ class PublicQueue:
     path: PathName = required(parsed("text", public_path))
     id: UUID = required(GUID)
     base_priority: int = setting(BASE_PRIORITY, 0)
+    acl: SecurityDescriptor | None = setting(SDDL, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,14 +235,16 @@ def read_directory(enterprise: Enterprise) -> Directory:
             pathname=each.path,
             queue_manager_identifier=by_lower[each.path.computer.lower()],
             base_priority=each.base_priority,
+            security=b"" if each.acl is None else each.acl.mapped(QUEUE_MAPPING).encode(),
         )
         for each in enterprise.queues
     ]
     return Directory.read(ObjectSource(found))
 
 
-def format_enterprise(directory: Directory) -> str:
-    """The directory as such a file: `read_directory` of it gives the same sites, links, managers and queues.
+def format_enterprise(directory: Directory, access_lists: Mapping[UUID, bytes] | None = None) -> str:
+    """The directory as such a file: `read_directory` of it gives the same sites, links, managers and queues, and the
+    queues' `access_lists`.
 
     The host name of a manager becomes its address. References to what is not in the directory are left out; so is a
     manager without a site, with its queues, because a file cannot have one: a comment names it.
@@ -273,7 +280,13 @@ def format_enterprise(directory: Directory) -> str:
         tables.append(("manager", found))
     for queue in directory.queues:
         if queue.queue_manager_identifier in kept:
-            held = {"path": str(queue.pathname), "id": str(queue.identifier), "base_priority": queue.base_priority}
+            held: dict[str, object] = {
+                "path": str(queue.pathname),
+                "id": str(queue.identifier),
+                "base_priority": queue.base_priority,
+            }
+            if access_lists is not None and (security := access_lists.get(queue.identifier)) is not None:
+                held["acl"] = _sddl(security)
             tables.append(("queue", held))
     lines = [
         f"# {each.computer_name} ({each.identifier}) is left out: it has no site"
@@ -284,6 +297,11 @@ def format_enterprise(directory: Directory) -> str:
         # strings, numbers, switches and lists of strings are written alike in TOML and JSON
         lines += [f"[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items() if value), ""]
     return "\n".join(lines)
+
+
+@lru_cache(maxsize=1024)  # most queues of a domain have the same list
+def _sddl(security: bytes) -> str:
+    return format_sddl(SecurityDescriptor.decode(security))
 
 
 def _placed(entries: Iterable[T], place: Place) -> Iterator[tuple[T, Place]]:

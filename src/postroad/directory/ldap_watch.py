@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+from uuid import UUID
 
 from postroad.directory.distinguished_names import normal
 from postroad.directory.domain_copy import Changes, DomainCopy, Stamp, change_lines, parse_line, stamp_line
@@ -34,7 +35,8 @@ log = logging.getLogger(__name__)
 COPY_FILE = "directory-copy"  # in the data directory
 _READER = "postroad.directory.domain_reader"
 _MAX_LINE_BYTES = 64 << 20
-_FULL_READ_S = 900.0  # a controller that sends a little at a time ends here
+_FULL_READ_S = 3600.0  # a controller that sends a little at a time ends here
+_PAUSE = 29  # times the processor time of each part of a full read: messages get the rest of it
 _COMPARE_SHARE = 100  # looking for deleted objects one by one takes at most one part of this of the time
 _STAMP_S = 600.0  # after how long the kept copy says again that it is still true
 _OLDEST_COPY_S = 7 * 86_400.0  # deleted objects are forgotten after 60 days or more: [MS-ADTS] 3.1.1.5.5
@@ -129,6 +131,11 @@ class LdapWatch:
     def join(self, now: float) -> JoinCheck | None:
         return check_domain(self.settings, now)
 
+    def access_lists(self) -> Mapping[UUID, bytes]:
+        """It asks over a connection of its own: a manager keeps only the lists of its own queues."""
+        with connect(self.settings.ldap) as connection:
+            return dict(DomainReader(connection, self.settings.own).access_lists())
+
     def close(self) -> None:
         with self._lock:
             self._disconnect()
@@ -153,9 +160,9 @@ class LdapWatch:
             self._compare_at = now + _COMPARE_SHARE * (time.monotonic() - started)
             if changes.gone:  # a domain in which nothing was deleted yet shows no deleted objects to anybody
                 self._sees_deleted = reader.sees_deleted()
-        copy.apply(changes)
+        differs = copy.apply(changes)
         copy.confirm(stamp, now)
-        if changes:
+        if differs or changes.faults:
             self._use(changes.faults)
             self._append(changes, now)
         elif now - self._stamped_at >= _STAMP_S:
@@ -197,15 +204,15 @@ class LdapWatch:
         new = None if file is None else file.with_name(f"{file.name}.new")
         with _Writer(new) as writer:
             for line in self._lines(stamp):
-                started = time.monotonic()
+                started = time.thread_time()
                 found = parse_line(line)
                 if not isinstance(found, Changes):
                     raise LdapError(LdapFault.BAD_ANSWER, "the process that reads the directory was cut off")
                 copy.apply(found)
                 faults += found.faults
                 writer.write(line)
-                if self._started:  # the manager works: let it have the interpreter for as long as we had it
-                    time.sleep(time.monotonic() - started)
+                if self._started:  # the manager works, and needs the interpreter for its messages
+                    time.sleep(_PAUSE * (time.thread_time() - started))
             copy.confirm(stamp, now)
             writer.write(stamp_line(stamp, now))
             writer.finish(file)

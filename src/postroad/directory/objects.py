@@ -132,7 +132,7 @@ class Queue(DirectoryObject):
     base_priority: int = 0
     properties: QueueSettings | None = None  # None if the directory holds only the base priority
     type: UUID = NO_TYPE
-    security: bytes = b""  # the descriptor, of this manager's own queues only
+    security: bytes = b""  # the descriptor with MSMQ's rights; a domain's is that of this manager's own queues only
     full_path: str = ""
     create_time: int = 0  # seconds since 1970
     modify_time: int = 0

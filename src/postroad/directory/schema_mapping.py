@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TypeVar
 from uuid import UUID
 
@@ -27,7 +28,8 @@ from postroad.directory.objects import (
 )
 from postroad.errors import DirectoryError, PostroadError
 from postroad.names import PathName, QueueKind
-from postroad.security.descriptors import Sid
+from postroad.security.descriptors import SecurityDescriptor, Sid
+from postroad.security.directory_rights import queue_descriptor
 from postroad.validation.kinds import HOST, MANAGER_NAME, Kind, checked
 from postroad.validation.queue_properties import QUEUE_PROPERTIES, QueuePrivacy, QueueSettings
 from postroad.wire.records import decode_public_keys
@@ -215,11 +217,26 @@ def queue_of(dn: str, values: Values, manager: QueueManager) -> Queue:
         base_priority=properties.base_priority,
         properties=properties,
         type=(*_guids(values, "msmqqueuetype"), NO_TYPE)[0],
-        security=_octets(values, "ntsecuritydescriptor"),
         full_path=dn,
         create_time=_time(values, "whencreated"),
         modify_time=_time(values, "whenchanged"),
     )
+
+
+def queue_security(values: Values) -> bytes:
+    """Queue.Security from nTSecurityDescriptor: with MSMQ's rights, [MS-MQDSSM] 3.1.6.11.2."""
+    data = _octets(values, "ntsecuritydescriptor")
+    if not data:
+        raise DirectoryError("its access list is hidden: let this account read the queue's permissions")
+    try:
+        return _queue_security(data)
+    except PostroadError as fault:
+        raise DirectoryError(f"its access list cannot be read: {fault}") from None
+
+
+@lru_cache(maxsize=1024)  # most queues of a domain have the same list
+def _queue_security(data: bytes) -> bytes:
+    return queue_descriptor(SecurityDescriptor.decode(data)).encode()
 
 
 def computer_name(dn: str) -> str:

@@ -5,7 +5,8 @@ It does no I/O: file.py and watch.py read the objects, and routing chooses the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -24,6 +25,57 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class PublicQueues:
+    """Public queues in the order of their source, by identifier and by manager. Immutable."""
+
+    __slots__ = ("_by_identifier", "_by_manager", "in_order")
+
+    def __init__(self, queues: Iterable[Queue] = ()) -> None:
+        self.in_order = tuple(queues)
+        self._by_identifier = _first((each.identifier, each) for each in self.in_order)
+        by_manager: dict[UUID, list[Queue]] = {}
+        for queue in self.in_order:
+            by_manager.setdefault(queue.queue_manager_identifier, []).append(queue)
+        self._by_manager: dict[UUID, Sequence[Queue]] = {manager: tuple(each) for manager, each in by_manager.items()}
+
+    def get(self, identifier: UUID) -> Queue | None:
+        return self._by_identifier.get(identifier)
+
+    def of(self, manager: UUID) -> Sequence[Queue]:
+        return self._by_manager.get(manager, ())
+
+    def are_unique(self, names: Iterable[str]) -> bool:
+        """Whether each of these names is that of one queue at most, as `PathName.key` has them."""
+        places = ((name, bisect_left(self.in_order, name, key=_name)) for name in names)
+        return not any(_name(each) == name for name, place in places for each in self.in_order[place + 1 : place + 2])
+
+    def changed(self, put: Iterable[Queue], gone: Collection[UUID]) -> PublicQueues:
+        """With other queues in place of those with the same ids, and without those that are gone. Only for queues in
+        the order of their names. It takes time for the changes, and hardly any for the queues that stay."""
+        new = {each.identifier: each for each in put}
+        in_order, by_identifier = list(self.in_order), self._by_identifier.copy()
+        by_manager = self._by_manager.copy()
+        touched = {each.queue_manager_identifier for each in new.values()}
+        for identifier in {*gone, *new}:
+            old = by_identifier.pop(identifier, None)
+            if old is not None:
+                touched.add(old.queue_manager_identifier)
+                del in_order[bisect_left(in_order, _name(old), key=_name)]
+        for queue in new.values():
+            insort(in_order, queue, key=_name)
+        for manager in touched:
+            stay = [each for each in self.of(manager) if each.identifier in by_identifier]
+            added = (each for each in new.values() if each.queue_manager_identifier == manager)
+            by_manager[manager] = tuple(sorted((*stay, *added), key=_name))
+        made = PublicQueues()
+        made.in_order, made._by_identifier, made._by_manager = tuple(in_order), by_identifier | new, by_manager
+        return made
+
+
+def _name(queue: Queue) -> str:
+    return queue.pathname.key
+
+
 class Directory:
     """An immutable snapshot. Sequences are in the order of the source, and "first" means first in that order.
 
@@ -36,8 +88,6 @@ class Directory:
         "_by_identifier",
         "_by_name",
         "_gates",
-        "_queue_by_identifier",
-        "_queues_by_manager",
         "_routing_servers",
         "_site_by_identifier",
         "_site_by_name",
@@ -45,7 +95,7 @@ class Directory:
         "enterprise",
         "links",
         "managers",
-        "queues",
+        "public_queues",
         "sites",
     )
 
@@ -55,21 +105,17 @@ class Directory:
         sites: Iterable[Site] = (),
         links: Iterable[RoutingLink] = (),
         managers: Iterable[QueueManager] = (),
-        queues: Iterable[Queue] = (),
+        queues: Iterable[Queue] | PublicQueues = (),
         enterprise: Enterprise | None = None,
     ) -> None:
         self.enterprise = enterprise
         self.sites = tuple(sites)
         self.links = tuple(links)
         self.managers = tuple(managers)
-        self.queues = tuple(queues)
+        self.public_queues = queues if isinstance(queues, PublicQueues) else PublicQueues(queues)
         self._by_identifier = _first((each.identifier, each) for each in self.managers)
         self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
         self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
-        self._queue_by_identifier = _first((each.identifier, each) for each in self.queues)
-        self._queues_by_manager: dict[UUID, list[Queue]] = {}
-        for queue in self.queues:
-            self._queues_by_manager.setdefault(queue.queue_manager_identifier, []).append(queue)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
         self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}
@@ -119,12 +165,16 @@ class Directory:
         """The number of the site in the directory's order. Raises KeyError for an unknown site."""
         return self._site_numbers[identifier]
 
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        return self.public_queues.in_order
+
     def queue(self, identifier: UUID) -> Queue | None:
-        return self._queue_by_identifier.get(identifier)
+        return self.public_queues.get(identifier)
 
     def queues_of(self, manager: UUID) -> Sequence[Queue]:
         """The public queues of a manager."""
-        return self._queues_by_manager.get(manager, ())
+        return self.public_queues.of(manager)
 
     # Collections, [MS-MQDMPR] 3.1.1.1, 3.1.1.7 and 3.1.1.8: the objects with given identifiers, if they exist
 

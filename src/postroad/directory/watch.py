@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Protocol
+from uuid import UUID
 
-from postroad.directory.file import load_enterprise, read_directory
+from postroad.directory.file import format_enterprise, load_enterprise, read_directory
 from postroad.directory.review import review
 from postroad.directory.snapshot import Directory
-from postroad.errors import ConfigurationError, PostroadError
+from postroad.errors import ConfigurationError, DirectoryError, PostroadError
 from postroad.reports.enterprise import JoinCheck
 from postroad.validation.toml import read_file
 
@@ -36,11 +38,12 @@ class UpdateTimers:
 
 
 class Watch(Protocol):
-    """A source of the directory that can change. `reload` and `check` block.
+    """A source of the directory that can change. `reload`, `check` and `access_lists` block.
 
     `directory` is the last good one. `read_at_s` is when the source last confirmed it, and `online` is False while the
     source cannot be asked. `poll_s` is how often to call `reload`. `join` checks whether a join of the domain would
-    work; None if there is no domain.
+    work; None if there is no domain. `access_lists` has Queue.Security of all public queues, by id, where the source
+    lets this manager see it; it raises DirectoryError.
     """
 
     kind: ClassVar[str]
@@ -60,6 +63,7 @@ class Watch(Protocol):
     def check(self) -> None: ...
     def reload(self, now: float, *, asked: bool = False) -> bool: ...
     def join(self, now: float) -> JoinCheck | None: ...
+    def access_lists(self) -> Mapping[UUID, bytes]: ...
     def close(self) -> None: ...
 
 
@@ -95,6 +99,9 @@ class DirectoryWatch:
 
     def join(self, now: float) -> None:
         """A file is no domain."""
+
+    def access_lists(self) -> Mapping[UUID, bytes]:
+        return {each.identifier: each.security for each in self.directory.queues if each.security}
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -177,6 +184,21 @@ class DirectoryWatch:
             log.warning("directory", extra={"file": self._file, "fault": sentence})
         if len(sentences) > MAX_SENTENCES:
             log.warning("directory", extra={"file": self._file, "more_faults": len(sentences) - MAX_SENTENCES})
+
+
+def export_enterprise(directory: Directory, watch: Watch | None, *, administrator: bool = True) -> str:
+    """The directory as a file, with the access lists of its queues for an administrator. A comment at the top says what
+    is left out. Blocks."""
+    if watch is None or not administrator:
+        comment = "" if watch is None else "# access lists are left out: only administrators may see them\n"
+        return comment + format_enterprise(directory)
+    try:
+        found = watch.access_lists()
+    except DirectoryError as fault:
+        return f"# access lists are left out: {' '.join(str(fault).split())}\n" + format_enterprise(directory)
+    hidden = 0 if watch.kind == DirectoryWatch.kind else sum(each.identifier not in found for each in directory.queues)
+    comment = f"# access lists left out, because this account cannot read them: {hidden}\n" if hidden else ""
+    return comment + format_enterprise(directory, found)
 
 
 def _signature(file: Path) -> Signature:

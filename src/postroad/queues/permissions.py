@@ -27,7 +27,6 @@ from postroad.security.access import (
 )
 from postroad.security.accounts import Accounts, is_domain_account
 from postroad.security.descriptors import EVERYONE, Acl, SecurityDescriptor, Sid
-from postroad.security.directory_rights import queue_descriptor
 from postroad.security.guard import arrived_encrypted, claimed_sid
 from postroad.security.refusals import BODY_ENCRYPTED, BODY_NOT_ENCRYPTED, NO_ACCESS, NOT_AUTHENTICATED, Refused
 from postroad.security.rights import QUEUE_MAPPING, QueueManagerRight, QueueRight
@@ -145,7 +144,7 @@ def _listed(queue: UUID, data: bytes, before: _Listed | None) -> _Listed:
     if before is not None and before.data == data:
         return before
     try:
-        return _Listed(data, queue_descriptor(SecurityDescriptor.decode(data)))
+        return _Listed(data, SecurityDescriptor.decode(data).mapped(QUEUE_MAPPING))
     except PostroadError as fault:
         reason = str(fault) if data else "it is hidden: let this manager read the queue's permissions in the directory"
         _log.error(
@@ -214,7 +213,7 @@ class Access:
         return sid is not None and self.users.with_sid(sid) is None and self._accounts.is_due(sid)
 
     def use_directory(self, found: Mapping[UUID, bytes], *, first: bool) -> set[UUID]:
-        """Takes nTSecurityDescriptor of public queues, [MS-MQQB] 3.1.5.8.3. Returns the ids of those that changed.
+        """Takes Queue.Security of public queues, [MS-MQQB] 3.1.5.8.3. Returns the ids of those that changed.
 
         A list that was set here counts instead, unless the directory comes `first`: a manager that publishes its queues
         writes each change there. One that cannot be read leaves its queue to administrators.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from postroad.errors import IllegalIdentifier, LocalProtocolError
 from postroad.security.descriptors import Ace, AceFlag, AceType, Acl, Control, OtherAce, SecurityDescriptor, Sid
+from postroad.validation.kinds import Kind, parsed
 
 MAX_CHARACTERS = 1 << 20  # the longest access list is shorter as text
 NO_ACCESS_CONTROL = "NO_ACCESS_CONTROL"  # Windows writes it if there is no DACL
@@ -141,6 +142,9 @@ def parse_sddl(text: str) -> SecurityDescriptor:
             text[:40], MAX_CHARACTERS, f"SDDL must have at most {MAX_CHARACTERS} characters, got {len(text)}"
         )
     return _Reader(text).descriptor()
+
+
+SDDL: Final[Kind[SecurityDescriptor]] = parsed("an access list in SDDL", parse_sddl, MAX_CHARACTERS)
 
 
 def format_sddl(descriptor: SecurityDescriptor) -> str:

@@ -264,19 +264,21 @@ class Server:
         if await asyncio.to_thread(partial(watch.reload, now, asked=asked)):  # a large file takes a second to read
             manager.router.initialize(watch.directory, now)
             self._check_own_keys(manager)
+            self._use_access_lists(manager)  # first: a new queue must not be open until its list is known
             await provide_public(manager, self._config, watch.directory, mark)
-            self._use_access_lists(manager)
             protection = manager.core.protection
             protection.use_certificates(protection.certificates)  # those of other managers may have changed
         else:
             manager.router.run_timers(watch.directory, now)
 
     def _use_access_lists(self, manager: Manager) -> None:
-        """Takes the access lists of public queues from a domain, where the configuration has none."""
+        """Takes the access lists of public queues from the directory, where the configuration has none."""
         configured = {each.path.tail for each in self._config.queues if each.acl is not None}
         queues = manager.router.directory.queues_of(manager.identifier)
         found = {each.identifier: each.security for each in queues if each.pathname.tail not in configured}
-        if self._config.directory.ldap:
+        if not self._config.directory.ldap:  # a file that says nothing of a queue's list leaves the default
+            found = {identifier: security for identifier, security in found.items() if security}
+        if manager.watch is not None:
             manager.core.use_directory(found, manager.clock(), first=self._config.directory.publish)
             manager.commit_soon()
 

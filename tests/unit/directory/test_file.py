@@ -7,11 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from postroad.directory.file import SITE_NAMESPACE, Enterprise, derived_site_id, load_enterprise, read_directory
+from postroad.directory.file import (
+    SITE_NAMESPACE,
+    Enterprise,
+    derived_site_id,
+    format_enterprise,
+    load_enterprise,
+    read_directory,
+)
 from postroad.directory.review import review
 from postroad.directory.snapshot import Directory
 from postroad.errors import ConfigurationError
 from postroad.routing import Routes
+from postroad.security.access import Token, allowed
+from postroad.security.descriptors import SecurityDescriptor
+from postroad.security.rights import QueueRight
 
 GATE, ALPHA, ORDERS = (UUID(f"0000000{number}-0000-4000-8000-000000000000") for number in range(3))
 FILE = Path("enterprise.toml")
@@ -113,3 +123,20 @@ def test_a_cost_that_no_link_can_have_is_refused(cost: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(TEXT.replace("cost = 3", f"cost = {cost}"))
     assert caught.value.key == "link[1].cost"
+
+
+def test_an_access_list_comes_back_from_an_export() -> None:
+    found = read(f'{TEXT}acl = "O:BAD:(D;;0x4;;;AN)(A;;GW;;;WD)"\n')
+    (queue,) = found.queues
+    security = SecurityDescriptor.decode(queue.security)
+    assert allowed(security, Token.everyone(), QueueRight.WRITE_MESSAGE.value)
+    assert not allowed(security, Token.anonymous(), QueueRight.WRITE_MESSAGE.value)
+    assert not allowed(security, Token.everyone(), QueueRight.PEEK_MESSAGE.value)
+    again = read(format_enterprise(found, {queue.identifier: queue.security}))
+    assert again.queues == found.queues
+    assert read(format_enterprise(found)).queues[0].security == b""
+
+
+def test_an_access_list_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"queue\[1\]\.acl"):
+        read(f'{TEXT}acl = "everybody"\n')

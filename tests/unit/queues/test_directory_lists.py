@@ -7,7 +7,6 @@ import pytest
 from postroad.queues.queue import Queue
 from postroad.security.access import Token
 from postroad.security.descriptors import Sid
-from postroad.security.directory_rights import directory_descriptor
 from postroad.security.sddl import format_sddl, parse_sddl
 from tests.unit.queues.harness import NAME, Harness
 
@@ -16,7 +15,7 @@ ANYBODY = Token.anonymous()
 
 
 def listed(entries: str) -> bytes:
-    return directory_descriptor(parse_sddl(f"D:{entries}")).encode()
+    return parse_sddl(f"D:{entries}").encode()
 
 
 FOR_ANN = listed(f"(A;;0x4;;;{ANN.user})")
