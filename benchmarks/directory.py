@@ -1,31 +1,40 @@
 """A domain with very many public queues: time and memory to read it, to refresh it with a few changes, and what both
-cost the messages of a manager. `make bench-directory` runs it. It needs root and Samba's domain controller."""
+cost the messages that a manager receives. `make bench-directory` runs it. It needs root and Samba's domain controller.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import logging
 import os
+import shutil
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import count
+from multiprocessing import Process
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
+from uuid import uuid4
 
-from benchmarks.harness import print_table
-from benchmarks.wire import EXPRESS
+from benchmarks.harness import print_table, process_cpu_s
+from benchmarks.network import PORT, send
 from postroad.directory.ldap_connection import LdapSettings, connect
-from postroad.directory.ldap_watch import DomainSettings, LdapWatch
-from postroad.wire import UserMessage
+from postroad.directory.ldap_watch import COPY_FILE, DomainSettings, LdapWatch
+from tests.commands import ServerProcess
 from tests.domain import ADMINISTRATOR, BASE, PASSWORD, Controller, add_enterprise, unavailable
 from tests.enterprises import client, directory, link, server, site
 
 MANAGERS = 100
 CHANGES = 10
 TURNS = 5
-WORK_S = 2.0
+ROUNDS = 5
+MESSAGES = 20_000
+HOSTS = {"never": "127.0.0.42", "changes": "127.0.0.43", "everything": "127.0.0.44"}
 _ADD = """
 sam.transaction_start()
 managers, queues = sys.argv[3].split(";"), int(sys.argv[4])
@@ -41,42 +50,13 @@ def memory_mb() -> float:
         return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def busy(seconds: float) -> int:
-    """How many packets this thread encodes and decodes, which is what a manager's event loop does."""
-    packet = EXPRESS.encode()
-    end, done = time.perf_counter() + seconds, 0
-    while time.perf_counter() < end:
-        for _ in range(20):
-            UserMessage.decode(packet)
-            EXPRESS.encode()
-        done += 20
-    return done
-
-
-def beside(work: Callable[[], object]) -> tuple[int, int]:
-    """What this thread does in the same time alone and while another thread repeats `work`."""
-    stop = threading.Event()
-
-    def repeat() -> None:
-        while not stop.is_set():
-            work()
-
-    alone = busy(WORK_S)
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        return alone, busy(WORK_S)
-    finally:
-        stop.set()
-        thread.join()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.directory", description=__doc__)
     parser.add_argument("--queues", type=int, default=100_000)
     given = parser.parse_args()
     if (why := unavailable()) is not None:
         sys.exit(why)
+    logging.getLogger("postroad").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as scratch:
         measure(Path(scratch), given.queues)
 
@@ -105,6 +85,7 @@ def measure(place: Path, queues: int) -> None:
         print(f"{queues} queues added in {time.perf_counter() - started:.0f} s", file=sys.stderr)
         controller.start()
         report(controller, DomainSettings(ldap=ldap, own="m0", copy_file=place / "copy"), queues)
+        measure_wire(place, controller, ldap, MESSAGES)
     finally:
         controller.stop()
 
@@ -119,8 +100,7 @@ def report(controller: Controller, settings: DomainSettings, queues: int) -> Non
     with connect(settings.ldap) as opened:
         for turn in range(TURNS):
             for number in range(CHANGES):
-                dn = f"CN=q{number},CN=msmq,CN=m{number},CN=Computers,{BASE}"
-                opened.modify(dn, {"mSMQLabelEx": [f"changed {turn}"]})
+                opened.modify(_dn(number), {"mSMQLabelEx": [f"changed {turn}"]})
             started = time.perf_counter()
             assert watch.reload(now)
             times.append(time.perf_counter() - started)
@@ -130,14 +110,6 @@ def report(controller: Controller, settings: DomainSettings, queues: int) -> Non
         watch.reload(now)
         idle_s = time.perf_counter() - started
 
-    later = count(100_000, 50_000)  # so late that the timer for everything has run out
-
-    def refresh() -> None:
-        watch.reload(now, asked=True)
-        time.sleep(1.0)
-
-    alone, refreshing = beside(refresh)
-    alone_too, reading = beside(lambda: watch.reload(next(later), asked=True))
     watch.close()
     started = time.perf_counter()
     again = LdapWatch(settings, 0.0)
@@ -155,10 +127,127 @@ def report(controller: Controller, settings: DomainSettings, queues: int) -> Non
             (f"refresh with {CHANGES} changes, s (median)", f"{median(times):.2f}"),
             ("refresh without a change, s", f"{idle_s:.3f}"),
             ("start with the kept copy, s", f"{start_s:.1f}"),
-            ("work of another thread while refreshing each second", f"{100 * refreshing / alone:.0f} %"),
-            ("work of another thread while everything is read again", f"{100 * reading / alone_too:.0f} %"),
         ],
     )
+
+
+# Messages that a server receives meanwhile, over TCP
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`beside` is the share of the time in which threads other than that of the event loop had a processor: at most so
+    much can a busy event loop lose to them."""
+
+    rate: float
+    loop_us: float  # processor time of the event loop's thread for each message
+    beside: float
+
+
+def measure_wire(place: Path, controller: Controller, ldap: LdapSettings, messages: int) -> None:
+    """Three servers that receive in turn, so that other load on the machine affects all of them: one never asks the
+    directory, one each second while ten queues change each second, and one reads everything again and again."""
+    more = {"never": "refresh_s = 86400", "changes": "refresh_s = 1", "everything": "refresh_s = 1\nsites_update_s = 1"}
+    rounds: dict[str, list[Round]] = {name: [] for name in more}
+    with ExitStack() as opened:
+        servers = {}
+        for name, settings in more.items():
+            (place / name).mkdir()
+            config = place / name / "receiver.toml"
+            config.write_text(
+                _RECEIVER.format(host=HOSTS[name], port=PORT, controller=controller, place=place, more=settings)
+            )
+            (place / name / "data").mkdir()
+            shutil.copy(place / "copy", place / name / "data" / COPY_FILE)
+            servers[name] = ServerProcess(config)
+            opened.callback(servers[name].close)
+        changing = Process(target=change, args=(ldap,))
+        changing.start()
+        opened.callback(changing.kill)
+        for _ in range(ROUNDS):
+            for name, server in servers.items():
+                rounds[name].append(receive(server, HOSTS[name], messages))
+    words = {
+        "never": "no refresh",
+        "changes": f"a refresh with {CHANGES} changes each second",
+        "everything": "everything read again all the time",
+    }
+    print_table(
+        f"{messages:,} express messages of 1 KiB received over TCP meanwhile",
+        ("", "messages/s", "event loop, us a message", "beside the event loop"),
+        [
+            (
+                words[name],
+                f"{max(each.rate for each in found):,.0f}",
+                f"{min(each.loop_us for each in found):.1f}",
+                f"{100 * mean(each.beside for each in found):.1f} %",
+            )
+            for name, found in rounds.items()
+        ],
+        f"best of {ROUNDS} rounds in turn; beside the event loop: the share of the time in which other threads of the "
+        "receiver had a processor, on average, which bounds what they can take from it",
+    )
+
+
+_RECEIVER = """\
+[manager]
+name = "m0"
+data = "data"
+[listen]
+host = "{host}"
+binary = {port}
+api = 0
+ping = false
+http = false
+rpc = false
+[binary]
+window_size = 1024
+[[queue]]
+path = 'private$\\bench'
+[directory]
+ldap = "{controller.ldaps}"
+user = "Administrator@POSTROAD.TEST"
+password_file = "{place}/password"
+ca_certificates = "{controller.ca_certificates}"
+{more}
+"""
+
+
+def change(ldap: LdapSettings) -> None:
+    """Changes ten queues each second, in a process of its own."""
+    with connect(ldap) as opened:
+        for turn in count():
+            for number in range(CHANGES):
+                opened.modify(_dn(number), {"mSMQLabelEx": [f"again {turn}"]})
+            time.sleep(1.0)
+
+
+def receive(server: ServerProcess, host: str, messages: int) -> Round:
+    wanted = received(server) + messages
+    loop_s, all_s = _loop_cpu_s(server.pid), process_cpu_s(server.pid)
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(1) as pool:
+        sending = send("express", scratch, messages, 1024, receiver=host, identifier=uuid4())
+        sent = pool.submit(asyncio.run, sending)
+        while received(server) < wanted:
+            time.sleep(0.02)
+        ended = time.time()
+        loop_s, all_s = _loop_cpu_s(server.pid) - loop_s, process_cpu_s(server.pid) - all_s
+        started, _ = sent.result()
+    return Round(messages / (ended - started), loop_s / messages * 1e6, (all_s - loop_s) / (ended - started))
+
+
+def received(server: ServerProcess) -> int:
+    found: int = server.get("/queues/private$%5Cbench")["messages"]
+    return found
+
+
+def _loop_cpu_s(pid: int) -> float:
+    """Processor time of the process's first thread, in which its event loop runs."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def _dn(number: int) -> str:
+    return f"CN=q{number},CN=msmq,CN=m{number},CN=Computers,{BASE}"
 
 
 if __name__ == "__main__":

@@ -226,11 +226,20 @@ def compose(kind: str, parties: Parties | None, security: str) -> Message:
 
 
 async def send(
-    kind: str, directory: str, messages: int, window: int, parties: Parties | None = None, security: str = "plain"
+    kind: str,
+    directory: str,
+    messages: int,
+    window: int,
+    parties: Parties | None = None,
+    security: str = "plain",
+    *,
+    receiver: str = RECEIVER,
+    identifier: UUID | None = None,
 ) -> tuple[float, float]:
-    """Sends the messages. Returns when it began, by the clock that both processes share, and its processor time."""
-    manager, transport = await open_manager("sender", SENDER, directory, window)
-    name = rf"DIRECT=TCP:{RECEIVER}\private$\bench" if parties is None else str(QUEUE)
+    """Sends the messages. Returns when it began, by the clock that both processes share, and its processor time. A
+    receiver that lives on takes messages of another round only from another sender's `identifier`."""
+    manager, transport = await open_manager("sender", SENDER, directory, window, identifier)
+    name = rf"DIRECT=TCP:{receiver}\private$\bench" if parties is None else str(QUEUE)
     batch = [compose(kind, parties, security)] * BATCH
     started, busy_s = time.time(), time.process_time()
     batches = iter(range(messages // BATCH))
