@@ -73,6 +73,8 @@ SLOW = {
 }
 
 LONG = {
+    "spark/test_connect.py::test_a_client_of_a_server": "a server of its own; 60 s",
+    "spark/test_connect.py::test_a_declarative_pipeline": "a server of its own; 90 s",
     "spark/test_incremental_gold.py::test_pieces_and_kills_make_the_same_tables_as_one_rebuild": "many runs; 110 s",
     "spark/test_remote_killed.py::test_the_server_and_the_driver_are_killed_once": "sessions of Spark that die; 70 s",
 }

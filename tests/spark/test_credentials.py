@@ -5,16 +5,19 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from pyspark.sql import SparkSession
 
-from postroad.errors import AccessDenied, InvalidArgument
+from postroad.api import TlsFiles
+from postroad.errors import AccessDenied, InvalidArgument, ManagerUnavailable
 from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import read_options, write_options
 from postroad.spark.reading import BatchReader
 from postroad.spark.schema import spark_schema
 from postroad.spark.streaming import StreamReader
+from tests.certificates import Authority
 from tests.served import Served, served
 
 SECRET = "a-token-that-no-one-may-see"
@@ -66,6 +69,28 @@ def test_a_reader_of_a_stream_that_has_called_travels_without_the_secret(token: 
         assert arrived.initialOffset() == first
         arrived.latestOffset(first, arrived.getDefaultReadLimit())
         arrived.stop()
+
+
+def test_the_certificates_of_both_sides_are_options(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, client = authority.issue("127.0.0.1"), authority.issue("client.test")
+    with served(tls=TlsFiles(*server, client_ca=authority.file)) as manager:
+        manager.run(manager.manager.create_queue(QUEUE))
+        given = {**options(manager), "api": f"https://127.0.0.1:{manager.server.port}", "timeout": "0.1"}
+        with pytest.raises(ManagerUnavailable, match=r"certificate is not trusted .*caFile in Spark"):
+            ManagerApi(read_options(given).place).mark()
+        given["caFile"] = str(authority.file)
+        with pytest.raises(ManagerUnavailable):
+            ManagerApi(read_options(given).place).mark()
+        given |= {"certificateFile": str(client[0]), "keyFile": str(client[1])}
+        assert ManagerApi(write_options(given).place).mark().messages == 0
+        shipped = pickle.dumps(ManagerApi(read_options(given).place))
+        assert client[1].read_bytes().split(b"\n")[1] not in shipped
+        assert pickle.loads(shipped).mark().messages == 0
+        for name in ("caFile", "certificateFile"):
+            wrong = {**given, name: str(tmp_path / "missing")}
+            with pytest.raises(InvalidArgument, match=rf"^{name}: .*No such file.*, on {gethostname()}$"):
+                ManagerApi(read_options(wrong).place).mark()
 
 
 @pytest.mark.parametrize("text", ["", "one\ntwo\n", None])

@@ -57,7 +57,7 @@ def test_columns() -> None:
         ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger: must be between 1 and"),
         ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger: must be a whole number, got 'few'"),
         ({"maxTriggerDelay": "-1"}, "maxTriggerDelay: must be between 0 and"),
-        ({"endingOffsets": "earliest"}, "endingOffsets: must be latest or the arrival number after the last, got"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: must be latest, the arrival number after the last or JSON"),
         ({"startingTimestamp": "noon"}, "startingTimestamp: must be milliseconds since 1970, or a time as in"),
         ({"startingTimestamp": "2026-05-01T12:00"}, "startingTimestamp: must have a time zone, as in"),
         (
@@ -70,11 +70,11 @@ def test_columns() -> None:
         ({"queue": r"private$\q*", "rpc": "winserver"}, "queue: must name one queue with `rpc`"),
         (
             {"startingOffsets": "yesterday"},
-            "startingOffsets: must be earliest, latest or an arrival",
+            "startingOffsets: must be earliest, latest, an arrival number or JSON with one for each queue, got",
         ),
-        ({"startingOffsets": "-5"}, "startingOffsets: must be earliest, latest or an arrival number"),
+        ({"startingOffsets": "-5"}, "startingOffsets: must be earliest, latest, an arrival number or JSON"),
         ({"timeout": "soon"}, "timeout: must be a number, got 'soon'"),
-        ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxmessagesperbatch?"),
+        ({"maxMesagesPerBatch": "5"}, "maxmesagesperbatch: there is no such option; did you mean maxMessagesPerBatch?"),
         ({"path": "/data"}, "path: must not be set"),
         ({"queue": "orders"}, "queue: 'orders', character 1: a path must be a computer, a backslash and a queue"),
         ({"queue": "DIREKT=OS:alpha"}, "queue: 'DIREKT=OS:alpha', character 1: "),
@@ -92,12 +92,71 @@ def test_columns() -> None:
         ({"user": "reader"}, "user: needs the option `password`"),
         ({"password": "secret"}, "password: needs the option `user`"),
         ({"user": "reader", "password": "secret", "token": "x"}, "user: must not be set together with `token`"),
+        ({"subscribe": "orders"}, "subscribe: there is no such option; use `queue`"),
+        ({"kafka.bootstrap.servers": "x:1"}, "kafka.bootstrap.servers: there is no such option; use `api`"),
+        ({"verify": "false"}, "verify: there is no such option; use `caFile`"),
+        ({"zzz": "blue"}, "zzz: there is no such option; known are api, queue, "),
+        ({"x" * 9000: "5"}, f"{'x' * 60}: there is no such option"),
+        ({"api": "localhost:8180"}, "api: must be an http or https URL, as in http://127.0.0.1:8180, got"),
+        ({"api": "soap://u:secret@host"}, "api: must be an http or https URL, as in http://127.0.0.1:8180, got 'soap:"),
+        ({"caFile": "/ca.pem"}, "caFile: needs an `api` with https, got http://127.0.0.1:8180"),
+        ({"api": "https://h", "keyFile": "/k.pem"}, "keyFile: needs the option `certificateFile`"),
+        ({"rpc": "host", "caFile": "/ca.pem"}, "caFile: needs the option `api`"),
+        ({"rpc": "host", "endingTimestamp": "5"}, "endingTimestamp: needs the option `api`"),
+        ({"maxOffsetsPerTrigger": "5", "maxMessagesPerBatch": "5"}, "maxOffsetsPerTrigger: must not be set together"),
+        ({"endingTimestamp": "5", "endingOffsets": "5"}, "endingTimestamp: must not be set together with `endingOff"),
+        ({"startingOffsets": '{"private$'}, "startingOffsets: must be JSON, as in {"),
+        ({"startingOffsets": "{" * 9000}, "startingOffsets: must be JSON, as in {"),
+        ({"startingOffsets": '{"a": 5}'}, "startingOffsets: 'a' must be one of the queues of the option `queue`"),
+        (
+            {"startingOffsets": r'{"private$\\orders": true}'},
+            r"startingOffsets: private$\orders: must be earliest, lat",
+        ),
+        (
+            {"startingOffsets": r'{"private$\\orders": -3}'},
+            r"startingOffsets: private$\orders: must be earliest, latest",
+        ),
+        (
+            {"startingOffsets": r'{"private$\\orders": [[]]}'},
+            r"startingOffsets: private$\orders: must be earliest, lat",
+        ),
+        ({"startingOffsets": "9" * 1000}, "startingOffsets: must be earliest, latest, an arrival number or JSON"),
+        (
+            {"endingOffsets": r'{"private$\\orders": "earliest"}'},
+            r"endingOffsets: private$\orders: must be latest, the",
+        ),
+        (
+            {"endingOffsets": r'{"private$\\orders": 1, "PRIVATE$\\orders": 2}'},
+            r"endingOffsets: 'PRIVATE$\\orders' must be given once",
+        ),
     ],
 )
 def test_a_wrong_option(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         read_options({**QUEUE, **given})
     assert str(caught.value).startswith(sentence)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_without_a_scheme_gets_the_right_one() -> None:
+    with pytest.raises(InvalidArgument, match=r"write http://localhost:8180 or https://localhost:8180$"):
+        read_options({**QUEUE, "api": "localhost:8180"})
+
+
+def test_offsets_for_each_queue() -> None:
+    queues = {"queue": r"private$\a,private$\b*"}
+    given = {"startingOffsets": r'{"private$\\a": 7, "PRIVATE$\\B1": -1, "private$\\b2": -2}'}
+    options = stream_options({**queues, **given, "endingOffsets": r'{"private$\\a": 9, "private$\\b1": "latest"}'})
+    starts = [options.start_of(rf"private$\{name}") for name in ("a", "b1", "b2", "b3")]
+    assert starts == [7, Start.LATEST, Start.EARLIEST, Start.EARLIEST]
+    assert [options.end_of(rf"private$\{name}") for name in ("A", "b1", "b3")] == [9, None, None]
+    with pytest.raises(InvalidArgument, match="startingOffsets: must be earliest or a number"):
+        batch_options({**queues, **given})
+
+
+def test_names_of_options_that_a_kafka_user_knows() -> None:
+    assert stream_options({**QUEUE, "maxOffsetsPerTrigger": "5"}).max_rows == 5
+    assert stream_options({**QUEUE, "endingTimestamp": "5"}).end_ms == 5
 
 
 def test_a_stream_selects_only_where_it_keeps_the_messages() -> None:
@@ -115,7 +174,7 @@ def test_a_stream_selects_only_where_it_keeps_the_messages() -> None:
 
 def test_a_batch_has_a_start_and_an_end() -> None:
     options = batch_options({**QUEUE, "startingOffsets": "5", "endingOffsets": "9"})
-    assert (options.selection.begin, options.selection.end) == (5, 9)
+    assert (options.start_of("any"), options.end_of("any")) == (5, 9)
     assert batch_options({**QUEUE, "endingOffsets": "latest"}) == batch_options(QUEUE)
     for given, sentence in (
         ({"startingOffsets": "latest"}, "startingOffsets: must be earliest or a number for spark.read, got latest"),
@@ -148,5 +207,10 @@ def test_writing() -> None:
     options = write_options({**QUEUE, "name": "nightly", "checkpointLocation": "/somewhere"})
     assert (options.name, options.transactional) == ("nightly", None)
     assert write_options({**QUEUE, "transactional": "true"}).transactional is True
+    with pytest.raises(InvalidArgument, match="nam: there is no such option; did you mean name"):
+        write_options({**QUEUE, "nam": "nightly"})
+    assert write_options({}, has_queues=True).place.queue == ""
+    with pytest.raises(InvalidArgument, match="queue: must not be set, because the rows have a column `queue`"):
+        write_options(QUEUE, has_queues=True)
     with pytest.raises(InvalidArgument, match="transactional"):
         write_options({**QUEUE, "transactional": "perhaps"})

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from postroad.columns.sending import COLUMNS as READ
-from postroad.errors import InvalidArgument, InvalidMessage, TransactionSequence
+from postroad.errors import IllegalName, InvalidArgument, InvalidMessage, PostroadError, TransactionSequence
 from postroad.spark import writing
 from postroad.spark.data_source import MessageSource
 from postroad.spark.manager_api import ManagerApi
@@ -67,7 +67,7 @@ def test_a_schema_that_does_not_fit_is_refused_before_anything_is_sent(schema: S
 
 
 def test_the_columns_are_those_that_a_manager_reads() -> None:
-    assert set(writing.COLUMNS) == set(READ)
+    assert set(writing.COLUMNS) == {*READ, "headers", "queue"}
 
 
 def test_a_schema_that_fits() -> None:
@@ -183,21 +183,53 @@ def test_an_old_run_that_still_sends_is_refused(alpha: Served) -> None:
     send(made, 0, 0, rows(body=["a"]))
     send(made, 0, 0, rows(body=["a"]), "second")
     with ManagerApi(made.place) as api, pytest.raises(TransactionSequence, match="by another run"):
-        api.submit("w", 0, 0, 1, next(requests(rows(body=["b"]))).body, run="first", digest="0")
+        api.submit("w", 0, 0, 1, next(requests(*rows(body=["b"]))).body, run="first", digest="0")
 
 
 def test_requests_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MOST_ROWS", 3)
     monkeypatch.setattr(writing, "MOST_BYTES", 3000)
-    sizes = [each.batch.num_rows for each in requests(rows(body=["x"] * 7))]
+    sizes = [each.batch.num_rows for each in requests(*rows(body=["x"] * 7))]
     assert sizes == [3, 3, 1]
-    assert [each.batch.num_rows for each in requests(rows(body=["x" * 1500, "x" * 1500, "x", "y" * 9000, "z"]))] == [
+    assert [each.batch.num_rows for each in requests(*rows(body=["x" * 1500, "x" * 1500, "x", "y" * 9000, "z"]))] == [
         1,
         2,
         1,
         1,
     ]
-    assert list(requests(rows(body=pa.array([], pa.string())))) == []
+    assert list(requests(*rows(body=pa.array([], pa.string())))) == []
+
+
+def test_each_row_goes_to_its_queue_once(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    made = write_options({name: text for name, text in options(alpha).items() if name != "queue"}, has_queues=True)
+    queues = [r"private$\orders", r"private$\others", r"private$\orders"]
+    assert send(made, 0, 0, rows(body=["a", "b", "c"], queue=queues)) == Sent("w", 0, 3, 0)
+    both = iter([*rows(body=["a"], queue=queues[:1]), *rows(body=["b", "c", "d"], queue=[*queues[1:], queues[1]])])
+    again = send(made, 0, 0, both, "second")
+    assert (again, again.queues) == (Sent("w", 0, 1, 3), frozenset(queues))
+    assert alpha.bodies() == ["a", "c"]
+    assert alpha.bodies("/api/v1/queues/private$/others") == ["b", "d"]
+    with pytest.raises(TransactionSequence, match=r"^name: partition 0 of w, epoch 0, was sent before with 2 rows"):
+        send(made, 0, 0, rows(body=["a", "x"], queue=[queues[0], queues[0]]), "third")
+    with pytest.raises(InvalidArgument, match="queue: the column must name a queue in every row, got null"):
+        send(made, 1, 0, rows(body=["a"], queue=pa.array([None], pa.string())))
+    with pytest.raises(PostroadError, match="nowhere"):
+        send(made, 2, 0, rows(body=["a"], queue=[r"private$\nowhere"]))
+    with pytest.raises(IllegalName):
+        send(made, 3, 0, rows(body=["a"], queue=["or ders"]))
+
+
+def test_headers_are_what_readers_of_bodies_see(alpha: Served) -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    headers = pa.array([[("NServiceBus.MessageIntent", "Send"), ("é<", "&")], None], kind)
+    send(write_options(options(alpha)), 0, 0, rows(body=["a", "b"], headers=headers))
+    first, second = alpha.call("GET", f"{ORDERS}/messages?decode=true").json["messages"]
+    assert first["headers"] == {"NServiceBus.MessageIntent": "Send", "é<": "&"}
+    assert not second["headers"]
+    for bad in ([("a", None)], [("a", "\0")], [("", "a")]):
+        with pytest.raises(InvalidArgument, match=r"^headers: "):
+            send(write_options(options(alpha)), 1, 0, rows(body=["a"], headers=pa.array([bad], kind)))
 
 
 def test_a_transactional_queue_takes_rows_too(alpha: Served) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
+from postroad.spark.data_source import MessageSource
 from postroad.spark.streaming import StreamReader
 from tests.relay import relayed
 from tests.served import ORDERS, Served
 from tests.spark.driver import bodies, options, query, stream_reader
+
+ORDERS_PATH = r"private$\orders"
 
 
 def numbered(count: int, first: int = 0) -> list[str]:
@@ -99,6 +103,52 @@ def test_the_first_batch_of_a_stream_from_latest_is_the_same_after_a_crash(alpha
     stream.start()  # Spark asks for the initial offset once more
     assert stream.batch() == ["a", "b"]
     assert stream.batch() == ["c"]
+
+
+def test_each_queue_has_its_own_start_and_end(alpha: Served) -> None:
+    alpha.create(r"private$\others")
+    alpha.send("a", "b", "c")
+    put(alpha, "others", "x", "y", "z")
+    found = alpha.call("GET", f"{ORDERS}/messages").json["messages"]
+    second = found[1]["lookup_id"] & (1 << 56) - 1
+    starts, ends = (
+        json.dumps({r"private$\others": -1, r"private$\ORDERS": second}),
+        json.dumps({ORDERS_PATH: second + 1}),
+    )
+    stream = query(alpha, queue=r"private$\o*", startingOffsets=starts, endingOffsets=ends)
+    assert stream.batch() == ["b"]
+    alpha.send("d")
+    put(alpha, "others", "later")
+    assert stream.batch() == ["later"]
+
+
+def test_a_stream_and_a_batch_end_at_a_time(alpha: Served) -> None:
+    alpha.send("a", "b")
+    queue = alpha.manager.core.queues.get(ORDERS_PATH)
+    between_ms = max(record.arrived_ms for record in queue.by_arrival(0, 1 << 55, 10, None)) + 1
+    while int(time.time() * 1000) <= between_ms:
+        time.sleep(0.001)
+    stream = query(alpha, endingTimestamp=between_ms, mode="consume", maxOffsetsPerTrigger=1)
+    assert stream.batch() == ["a"]
+    alpha.send("late", recoverable=True)
+    assert stream.batch() == ["b"]
+    assert stream.batch() is None
+    assert alpha.bodies() == ["late"]
+    source = MessageSource(options(alpha, endingTimestamp=between_ms))
+    batch = source.reader(source.schema())
+    assert [row for part in batch.partitions() for each in batch.read(part) for row in each.to_pylist()] == []
+
+
+def test_messages_that_another_stream_holds_are_no_loss_but_its_own(alpha: Served) -> None:
+    alpha.send("a", "b", recoverable=True)
+    other = query(alpha, mode="consume", hold="other")
+    assert other.construct()
+    other.parts()
+    stream = query(alpha, startingOffsets=0)
+    with pytest.raises(MessagesGone, match=r"are held by other: .*postroad queue release 'private\$\\orders' other$"):
+        stream.batch()
+    alpha.call("DELETE", f"{ORDERS}/holds/other")
+    assert stream.batch() == ["a", "b"], "that was the cure"
 
 
 def test_a_stream_from_a_number(alpha: Served) -> None:

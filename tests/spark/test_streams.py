@@ -9,6 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import postroad.spark
 from tests.served import ORDERS, Served
 from tests.spark.driver import options
 
@@ -26,7 +27,7 @@ def drain(frame: DataFrame, directory: Path) -> StreamingQuery:
 
 
 def metrics(query: StreamingQuery, name: str) -> list[int]:
-    return [int(progress["sources"][0]["metrics"][name]) for progress in query.recentProgress]
+    return [postroad.spark.metrics(progress)[0][name] for progress in query.recentProgress]
 
 
 def test_progress_has_the_metrics_of_the_source(spark: SparkSession, alpha: Served, tmp_path: Path) -> None:
@@ -41,6 +42,12 @@ def test_progress_has_the_metrics_of_the_source(spark: SparkSession, alpha: Serv
     )
     assert [backlog for backlog in metrics(query, "backlog") if backlog] == [6, 2]
     assert metrics(query, "backlog")[-1] == 0
+    assert query.lastProgress is not None
+    (last,) = postroad.spark.metrics(query.lastProgress)
+    assert {queue: each["backlog"] for queue, each in last["queues"].items()} == {
+        r"private$\orders": 0,
+        r"private$\others": 0,
+    }
     ages = metrics(query, "oldestAgeMs")
     assert ages[0] > 0
     assert ages[-1] == 0

@@ -4,9 +4,10 @@ Pure, and bounded in time, depth, memory and output. Nothing that a body names i
 """
 
 from postroad.bodies.decoding import BodyKind, Decoded, Outline, decode, message_type, outline
-from postroad.bodies.headers import Failure, Headers, failure_of, read_headers, write_headers
+from postroad.bodies.headers import NOT_XML, Failure, Headers, failure_of, read_headers, write_headers
 
 __all__ = [
+    "NOT_XML",
     "BodyKind",
     "Decoded",
     "Failure",

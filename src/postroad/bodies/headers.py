@@ -24,6 +24,8 @@ _DOCUMENT = (
 # XML forbids most of these characters, and .NET writes references.
 _REFERENCES = {code: f"&#x{code:X};" for code in (*range(9), *range(0xB, 0x20), 0xFFFE, 0xFFFF)}
 _REFERENCES |= {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+# .NET may refuse to read references to these.
+NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")
 _INTENTS = {1: "Send", 2: "Publish", 3: "Subscribe", 4: "Unsubscribe", 5: "Reply"}
 _INTENT = "NServiceBus.MessageIntent"
 _TYPE_HEADERS = ("NServiceBus.EnclosedMessageTypes", "rbs2-msg-type")

@@ -26,7 +26,6 @@ BATCH_BYTES = 16 << 20
 _CIPHERS = "aes256, aes192, aes128, rc4, rc2"  # the strongest first
 _UTF16_TYPES = (8, 31)  # VT_BSTR, VT_LPWSTR
 _UINT32_MAX = 0xFFFFFFFF
-_NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")  # .NET may refuse references to them
 
 
 def _is_cipher(word: str) -> bool:
@@ -301,7 +300,7 @@ def _extension(headers: list[str], file: str | None) -> bytes:
         return _content(file, f"--extension: {file}")
     if not headers:
         return b""
-    from postroad.bodies import write_headers
+    from postroad.bodies import NOT_XML, write_headers
     from postroad.errors import InvalidArgument
 
     names: dict[str, str] = {}
@@ -311,7 +310,7 @@ def _extension(headers: list[str], file: str | None) -> bytes:
             fail(f"--header: must be NAME=VALUE, got {each!r}", ExitCode.USAGE)
         if name in names:
             fail(f"--header: {name} is given twice", ExitCode.USAGE)
-        if (found := _NOT_XML.search(each)) is not None:
+        if (found := NOT_XML.search(each)) is not None:
             code = f"U+{ord(found[0]):04X}"
             fail(f"--header: {name!r} must not have the character {code}, which XML cannot say", ExitCode.USAGE)
         names[name] = value

@@ -67,7 +67,8 @@ class Address:
     """The address of an API and the credentials for it. `url` may end in the API's own path, like the URLs of its
     pages.
 
-    `certificate` and `key` are PEM files that identify the client. The key may be in the certificate's file. `user`
+    `certificate` and `key` are PEM files that identify the client. The key may be in the certificate's file. `ca_file`
+    is a PEM file with the issuers of the server's certificate; if it is None, the machine's issuers count. `user`
     logs in with `password`. Without a user and a token, the user and password in the URL are used. With `kerberos`, a
     ticket is exchanged for the token of a session, before the first request and whenever the session has ended.
     """
@@ -82,6 +83,7 @@ class Address:
         password: str | None = None,
         *,
         kerberos: bool = False,
+        ca_file: str | Path | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -102,9 +104,9 @@ class Address:
         self.tls: ssl.SSLContext | None = None
         self._has_certificate = False
         if parts.scheme == "https":
-            own = client_context(certificate, key)
+            own = client_context(certificate, key, ca_file)
             self._has_certificate = own is not None
-            self.tls = own or default_context()
+            self.tls = own or default_context(ca_file)
         self.headers = {
             "User-Agent": f"postroad/{__version__}",
             "Accept": f"{RECORDS_TYPE}, {JSON};q=0.5",
@@ -228,7 +230,9 @@ class Address:
 
             if isinstance(fault, ssl.SSLCertVerificationError):
                 hint = (
-                    ": set SSL_CERT_FILE to a PEM file with its issuer" if fault.verify_code in _UNKNOWN_ISSUER else ""
+                    ": set SSL_CERT_FILE, or caFile in Spark, to a PEM file with its issuer"
+                    if fault.verify_code in _UNKNOWN_ISSUER
+                    else ""
                 )
                 return f"its certificate is not trusted ({fault.verify_message.rstrip('.')}){hint}"
             if isinstance(fault, ssl.SSLError):
@@ -459,7 +463,9 @@ def _size(text: str, base: int) -> int:
 CERTIFICATE, KEY = "POSTROAD_CLIENT_CERT", "POSTROAD_CLIENT_KEY"
 
 
-def client_context(certificate: str | Path | None = None, key: str | Path | None = None) -> ssl.SSLContext | None:
+def client_context(
+    certificate: str | Path | None = None, key: str | Path | None = None, ca_file: str | Path | None = None
+) -> ssl.SSLContext | None:
     """TLS settings with the client's certificate, from PEM files. The key may be in the certificate's file.
 
     None if neither the caller nor the environment names a certificate. Raises InvalidArgument if it cannot be used.
@@ -469,7 +475,7 @@ def client_context(certificate: str | Path | None = None, key: str | Path | None
         name, certificate, key = CERTIFICATE, os.environ.get(CERTIFICATE), os.environ.get(KEY)
     if not certificate:
         return None
-    context = ssl.create_default_context()
+    context = default_context(ca_file)
     try:
         context.load_cert_chain(certificate, key or None, password=_no_password)
     except (OSError, ValueError) as fault:
@@ -490,9 +496,15 @@ def pinned_context(certificate: str) -> ssl.SSLContext:
     return context
 
 
-def default_context() -> ssl.SSLContext:
-    """TLS settings without a client certificate. The system must trust the server's certificate."""
-    return ssl.create_default_context()
+def default_context(ca_file: str | Path | None = None) -> ssl.SSLContext:
+    """TLS settings without a client certificate. The system must trust the server's certificate, or the issuers in a
+    PEM file if one is given. Raises InvalidArgument if it cannot be used."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError) as fault:
+        code = fault.errno if isinstance(fault, OSError) and not isinstance(fault, ssl.SSLError) else None
+        reason = os.strerror(code) if code else "it must have certificates in PEM form"
+        raise InvalidArgument(f"ca_file: {ca_file} cannot be used: {reason}") from None
 
 
 def _no_password() -> str:

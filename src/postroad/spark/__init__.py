@@ -3,6 +3,6 @@
 Importing this package does not import pyspark or pyarrow. The first use does.
 """
 
-from postroad.spark.session import dropped_rows, register, session
+from postroad.spark.session import dropped_rows, metrics, register, session
 
-__all__ = ["dropped_rows", "register", "session"]
+__all__ = ["dropped_rows", "metrics", "register", "session"]

@@ -9,10 +9,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument
-from postroad.spark.options import Mode, batch_options, read_options, stream_options, write_options
+from postroad.spark.options import Mode, WriteOptions, batch_options, read_options, stream_options, write_options
 from postroad.spark.reading import BatchReader
 from postroad.spark.remote import RemoteBatchReader, RemoteStreamReader
-from postroad.spark.schema import spark_schema
+from postroad.spark.schema import QUEUE, spark_schema
 from postroad.spark.streaming import StreamReader
 from postroad.spark.tracebacks import without_traceback
 from postroad.spark.writing import BatchWriter, StreamWriter
@@ -58,10 +58,13 @@ class MessageSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise InvalidArgument("mode: must be append, because a queue cannot be overwritten; use .mode('append')")
-        return BatchWriter(write_options(self.options), schema, self.dropped)
+        return BatchWriter(self._write_options(schema), schema, self.dropped)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidArgument("outputMode: must be append or update, got complete: a queue takes rows one by one")
-        return StreamWriter(write_options(self.options), schema, self.dropped)
+        return StreamWriter(self._write_options(schema), schema, self.dropped)
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        return write_options(self.options, has_queues=QUEUE in schema.fieldNames())

@@ -89,7 +89,14 @@ class _Connection:
                 token = read_secret("tokenFile", place.token_file)
             if place.password_file is not None:
                 password = read_secret("passwordFile", place.password_file)
-            address = Address(place.api, token, user=place.user, password=password)
+            try:
+                address = Address(
+                    *(place.api, token, place.certificate_file, place.key_file, place.user, password),
+                    ca_file=place.ca_file,
+                )
+            except InvalidArgument as fault:  # a file, which each machine has or has not
+                name, _, why = str(fault).partition(": ")
+                raise InvalidArgument(f"{_OPTIONS.get(name, name)}: {why}, on {gethostname()}") from None
             self._open = address, Transport(address, ANSWER_S)
         return self._open
 
@@ -97,6 +104,9 @@ class _Connection:
         if self._open is not None:
             self._open[1].disconnect()
             self._open = None
+
+
+_OPTIONS = {"ca_file": "caFile", "client_certificate": "certificateFile"}  # the client's names, and ours
 
 
 class ManagerApi:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import TypeVar
@@ -66,6 +68,9 @@ class Place:
     password: str | None = field(default=None, repr=False)
     token_file: str | None = None  # instead of the token; each process reads the file
     password_file: str | None = None
+    ca_file: str | None = None  # trusts these issuers of the manager's certificate instead of the machine's
+    certificate_file: str | None = None  # of the client; each process reads the file
+    key_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,11 @@ class ReadOptions:
     min_rows: int | None
     max_delay_s: float
     start: Start | int
+    starts: Mapping[str, Start | int]  # of single queues, whose names are in lower case
     start_ms: int | None
     end: int | None
+    ends: Mapping[str, int | None]
+    end_ms: int | None
     fail_on_data_loss: bool
     hold: str | None
     decode: bool = False
@@ -123,8 +131,11 @@ class ReadOptions:
         """The name of the queue. None if there are several queues or a pattern."""
         return self.queues[0] if len(self.queues) == 1 and "*" not in self.queues[0] else None
 
-    def at(self, queue: str) -> Place:
-        return replace(self.place, queue=queue)
+    def start_of(self, queue: str) -> Start | int:
+        return self.starts.get(queue.lower(), self.start)
+
+    def end_of(self, queue: str) -> int | None:
+        return self.ends.get(queue.lower(), self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +145,39 @@ class WriteOptions:
     transactional: bool | None
 
 
-_PLACE = ("api", "queue", "token", "tokenFile", "timeout")
+_PLACE = ("api", "queue", "token", "tokenFile", "timeout", "caFile", "certificateFile", "keyFile")
 _ACCOUNT = ("user", "password", "passwordFile")
 READ = (
     *_PLACE,
     *("rpc", "protocol", *_ACCOUNT),
-    *("mode", "maxMessagesPerBatch", "partitions", "columns", "body", "packet", "decode"),
+    *("mode", "maxMessagesPerBatch", "maxOffsetsPerTrigger", "partitions", "columns", "body", "packet", "decode"),
     *("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("failOnDataLoss", "startingOffsets", "startingTimestamp", "endingOffsets", "hold"),
+    *("failOnDataLoss", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "hold"),
     *("arrivalFrom", "arrivalTo", "class", "priority", "label"),
 )
 SELECTING = ("class", "priority", "label")
-_OF_STREAMS = ("maxMessagesPerBatch", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_OF_STREAMS = (
+    "maxMessagesPerBatch",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
 WRITE = (*_PLACE, *_ACCOUNT, "name", "transactional")
+_OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})  # of a stream that writes
+# Options of Kafka's source and sink, and names that other clients have, with ours.
+_ELSEWHERE = {
+    **dict.fromkeys(("subscribe", "subscribepattern", "assign", "topic"), "queue"),
+    **dict.fromkeys(("kafka.bootstrap.servers", "url", "host", "server"), "api"),
+    **dict.fromkeys(("groupidprefix", "kafka.group.id"), "hold"),
+    **dict.fromkeys(("verify", "ca", "kafka.ssl.truststore.location"), "caFile"),
+    **dict.fromkeys(("cert", "certfile", "clientcertificate", "kafka.ssl.keystore.location"), "certificateFile"),
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "minpartitions": "partitions",
+    "includeheaders": "decode",
+    "kafka.transactional.id": "transactional",
+}
 
 
 class Options:
@@ -157,15 +188,19 @@ class Options:
         self._known = {name.lower(): name for name in known}
 
     def check_names(self) -> None:
-        """Raises InvalidArgument for a name that looks like a misspelt option of ours. Other names may be Spark's
-        own."""
+        """Raises InvalidArgument for a name that is neither an option of ours nor one that Spark itself adds."""
+        if "provider" in self._given:  # of a table in Spark's catalog, which could not be read
+            raise InvalidArgument(
+                "CREATE TABLE: Spark cannot read a table from a Python source; make a view: "
+                "CREATE TEMPORARY VIEW name USING postroad OPTIONS (queue '...')"
+            )
         if "path" in self._given and "path" not in self._known:
             raise InvalidArgument("path: must not be set; name a queue with the option `queue`")
         for name in self._given:
-            if name not in self._known:
-                near = suggestion(name, self._known)
-                if "did you mean" in near:
-                    raise InvalidArgument(f"{name}: there is no such option{near}")
+            if name not in self._known and name not in _OF_SPARK:
+                other = _ELSEWHERE.get(name)
+                near = f"; use `{other}`" if other in self._known.values() else suggestion(name, self._known.values())
+                raise InvalidArgument(f"{name[:60]}: there is no such option{near}")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())
@@ -173,6 +208,20 @@ class Options:
     def read(self, name: str, kind: Kind[T], default: D) -> T | D:
         text = self.text(name)
         return default if text is None else read_text(kind, text.strip(), name)
+
+
+def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
+    """Whether the options name a queue or have a pattern that matches it."""
+    named = [each.lower() for each in wanted if "*" not in each]
+    return queue.lower() in named or any(expression(each).fullmatch(queue) for each in wanted if "*" in each)
+
+
+def expression(pattern: str) -> re.Pattern[str]:
+    r"""A pattern as a regular expression. `*` does not match `;`, so journals need a pattern such as
+    `private$\*;journal`.
+    """
+    parts = pattern.removeprefix(".\\").split("*")
+    return re.compile("[^;]*".join(map(re.escape, parts)), re.IGNORECASE)
 
 
 def _queues(options: Options) -> tuple[str, ...] | None:
@@ -191,9 +240,9 @@ def _queues(options: Options) -> tuple[str, ...] | None:
     return found
 
 
-def _place(options: Options, several: Sequence[str] | None = None) -> Place:
-    api = options.read("api", URL, None) or API
-    if not options.text("queue"):
+def _place(options: Options, several: Sequence[str] | None = None, *, has_queue: bool = True) -> Place:
+    api = options.read("api", _API, None) or API
+    if has_queue and not options.text("queue"):
         raise InvalidArgument(r"queue: is missing; name one, as in .option('queue', r'private$\orders')")
     queue = options.read("queue", _QUEUE, "") if several is None else several[0]
     token, timeout_s = _secret(options, "token"), options.read("timeout", _SECONDS, TIMEOUT_S)
@@ -203,7 +252,16 @@ def _place(options: Options, several: Sequence[str] | None = None) -> Place:
     if account.user is not None and account.password == _NONE:
         raise InvalidArgument("user: needs the option `password` or `passwordFile`")
     (password, password_file), (given, token_file) = account.password, token
-    return Place(api.rstrip("/"), queue, given, timeout_s, account.user, password, token_file, password_file)
+    files = [options.text(name) or None for name in _TLS]
+    for name, file in zip(_TLS, files, strict=True):
+        if file is not None and not api.startswith("https:") and options.text("rpc") is None:
+            raise InvalidArgument(f"{name}: needs an `api` with https, got {api}")
+    if files[2] is not None and files[1] is None:
+        raise InvalidArgument("keyFile: needs the option `certificateFile`")
+    return Place(api.rstrip("/"), queue, given, timeout_s, account.user, password, token_file, password_file, *files)
+
+
+_TLS = ("caFile", "certificateFile", "keyFile")
 
 
 _NONE: tuple[str | None, str | None] = (None, None)
@@ -261,6 +319,8 @@ _NOT_BY_RPC = {
     "startingOffsets": "needs the option `api`: a stream from `rpc` starts with what is in the queue",
     "startingTimestamp": "needs the option `api`: remote readers cannot find a message by its time",
     "endingOffsets": "needs the option `api`: a server behind `rpc` has no lasting arrival numbers",
+    "endingTimestamp": "needs the option `api`: remote readers cannot find a message by its time",
+    **dict.fromkeys(_TLS, "needs the option `api`; remote readers do not use TLS"),
     "maxBytesPerTrigger": "needs the option `api`; for a stream from `rpc` use `maxMessagesPerBatch`",
     "minOffsetsPerTrigger": "needs the option `api`: remote readers cannot count messages",
 }
@@ -271,20 +331,73 @@ def _checked_name(text: str) -> str:
     return text
 
 
+def _api(text: str) -> str:
+    try:
+        return URL.check(text)
+    except FieldFault:
+        parts = urlsplit(f"//{text}")
+        bare = "//" not in text and "@" not in text and parts.hostname
+        hint = f"; write http://{text} or https://{text}" if bare else ""
+        shown = quoted(re.sub(r"//[^/]*@", "//...@", text))  # it may have a password
+        raise FieldFault(f"must be an http or https URL, as in {API}, got {shown}{hint}") from None
+
+
 def _start(text: str) -> Start | int:
     if text.lower() in ("earliest", "latest"):
         return Start(text.lower())
-    if not text.isascii() or not text.isdigit():
-        raise FieldFault(f"must be earliest, latest or an arrival number, got {quoted(text)}")
-    return int(text)
+    number = _arrival(text)
+    if number is None:
+        raise FieldFault(
+            f"must be earliest, latest, an arrival number or JSON with one for each queue, got {quoted(text)}"
+        )
+    return number
 
 
 def _end(text: str) -> int | None:
     if text.lower() == "latest":
         return None
-    if not text.isascii() or not text.isdigit():
-        raise FieldFault(f"must be latest or the arrival number after the last, got {quoted(text)}")
-    return int(text)
+    number = _arrival(text)
+    if number is None:
+        raise FieldFault(
+            f"must be latest, the arrival number after the last or JSON with one for each queue, got {quoted(text)}"
+        )
+    return number
+
+
+def _arrival(text: str) -> int | None:
+    """An arrival number. None for other text."""
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    return int(text) if is_number and int(text) <= ARRIVAL_MASK else None
+
+
+def _by_queue(
+    options: Options, name: str, read: Callable[[str], T], queues: Sequence[str]
+) -> tuple[T | None, dict[str, T]]:
+    """The value for all queues, if there is one, and those of single queues by their names in lower case."""
+    text = (options.text(name) or "").strip()
+    if not text.startswith("{"):
+        return options.read(name, parsed("text", read), None), {}
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        raise InvalidArgument(f"{name}: must be JSON, as in {_EXAMPLE}, got {text[:60]!r}") from None
+    found: dict[str, T] = {}
+    for queue, value in pairs:
+        if not is_wanted(queue, queues):
+            raise InvalidArgument(f"{name}: {queue[:60]!r} must be one of the queues of the option `queue`")
+        if queue.lower() in found:
+            raise InvalidArgument(f"{name}: {queue!r} must be given once, got it twice")
+        # -2 and -1 as Kafka has them
+        plain = _WORDS.get(value, str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+        try:
+            found[queue.lower()] = read(plain)
+        except FieldFault as fault:
+            raise InvalidArgument(f"{name}: {queue}: {fault}") from None
+    return None, found
+
+
+_EXAMPLE = r'{"private$\\orders": 17, "private$\\returns": "latest"}'
+_WORDS: Mapping[object, str] = {-2: "earliest", -1: "latest"}
 
 
 def _time_ms(text: str) -> int:
@@ -310,8 +423,7 @@ _PARTITIONS = whole(1, MAX_PARTITIONS)
 _ROWS = whole(1, MAX_ROWS)
 _MODE = choice(Mode)
 _PROTOCOL = choice(RemoteProtocol)
-_START: Kind[Start | int] = parsed("text", _start)
-_END: Kind[int | None] = parsed("text", _end)
+_API = parsed("text", _api, 2048)
 _TIME_MS: Kind[int] = parsed("text", _time_ms)
 _DELAY_S = 900.0
 
@@ -339,9 +451,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if several and rpc is not None:
         raise InvalidArgument("queue: must name one queue with `rpc`, because remote readers cannot list queues")
     decode = options.read("decode", SWITCH, False)
-    start_ms = options.read("startingTimestamp", _TIME_MS, None)
-    if start_ms is not None and options.text("startingOffsets") is not None:
-        raise InvalidArgument("startingTimestamp: must not be set together with `startingOffsets`")
+    for name, other in _EXCLUSIVE:
+        if options.text(name) is not None and options.text(other) is not None:
+            raise InvalidArgument(f"{name}: must not be set together with `{other}`")
+    start, starts = _by_queue(options, "startingOffsets", _start, queues or ())
+    end, ends = _by_queue(options, "endingOffsets", _end, queues or ())
     return ReadOptions(
         place=place,
         queues=queues or (place.queue,),
@@ -357,16 +471,26 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         selection=_selection(options),
         mode=options.read("mode", _MODE, Mode.PEEK),
         partitions=options.read("partitions", _PARTITIONS, None),
-        max_rows=options.read("maxMessagesPerBatch", _ROWS, None),
+        max_rows=options.read("maxMessagesPerBatch", _ROWS, options.read("maxOffsetsPerTrigger", _ROWS, None)),
         max_bytes=options.read("maxBytesPerTrigger", _ROWS, None),
         min_rows=options.read("minOffsetsPerTrigger", _ROWS, None),
         max_delay_s=options.read("maxTriggerDelay", _SECONDS, _DELAY_S),
-        start=options.read("startingOffsets", _START, Start.EARLIEST),
-        start_ms=start_ms,
-        end=options.read("endingOffsets", _END, None),
+        start=Start.EARLIEST if start is None else start,
+        starts=starts,
+        start_ms=options.read("startingTimestamp", _TIME_MS, None),
+        end=end,
+        ends=ends,
+        end_ms=options.read("endingTimestamp", _TIME_MS, None),
         fail_on_data_loss=options.read("failOnDataLoss", SWITCH, True),
         hold=options.text("hold") or None,
     )
+
+
+_EXCLUSIVE = (
+    ("startingTimestamp", "startingOffsets"),
+    ("endingTimestamp", "endingOffsets"),
+    ("maxOffsetsPerTrigger", "maxMessagesPerBatch"),
+)
 
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
@@ -375,16 +499,12 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
     for name in _OF_STREAMS:
         if options.text(name) is not None:
             raise InvalidArgument(f"{name}: is for readStream; a batch reads all that is there")
-    if found.start is Start.LATEST:
+    if Start.LATEST in (found.start, *found.starts.values()):
         raise InvalidArgument("startingOffsets: must be earliest or a number for spark.read, got latest")
     for one, other in (("startingOffsets", "arrivalFrom"), ("endingOffsets", "arrivalTo")):
         if options.text(one) is not None and options.text(other) is not None:
             raise InvalidArgument(f"{one}: must not be set together with `{other}`, which means the same")
-    selection = found.selection
-    begin = found.start if isinstance(found.start, int) else selection.begin
-    return replace(
-        found, selection=replace(selection, begin=begin, end=selection.end if found.end is None else found.end)
-    )
+    return found
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
@@ -406,11 +526,18 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     return found
 
 
-def write_options(given: Mapping[str, str]) -> WriteOptions:
+def write_options(given: Mapping[str, str], *, has_queues: bool = False) -> WriteOptions:
+    """The options of a write. With `has_queues`, its rows name their queues."""
     options = Options(given, WRITE)
-    options.check_names()
     if options.text("rpc") is not None:
         raise InvalidArgument(
             "rpc: remote readers can read queues but not send; name the manager to send from with the option `api`"
         )
-    return WriteOptions(_place(options), options.text("name") or None, options.read("transactional", SWITCH, None))
+    options.check_names()
+    if has_queues and options.text("queue"):
+        raise InvalidArgument(
+            "queue: must not be set, because the rows have a column `queue`; to send all rows to one queue, drop the "
+            "column"
+        )
+    place = _place(options, has_queue=not has_queues)
+    return WriteOptions(place, options.text("name") or None, options.read("transactional", SWITCH, None))

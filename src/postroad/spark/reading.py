@@ -5,7 +5,6 @@ Planning runs in the driver's processes. `read` runs in workers, which know only
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from postroad.names.format import is_internal
 from postroad.spark.checkpoint import grouped, parts_of, shares
 from postroad.spark.decoded import DECODED, NEEDED, decoded_columns
 from postroad.spark.manager_api import ManagerApi
-from postroad.spark.options import ARRIVAL_MASK, ReadOptions
+from postroad.spark.options import ARRIVAL_MASK, ReadOptions, expression
 from postroad.spark.schema import ARRIVAL, BODIES, QUEUE, arrow_schema, named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
 
@@ -33,25 +32,11 @@ _KINDS = ("private", "public", "journal")
 
 def matching(found: Iterable[str], wanted: Sequence[str]) -> list[str]:
     """The queues to read, sorted: those that are named, and those of the list that match a pattern."""
-    patterns = [_expression(each) for each in wanted if "*" in each]
+    patterns = [expression(each) for each in wanted if "*" in each]
     named = [each for each in wanted if "*" not in each]
     known = {each.lower() for each in named}
     matched = [each for each in found if each.lower() not in known and any(one.fullmatch(each) for one in patterns)]
     return sorted([*named, *matched])
-
-
-def is_wanted(queue: str, wanted: Sequence[str]) -> bool:
-    """Whether the options name a queue or have a pattern that matches it."""
-    named = [each.lower() for each in wanted if "*" not in each]
-    return queue.lower() in named or any(_expression(each).fullmatch(queue) for each in wanted if "*" in each)
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    r"""A pattern as a regular expression. `*` does not match `;`, so journals need a pattern such as
-    `private$\*;journal`.
-    """
-    parts = pattern.removeprefix(".\\").split("*")
-    return re.compile("[^;]*".join(map(re.escape, parts)), re.IGNORECASE)
 
 
 def find_queues(api: ManagerApi, wanted: Sequence[str]) -> list[str]:
@@ -203,10 +188,15 @@ class BatchReader(DataSourceReader):
             for queue in queues:
                 api = manager.at(queue)
                 mark = api.mark()
+                start, stop = options.start_of(queue), options.end_of(queue)
                 begin = max(options.selection.begin, mark.arrived if mark.oldest is None else mark.oldest)
+                begin = max(begin, start) if isinstance(start, int) else begin
+                end = min(options.selection.end, mark.arrived, mark.arrived if stop is None else stop)
                 if options.start_ms is not None:
                     begin = api.plan(begin, mark.arrived, limit=1, since_ms=options.start_ms).start
-                bounds[queue] = begin, min(options.selection.end, mark.arrived)
+                if options.end_ms is not None:
+                    end = min(end, api.plan(begin, mark.arrived, limit=1, since_ms=options.end_ms).start)
+                bounds[queue] = begin, end
                 messages[queue] = mark.messages
             most = options.partitions or PARTITIONS
             parts = parts_of(messages, most, LEAST_MESSAGES)

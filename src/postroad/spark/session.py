@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from postroad.errors import SparkUnavailable
@@ -58,11 +59,6 @@ def register(spark: SparkSession) -> SparkSession:
     from postroad.spark.data_source import MessageSource
     from postroad.spark.packets import PacketSource
     from postroad.spark.pipeline.lakes import register_formats
-    from postroad.spark.streaming import show_metrics
-    from postroad.spark.tracebacks import lead_with_our_sentence
-
-    show_metrics()
-    lead_with_our_sentence()
 
     class CountingSource(MessageSource):  # Spark pickles a local class whole, with its accumulator
         dropped = dropped_rows(spark)
@@ -84,6 +80,20 @@ def dropped_rows(spark: SparkSession) -> Accumulator[int] | None:
     if context not in _DROPPED:
         _DROPPED[context] = context.accumulator(0)
     return _DROPPED[context]
+
+
+def metrics(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The figures of each source in the progress of a query: `backlog`, `oldestAgeMs`, `lost`, and `queues` with those
+    of each queue. Empty for a source that is not `postroad`, or reads by `rpc`.
+    """
+    found = []
+    for source in progress["sources"]:
+        latest = json.loads(source["latestOffset"] or "null")
+        found.append(latest if isinstance(latest, dict) and latest.keys() >= {*_METRICS} else {})
+    return found
+
+
+_METRICS = ("backlog", "oldestAgeMs", "lost", "queues")
 
 
 def require_pyspark() -> None:

@@ -6,7 +6,6 @@ their partition.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.types import StructType
 
 from postroad.errors import InvalidArgument, MessagesGone, QueueNotFound, SharingViolation
@@ -26,7 +24,7 @@ from postroad.reports.info import counted
 from postroad.reports.offsets import Mark, Part, Plan
 from postroad.spark.checkpoint import QueueOffset, StreamOffset, allotted, in_proportion, parts_of, shares
 from postroad.spark.manager_api import ManagerApi, Patience
-from postroad.spark.options import Mode, ReadOptions, Start
+from postroad.spark.options import Mode, ReadOptions, Start, is_wanted
 from postroad.spark.reading import (
     FIRST_S,
     LEAST_MESSAGES,
@@ -34,7 +32,6 @@ from postroad.spark.reading import (
     Range,
     Ranges,
     find_queues,
-    is_wanted,
     joined,
     requested_columns,
     require_queues,
@@ -42,38 +39,6 @@ from postroad.spark.reading import (
 )
 from postroad.spark.schema import named
 from postroad.spark.tracebacks import iterator_without_traceback, without_traceback
-
-# The metrics of our streams in a query's progress.
-#
-# Spark 4.3 lets a Python source report its latest offset, but no metrics. So our streams add their figures to the
-# latest offset, and the driver copies them to `metrics`, where other sources have theirs.
-
-
-METRICS = ("backlog", "oldestAgeMs", "lost")
-_PLAIN = SourceProgress.__init__
-
-
-def metrics_of(latest_offset: str | None) -> dict[str, str]:
-    """The figures in a latest offset, as text like all of Spark's metrics. Empty for another source."""
-    try:
-        found = json.loads(latest_offset or "null")
-    except ValueError:
-        return {}
-    if not isinstance(found, dict) or not found.keys() >= {*METRICS}:
-        return {}
-    return {name: str(found[name]) for name in METRICS}
-
-
-def show_metrics() -> None:
-    """Adds the metrics of our streams to every progress that Python shows. A second call changes nothing."""
-
-    def init(self: SourceProgress, *args: Any, **kwargs: Any) -> None:
-        _PLAIN(self, *args, **kwargs)
-        for name, value in metrics_of(self["latestOffset"]).items():
-            self["metrics"].setdefault(name, value)
-
-    SourceProgress.__init__ = init  # type: ignore[method-assign]
-
 
 IDLE_S = 0.05  # otherwise Spark asks for new messages a hundred times a second
 LIST_S = 1.0  # between two searches for new queues that match a pattern
@@ -152,8 +117,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, queue: str, *, joining: bool = False) -> QueueOffset:
         """The first position in a queue. A queue that is `joining` a running stream is read from its first message."""
-        start = Start.EARLIEST if joining else self._options.start
-        with ManagerApi(self._options.at(queue), timeout_s=FIRST_S) as api:
+        start = Start.EARLIEST if joining else self._options.start_of(queue)
+        with ManagerApi(replace(self._options.place, queue=queue), timeout_s=FIRST_S) as api:
             mark = self._settled_mark(api)
             if isinstance(start, int):
                 arrival = start
@@ -316,19 +281,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return mark
 
     def _read_limit(self, queue: str, mark: Mark) -> Mark:
-        """The mark up to which this query may read. Where endingOffsets stops it earlier, its counts are not used."""
+        """The mark up to which this query may read. Where the options stop it earlier, its counts are not used."""
         target = None if self._target is None else self._target.get(queue, mark)
         if target is not None and target.arrival <= mark.arrival:
             mark = target
-        if self._options.end is not None and self._options.end < mark.arrival:
-            mark = replace(mark, arrival=self._options.end, settled=False)
-        return mark
+        end = self._end(queue, mark)
+        return mark if end is None or end >= mark.arrival else replace(mark, arrival=end, settled=False)
+
+    def _end(self, queue: str, mark: Mark) -> int | None:
+        """The arrival number at which the options stop the stream. None if they do not, or not yet."""
+        since_ms = self._options.end_ms
+        if since_ms is None:
+            return self._options.end_of(queue)
+        return self._api(queue).plan(0, mark.arrival, limit=1, since_ms=since_ms).start
 
     def _pending(self, queue: str, position: QueueOffset, mark: Mark, hold: str | None) -> int:
         """About how many messages there are to read."""
         if position.arrival >= mark.arrival:
             return 0
-        known = position.pending(mark) if self._options.end is None else None
+        is_whole = self._options.end_of(queue) is None and self._options.end_ms is None
+        known = position.pending(mark) if is_whole else None
         if known is None:
             return self._api(queue).plan(position.arrival, mark.arrival, hold=hold).messages
         return known
@@ -388,15 +360,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, api: ManagerApi, queue: str, position: QueueOffset, mark: Mark, came: int, lost: int, hold: str | None
     ) -> MessagesGone:
         holders = ", ".join(each["name"] for each in api.holds() if each["name"] != hold)
-        why = (
-            f"{holders} holds them"
-            if holders
-            else "others have received them, or they were purged or have expired, or were express and the manager was "
-            "restarted"
-        )
+        verb = "is" if lost == 1 else "are"
+        some = f"{queue}: {lost} of {counted(came, 'message')} between {position.arrival} and {mark.arrival} {verb}"
+        if holders:
+            return MessagesGone(
+                f"{some} held by {holders}: let that stream finish, or, if it never will, release them: "
+                f"postroad queue release '{queue}' {holders.partition(',')[0]}"
+            )
         return MessagesGone(
-            f"{queue}: {lost} of {counted(came, 'message')} between {position.arrival} and {mark.arrival} "
-            f"{'is' if lost == 1 else 'are'} lost: {why}; {GO_ON}"
+            f"{some} lost: others have received them, or they were purged or have expired, or were express and the "
+            f"manager was restarted; {GO_ON}"
         )
 
     def _idle(
@@ -416,21 +389,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _store_report(self, ends: Mapping[str, QueueOffset], steps: Mapping[str, _Step], lost: int) -> None:
-        """Stores the figures for the query's progress."""
-        backlog, oldest_ms = 0, None
-        for queue, end in ends.items():
+        """Stores the figures for the query's progress.
+
+        Spark 4.3 lets a Python source report its latest offset, but no metrics. So this is the latest offset.
+        """
+        now_ms, oldest_ms = int(time.time() * 1000), None
+        queues: dict[str, dict[str, int]] = {}
+        for queue, end in sorted(ends.items()):
             mark = self._seen.get(queue)
             left = 0 if mark is None else end.pending(mark) or 0
-            backlog += left
             if left and queue in steps:
                 found = steps[queue].next_arrived_ms
             else:
                 found = self._api(queue).plan(end.arrival, end.arrival).next_arrived_ms if left else None
             if found is not None:
                 oldest_ms = found if oldest_ms is None else min(oldest_ms, found)
-        age_ms = 0 if oldest_ms is None else max(0, int(time.time() * 1000) - oldest_ms)
-        arrivals = {queue: mark.arrival for queue, mark in sorted(self._seen.items()) if queue in ends}
-        self._report = {"backlog": backlog, "oldestAgeMs": age_ms, "lost": lost, "arrival": arrivals}
+            arrival = end.arrival if mark is None else mark.arrival
+            queues[queue] = {"arrival": arrival, "backlog": left, "oldestAgeMs": _age_ms(found, now_ms)}
+        backlog = sum(each["backlog"] for each in queues.values())
+        self._report = {"backlog": backlog, "oldestAgeMs": _age_ms(oldest_ms, now_ms), "lost": lost, "queues": queues}
 
     # Batches
 
@@ -513,3 +490,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except QueueNotFound:
                 return  # the queue was deleted, so nothing is left to receive
             self._committed[queue] = end
+
+
+def _age_ms(arrived_ms: int | None, now_ms: int) -> int:
+    return 0 if arrived_ms is None else max(0, now_ms - arrived_ms)

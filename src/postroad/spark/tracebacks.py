@@ -1,4 +1,4 @@
-"""Puts our error messages first in Spark's errors, and removes tracebacks through our files.
+"""Removes tracebacks through our files from Spark's errors.
 
 Our errors say what is wrong and what to do. A traceback would only hide that.
 """
@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
-
-from pyspark.errors.exceptions.captured import CapturedException, PythonException
 
 from postroad.errors import PostroadError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_OURS = re.compile(r"\bpostroad\.errors\.\w+: (.+)")
-# the two classes that build their own text
-_PLAIN = {each: each.__str__ for each in (CapturedException, PythonException)}
 
 
 def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
@@ -53,19 +46,6 @@ def iterator_without_traceback(method: Callable[P, Iterator[T]]) -> Callable[P, 
             raise
 
     return call
-
-
-def lead_with_our_sentence() -> None:
-    """Makes Spark's errors that contain one of ours start with our message. A second call changes nothing."""
-
-    for each, plain in _PLAIN.items():
-        each.__str__ = functools.partialmethod(_sentence_first, plain)  # type: ignore[assignment]
-
-
-def _sentence_first(fault: CapturedException, plain: Callable[[CapturedException], str]) -> str:
-    whole = plain(fault)
-    found = _OURS.search(whole)
-    return whole if found is None or whole.startswith(found[1]) else f"{found[1]}\n\n{whole}"
 
 
 def _in_a_process_of_spark() -> bool:
