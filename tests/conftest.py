@@ -6,6 +6,7 @@ import os
 
 from hypothesis import settings
 
+from tests.clusters import cluster, new_cluster  # noqa: F401  (fixtures)
 from tests.domain import domain_controller, new_controller  # noqa: F401  (fixtures)
 from tests.kerberos import realm  # noqa: F401
 

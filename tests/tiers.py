@@ -37,6 +37,7 @@ SLOW = {
     "acceptance/test_publish.py": "a domain controller, and a process a command; a minute",
     "integration/test_simulation.py": "seeds of the simulated network; a minute",
     "integration/test_simulation_soap.py": "seeds of the simulated network, by SOAP; two minutes",
+    "integration/test_store_postgresql_model.py": "a server of PostgreSQL and random histories; 15 s",
     "integration/test_store_crash.py": "a disk that fails at every single write; a minute",
     "acceptance/test_any_names.py": "every door of two servers; unit/test_names_properties.py has the names; 25 s",
     "acceptance/test_backup.py": "a server for each case; unit/test_store_backup.py has the file's own tests; 70 s",

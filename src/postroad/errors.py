@@ -220,6 +220,10 @@ class StorageError(PostroadError):
     status = VendorStatus.STORAGE
 
 
+class LeaseLost(StorageError):
+    """Another process has taken the store over, so this one may store and answer nothing more."""
+
+
 class CorruptRecord(StorageError):
     """The checksum of one stored record is wrong. The rest of its queue stays readable."""
 

@@ -20,7 +20,7 @@ from postroad.message import Message
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.open_queue import Transaction, WaitingRead
 from postroad.reports.operations import QueueAccess, ReadCall, ShareMode
-from postroad.store import LayeredStore
+from postroad.store import LayeredStore, Store
 from postroad.store.interface import Record
 from postroad.wire.view import MessageView
 from tests.model.queues import Model, ModelMessage, ModelQueue, ModelTransaction
@@ -62,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.commit_tick()
 
     def open_store(self) -> None:
-        self.store = LayeredStore(self.directory)
+        self.store: Store = LayeredStore(self.directory)
         self.manager = LocalQueueManager("alpha", IDENTIFIER, self.store, SECRET)
         self.manager.start(self.now)
         self.commit_tick()

@@ -127,7 +127,11 @@ PURE = (
     "security.signatures",
     "store.interface",
     "store.express",
+    "store.frames",
+    "store.lease",
     "store.overlay",
+    "store.replay",
+    "store.rows",
     "reports",
     "queues",
     "carriers",
@@ -318,6 +322,10 @@ ENTRANCES = frozenset(
 # list.
 FOR_LATER = {
     "wire.variants": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
+    "store.lease": "[store] of the configuration",
+    "store.lease_keeper": "[store] of the configuration",
+    "store.postgresql": "[store] of the configuration",
+    "store.postgresql_connection": "[store] of the configuration",
 }
 
 

@@ -21,6 +21,8 @@ from postroad.store import (
     Store,
     open_store,
 )
+from postroad.store.journal import SEGMENT_BYTES
+from tests.clusters import new_schema, open_postgresql_store
 
 LOWEST = 7 << PRIORITY_SHIFT | MAX_ARRIVAL  # the last lookup id there is
 
@@ -32,9 +34,17 @@ STORES: dict[str, Callable[[Path], Store]] = {
 }
 
 
-@pytest.fixture(params=sorted(STORES))
+POSTGRESQL = {"postgresql": SEGMENT_BYTES, "postgresql, tiny generations": 1}
+
+
+@pytest.fixture(params=[*sorted(STORES), *POSTGRESQL])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = STORES[request.param](tmp_path / "data")
+    made: Store
+    if request.param in POSTGRESQL:
+        cluster = request.getfixturevalue("cluster")
+        made = open_postgresql_store(cluster, new_schema(), segment_bytes=POSTGRESQL[request.param])
+    else:
+        made = STORES[request.param](tmp_path / "data")
     yield made
     made.close()
 

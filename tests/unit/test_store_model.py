@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record
+from postroad.store import MAX_ARRIVAL, PRIORITY_SHIFT, Batch, Key, LayeredStore, MemoryStore, Record, Store
 
 QUEUES = (0, 1, 65535)
 NAMES = ("a", "ab", "b/1", "b/☃")
@@ -72,7 +72,7 @@ class Model:
         return sorted(due, key=lambda record: (record.expires_s, record.queue, record.lookup_id))[:limit]
 
 
-def check_reads(subject: LayeredStore | MemoryStore, model: Model, key: Key, limit: int, now_s: int) -> None:
+def check_reads(subject: Store, model: Model, key: Key, limit: int, now_s: int) -> None:
     assert subject.scan(key.queue, key.lookup_id, limit) == model.scan(key.queue, key.lookup_id, limit)
     assert subject.scan_back(key.queue, key.lookup_id, limit) == model.scan_back(key.queue, key.lookup_id, limit)
     assert subject.get(*key) == model.records.get(key)
@@ -91,9 +91,7 @@ def check_reads(subject: LayeredStore | MemoryStore, model: Model, key: Key, lim
     assert not subject.damaged
 
 
-def check_columns(
-    subject: LayeredStore | MemoryStore, model: Model, key: Key, last: int, limit: int, most_bytes: int
-) -> None:
+def check_columns(subject: Store, model: Model, key: Key, last: int, limit: int, most_bytes: int) -> None:
     wanted = [each for each in model.scan(key.queue, key.lookup_id, 1000) if each.lookup_id <= last][:limit]
     assert subject.lookup_ids(key.queue, key.lookup_id, last, limit) == [each.lookup_id for each in wanted]
     while len(wanted) > 1 and sum(len(each.packet) for each in wanted) > most_bytes:
@@ -123,11 +121,11 @@ class Stores(RuleBasedStateMachine):
             self.patch.setattr("postroad.store.layered.BULK", 3)
             self.patch.setattr("postroad.store.layered.MOST", -1.0)
             self.patch.setattr("postroad.store.layered.HALF", 0.0)
-        self.durable = self.open()
+        self.durable: Store = self.open()
         self.memory = MemoryStore()
         self.model = Model()
 
-    def open(self) -> LayeredStore:
+    def open(self) -> Store:
         return LayeredStore(self.directory / str(self.kills), segment_bytes=self.segment_bytes)
 
     @rule(group=st.lists(batches, max_size=4))

@@ -166,8 +166,8 @@ class LayeredStore(Layers[Journal, SqliteStore]):
     def snapshot(self) -> StoreSnapshot:
         with self._lock:
             hot, state = self._hot()
-            connection = self._database.snapshot()
-        return StoreSnapshot(self._database.file, connection, hot, state, len(self._damaged))
+            source = self._database.snapshot()
+        return StoreSnapshot(source, hot, state, len(self._damaged))
 
 
 def _fitting(segment_bytes: int, directory: Path) -> int:

@@ -28,6 +28,7 @@ from postroad.store.database import (
     DATABASE_NAME,
     PAGE_SIZE,
     explain,
+    explained,
     make_directory,
     make_private,
     open_aside,
@@ -212,6 +213,8 @@ EXPIRED = (
 )
 # The casts keep a row readable if a flipped bit has changed its types.
 STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state LIMIT -1 OFFSET ?"
+ALL_ROWS = f"SELECT {_COLUMNS}, packet FROM message ORDER BY key"
+ALL_STATE = "SELECT CAST(name AS BLOB), CAST(value AS BLOB), CAST(checksum AS INTEGER) FROM state"
 
 # SQLite's errors for a row that it cannot read. Text that is no UTF-8 was a blob before a bit flipped.
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, UnicodeDecodeError)
@@ -224,6 +227,26 @@ def read_mark(connection: apsw.Connection) -> Mark | None:
         if row is not None and Mark(*row[:2]).checksum == row[2]:
             return Mark(*row[:2])
     return None
+
+
+class SqliteSource:
+    """The database of a snapshot."""
+
+    def __init__(self, file: Path, connection: apsw.Connection) -> None:
+        self._file = file
+        self._connection = connection
+
+    def rows(self) -> Iterator[Row]:
+        with explained(self._file, "reading"):
+            yield from self._connection.execute(ALL_ROWS)
+
+    def states(self) -> Iterator[tuple[bytes, bytes, int]]:
+        with explained(self._file, "reading"):
+            for name, value, checksum in self._connection.execute(ALL_STATE):
+                yield name or b"", value or b"", checksum
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class SqliteStore:
@@ -353,13 +376,13 @@ class SqliteStore:
         """Makes `close` leave the log as it is."""
         self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
-    def snapshot(self) -> apsw.Connection:
-        """A connection that sees the database as it is now."""
+    def snapshot(self) -> SqliteSource:
+        """The database as it is now."""
         with self._explained("reading"):
             connection = open_reader(self.file, self._vfs)
             connection.execute("BEGIN")
             connection.execute(GET_MARK).fetchall()  # a transaction begins with its first read
-        return connection
+        return SqliteSource(self.file, connection)
 
     def mark(self) -> Mark | None:
         """The mark of the journal; None if there is none or it is damaged."""
