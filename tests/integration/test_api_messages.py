@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -316,6 +318,38 @@ def test_receive_takes_and_peek_does_not(api: Served) -> None:
 def test_no_message_in_time_is_no_content(api: Served, call: str, timeout: str) -> None:
     answer = api.call("POST", f"{ORDERS}/{call}?timeout={timeout}")
     assert (answer.status, answer.body) == (204, b"")
+
+
+def test_a_peek_after_a_message_waits_for_the_next(api: Served) -> None:
+    api.send("a", "b", "c")
+    ids = [each["lookup_id"] for each in listed(api)]
+    after = f"{ORDERS}/peek?after={ids[0]}"
+    assert [each["body"] for each in api.call("POST", f"{after}&count=9").json["messages"]] == ["b", "c"]
+    assert api.call("POST", f"{ORDERS}/peek?after={ids[2]}&timeout=0.05").status == 204
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(api.call, "POST", f"{ORDERS}/peek?after={ids[2]}")
+        while not api.call("GET", ORDERS).json["waiting"]:
+            pass
+        api.send("d")
+        assert [each["body"] for each in waiting.result().json["messages"]] == ["d"]
+    assert api.bodies() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("name", ["message_id", "correlation_id"])
+def test_a_message_is_read_by_an_id(api: Served, name: str) -> None:
+    sent = [{"body": str(number), "correlation_id": f"{{{STRANGER}}}\\{number}"} for number in range(1, 4)]
+    ids = api.call("POST", f"{ORDERS}/messages", {"messages": sent}).json["ids"]
+    wanted = quote(ids[1] if name == "message_id" else str(sent[1]["correlation_id"]))
+    query = f"?{name}={wanted}&timeout=0"
+    for call, bodies in (("peek", ["1", "2", "3"]), ("receive", ["1", "3"])):
+        assert api.call("POST", f"{ORDERS}/{call}{query}").json["messages"][0]["body"] == "2"
+        assert api.bodies() == bodies
+    assert api.call("POST", f"{ORDERS}/peek{query}").status == 204
+    assert api.call("POST", f"{ORDERS}/peek{query}&count=2").status == 400
+    assert api.call("POST", f"{ORDERS}/peek{query}&after=0").status == 400
+    assert api.call("POST", f"{ORDERS}/receive?{name}=nonsense").status == 400
+    both = f"message_id={wanted}&correlation_id={wanted}"
+    assert api.call("POST", f"{ORDERS}/peek?{both}").status == 400
 
 
 def test_one_message_by_its_lookup_id(api: Served) -> None:

@@ -39,6 +39,7 @@ from postroad.api.problems import members, problem
 from postroad.describe.failed import FAILED_QUEUE
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import AccessDenied, InvalidArgument, PostroadError, RemoteProtocolError, StorageError
+from postroad.manager.reads import Matches, answering, identified
 from postroad.manager.rescue import MOVE_BATCH
 from postroad.message import Message
 from postroad.net.exchange import Response
@@ -89,6 +90,9 @@ _LISTED_BYTES = Parameter(
 _COUNT = Parameter("count", whole(1, MAX_LIMIT), "the largest number of messages", 1)
 TIMEOUT = Parameter("timeout", number(0, MAX_TIMEOUT_S), "seconds to wait for the first; if absent, without limit")
 _CORRELATION = Parameter("correlation_id", TEXT, r"receive the first message that answers {guid}\ordinal; only one")
+_MESSAGE_ID = Parameter("message_id", TEXT, r"only the message with this id, {guid}\ordinal")
+_PEEKED = Parameter("correlation_id", TEXT, r"peek at the first message that answers {guid}\ordinal; only one")
+_PEEKED_AFTER = Parameter("after", _AFTER.kind, "only messages after this lookup id, in queue order")
 _TRANSACTION = Parameter("transaction", GUID, "the transaction that this call belongs to")
 PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
 DECODE = Parameter("decode", SWITCH, "whether JSON has what bodies and extensions say", False)
@@ -350,18 +354,16 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     "Receive messages, waiting for the first",
     _FOUND,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, PACKET),
+    parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, _MESSAGE_ID, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
 )
 async def receive(call: Call) -> Response:
     form = _format(call)
     transaction = call.own_transaction(call.query["transaction"])
-    if (correlation_id := call.query["correlation_id"]) is not None:
-        if call.query["count"] != 1:
-            raise InvalidArgument("count: must be 1 together with correlation_id")
-        reading = call.manager.reads.receive_correlated(
-            call.queue, correlation_id, call.query["timeout"], transaction, call.permitted
+    if (matches := _matches(call)) is not None:
+        reading = call.manager.reads.receive_found(
+            call.queue, matches, call.query["timeout"], transaction, call.permitted
         )
         return whole_answer(form, [await call.wait(reading)])
     return whole_answer(form, await _wait(call, call.manager.reads.receive, transaction=transaction))
@@ -372,13 +374,36 @@ async def receive(call: Call) -> Response:
     "Peek at the first messages, waiting for one",
     _FOUND,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, PACKET),
+    parameters=(_COUNT, TIMEOUT, _PEEKED_AFTER, _PEEKED, _MESSAGE_ID, PACKET),
     errors=_CONFLICTS,
     needs=Action.PEEK,
 )
 async def peek(call: Call) -> Response:
     form = _format(call)
+    after = call.query["after"]
+    if (matches := _matches(call)) is not None:
+        if after is not None:
+            raise InvalidArgument("after: must not be set together with an id")
+        reading = call.manager.reads.peek_found(call.queue, matches, call.query["timeout"], call.permitted)
+        return whole_answer(form, [await call.wait(reading)])
+    if after is not None:
+        return whole_answer(form, await _wait(call, call.manager.reads.peek_after, after=after))
     return whole_answer(form, await _wait(call, call.manager.reads.peek))
+
+
+def _matches(call: Call) -> Matches | None:
+    """Which message a read with an id wants; None if it takes any."""
+    correlation_id, message_id = call.query["correlation_id"], call.query["message_id"]
+    if correlation_id is None and message_id is None:
+        return None
+    if call.query["count"] != 1:
+        name = "correlation_id" if message_id is None else "message_id"
+        raise InvalidArgument(f"count: must be 1 together with {name}")
+    if message_id is None:
+        return answering(correlation_id)
+    if correlation_id is None:
+        return identified(message_id)
+    raise InvalidArgument("message_id: must not be set together with correlation_id")
 
 
 @OPERATIONS.add(

@@ -14,6 +14,7 @@ from postroad.client.payloads import MAX_SUBMISSION, as_name
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import IllegalName, InvalidArgument, MessageAlreadyReceived, MessageNotFound, NoMessage
 from postroad.manager import NAME_STATE, Manager, build_embedded
+from postroad.manager.reads import answering
 from postroad.message import Message
 from postroad.names import FormatName, MultipleElementName, PathName
 from postroad.reports.enterprise import Route, Table
@@ -188,7 +189,7 @@ class EmbeddedBackend:
         self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
     ) -> ReceivedMessage:
         while True:
-            lookup_id = await self.manager.reads.find_correlated(as_name(name), correlation_id, timeout)
+            lookup_id = await self.manager.reads.find(as_name(name), answering(correlation_id), timeout)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
                 return await self.lookup(name, lookup_id, SeekAction.CURRENT, True, transaction)
 

@@ -37,6 +37,26 @@ SEARCHED_AT_ONCE = 200  # messages that a search reads before others get a turn
 T = TypeVar("T")
 Name = FormatName | PathName | str
 Permitted = Callable[[], bool]
+Matches = Callable[[Record], bool]  # whether a search wants this message
+
+
+def answering(correlation_id: str) -> Matches:
+    """Messages with this correlation id, `{guid}\\ordinal`."""
+    wanted = _identifier(correlation_id, "correlation_id")
+    return lambda record: MessageView(record.packet).correlation_id == wanted
+
+
+def identified(message_id: str) -> Matches:
+    """The message with this id, `{guid}\\ordinal`."""
+    wanted = _identifier(message_id, "message_id")
+    return lambda record: MessageView(record.packet).identifier == wanted
+
+
+def _identifier(text: str, name: str) -> bytes:
+    try:
+        return MessageId.parse(text).to_bytes()
+    except IllegalName as fault:
+        raise InvalidArgument(f"{name}: {fault}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,42 +98,63 @@ class Reads:
         finally:
             self._close(descriptor)
 
-    async def receive_correlated(
+    async def receive_found(
         self,
         name: Name,
-        correlation_id: str,
+        matches: Matches,
         timeout: float | None = None,
         transaction: UUID | None = None,
         permitted: Permitted = always,
     ) -> ReceivedMessage:
-        """Receives the first message with this correlation id. Waits for it up to `timeout` seconds."""
+        """Receives the first message that matches. Waits for it up to `timeout` seconds."""
         while True:
-            lookup_id = await self.find_correlated(name, correlation_id, timeout, permitted)
+            lookup_id = await self.find(name, matches, timeout, permitted)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
                 return await self.lookup(name, lookup_id, receive=True, transaction=transaction)
 
-    async def find_correlated(
-        self, name: Name, correlation_id: str, timeout: float | None = None, permitted: Permitted = always
+    async def peek_found(
+        self, name: Name, matches: Matches, timeout: float | None = None, permitted: Permitted = always
+    ) -> ReceivedMessage:
+        """The first message that matches, which stays in the queue. Waits for it up to `timeout` seconds."""
+        while True:
+            lookup_id = await self.find(name, matches, timeout, permitted, access=QueueAccess.PEEK)
+            with suppress(MessageNotFound, MessageAlreadyReceived):
+                return await self.lookup(name, lookup_id)
+
+    async def peek_after(
+        self,
+        name: Name,
+        count: int = 1,
+        timeout: float | None = None,
+        permitted: Permitted = always,
+        *,
+        after: int,
+    ) -> list[ReceivedMessage]:
+        """At least one and at most `count` of the messages after that lookup id, which stay in the queue. Waits up to
+        `timeout` seconds for the first."""
+        while not (found := await self.peek(name, count, after=after)):
+            await self.find(name, lambda record: record.lookup_id > after, timeout, permitted, QueueAccess.PEEK, after)
+        return found
+
+    async def find(
+        self,
+        name: Name,
+        matches: Matches,
+        timeout: float | None = None,
+        permitted: Permitted = always,
+        access: QueueAccess = QueueAccess.RECEIVE,
+        after: int = START,
     ) -> int:
-        """The lookup id of the first message with this correlation id. Searches the queue in steps, so that others get
-        turns, and notices messages that arrive in the meantime."""
-        try:
-            wanted = MessageId.parse(correlation_id).to_bytes()
-        except IllegalName as fault:
-            raise InvalidArgument(f"correlation_id: {fault}") from None
+        """The lookup id of the first message after `after` that matches. Searches the queue in steps, so that others
+        get turns, and notices messages that arrive in the meantime."""
         deadline = self._deadline(timeout)
-
-        def matches(record: Record) -> bool:
-            return MessageView(record.packet).correlation_id == wanted
-
-        descriptor = self._open(name, QueueAccess.RECEIVE)
+        descriptor = self._open(name, access)
         queue = descriptor.queue
         assert queue is not None
         request = WaitingRead(descriptor, ReadCall.PEEK, 1, deadline, permitted=permitted, matches=matches)
         arrival = self.wait(request, lambda records: records[0].lookup_id)
         try:
             self._core.reading.watch(request)
-            after = START
             while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after, READ_BYTES):
                 if (found := next(filter(matches, page), None)) is not None:
                     return found.lookup_id
