@@ -96,18 +96,20 @@ class Kit:
             *map(str, sources),
         )
 
-    def compile_program(self, out: Path, sources: Iterable[Path], references: Iterable[Path] = ()) -> None:
+    def compile_program(
+        self, out: Path, sources: Iterable[Path], references: Iterable[Path] = (), options: Sequence[str] = ()
+    ) -> None:
         """Compiles a program for the newest runtime of this kit."""
         packs = sorted((self.dotnet.resolve().parent / "packs" / "Microsoft.NETCore.App.Ref").glob("*/ref/*"))
         framework = [each for each in packs[-1].glob("*.dll") if each.name != "System.Messaging.dll"]
-        self.compile(out, sources, [*framework, *references], options=("-target:exe",))
+        self.compile(out, sources, [*framework, *references], options=("-target:exe", *options))
         version = packs[-1].name.removeprefix("netcoreapp").removeprefix("net")
-        options = {
+        settings = {
             "framework": {"name": "Microsoft.NETCore.App", "version": f"{version}.0"},
             "rollForward": "LatestMajor",
             "configProperties": {"System.Runtime.Serialization.EnableUnsafeBinaryFormatterSerialization": True},
         }
-        out.with_suffix(".runtimeconfig.json").write_text(json.dumps({"runtimeOptions": options}))
+        out.with_suffix(".runtimeconfig.json").write_text(json.dumps({"runtimeOptions": settings}))
 
 
 def missing() -> str | None:

@@ -49,6 +49,7 @@ SLOW = {
     "acceptance/test_directory_commands.py": "a domain controller for each test, and a process a command; a minute",
     "acceptance/test_docs_commands.py": "every command of the documentation; 20 s",
     "acceptance/test_doors.py": "a server for each way to log in; 35 s",
+    "acceptance/test_dotnet_client.py": "compiles and runs C# programs on two runtimes; `make test-dotnet`; 20 s",
     "acceptance/test_dotnet_samples.py": "compiles and runs C# programs on two runtimes; 15 s",
     "acceptance/test_every_door.py": "a server for each attack on each listener, and slow peers; two minutes",
     "acceptance/test_hostile_strangers.py": "attacks every listener at once; 40 s",

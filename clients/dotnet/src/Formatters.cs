@@ -387,52 +387,71 @@ namespace System.Messaging
         {
             if (message == null)
                 throw new ArgumentNullException(nameof(message));
-            var (kind, data) = Encode(obj);
+            var data = Encode(obj, out var kind);
             message.Written(new MemoryStream(data, 0, data.Length, true, true), (int)kind);
         }
 
-        static (Kind, byte[]) Encode(object obj)
+        static byte[] Encode(object obj, out Kind kind)
         {
             switch (obj)
             {
                 case null:
-                    return (Kind.Null, new byte[0]);
+                    kind = Kind.Null;
+                    return new byte[0];
                 case string value:
-                    return (Kind.Text, Encoding.Unicode.GetBytes(value));
+                    kind = Kind.Text;
+                    return Encoding.Unicode.GetBytes(value);
                 case char[] value:
-                    return (Kind.Wide, Encoding.Unicode.GetBytes(value));
+                    kind = Kind.Wide;
+                    return Encoding.Unicode.GetBytes(value);
                 case byte[] value:
-                    return (Kind.Bytes, value);
+                    kind = Kind.Bytes;
+                    return value;
                 case bool value:
-                    return (Kind.Bool, BitConverter.GetBytes((short)(value ? -1 : 0)));
+                    kind = Kind.Bool;
+                    return BitConverter.GetBytes((short)(value ? -1 : 0));
                 case byte value:
-                    return (Kind.Byte, new[] { value });
+                    kind = Kind.Byte;
+                    return new[] { value };
                 case sbyte value:
-                    return (Kind.SByte, new[] { unchecked((byte)value) });
+                    kind = Kind.SByte;
+                    return new[] { unchecked((byte)value) };
                 case char value:
-                    return (Kind.UShort, BitConverter.GetBytes((ushort)value));
+                    kind = Kind.UShort;
+                    return BitConverter.GetBytes((ushort)value);
                 case short value:
-                    return (Kind.Short, BitConverter.GetBytes(value));
+                    kind = Kind.Short;
+                    return BitConverter.GetBytes(value);
                 case ushort value:
-                    return (Kind.UShort, BitConverter.GetBytes(value));
+                    kind = Kind.UShort;
+                    return BitConverter.GetBytes(value);
                 case int value:
-                    return (Kind.Int, BitConverter.GetBytes(value));
+                    kind = Kind.Int;
+                    return BitConverter.GetBytes(value);
                 case uint value:
-                    return (Kind.UInt, BitConverter.GetBytes(value));
+                    kind = Kind.UInt;
+                    return BitConverter.GetBytes(value);
                 case long value:
-                    return (Kind.Long, BitConverter.GetBytes(value));
+                    kind = Kind.Long;
+                    return BitConverter.GetBytes(value);
                 case ulong value:
-                    return (Kind.ULong, BitConverter.GetBytes(value));
+                    kind = Kind.ULong;
+                    return BitConverter.GetBytes(value);
                 case float value:
-                    return (Kind.Float, BitConverter.GetBytes(value));
+                    kind = Kind.Float;
+                    return BitConverter.GetBytes(value);
                 case double value:
-                    return (Kind.Double, BitConverter.GetBytes(value));
+                    kind = Kind.Double;
+                    return BitConverter.GetBytes(value);
                 case decimal value:
-                    return (Kind.Currency, BitConverter.GetBytes((long)decimal.Round(value * 10000m)));
+                    kind = Kind.Currency;
+                    return BitConverter.GetBytes((long)decimal.Round(value * 10000m));
                 case DateTime value:
-                    return (Kind.Date, BitConverter.GetBytes(value.ToOADate()));
+                    kind = Kind.Date;
+                    return BitConverter.GetBytes(value.ToOADate());
                 case Guid value:
-                    return (Kind.Guid, value.ToByteArray());
+                    kind = Kind.Guid;
+                    return value.ToByteArray();
                 default:
                     throw new InvalidOperationException(
                         $"ActiveXMessageFormatter cannot write {obj.GetType()}: objects of COM exist on Windows only");

@@ -24,6 +24,7 @@ namespace System.Messaging
     {
         public int Status;
         public byte[] Content;
+        public bool Reusable; // whether its connection can have another request
         public Dictionary<string, string> Headers;
 
         public string Header(string name)
@@ -271,7 +272,7 @@ namespace System.Messaging
             return secured;
         }
 
-        public Answer Ask(byte[] request, int timeoutMs, out bool reusable)
+        public Answer Ask(byte[] request, int timeoutMs)
         {
             stream.ReadTimeout = stream.WriteTimeout = timeoutMs;
             stream.Write(request, 0, request.Length);
@@ -282,12 +283,12 @@ namespace System.Messaging
                 var answer = reader.Take(stream.Read(room.Array, room.Offset, room.Count));
                 if (answer == null)
                     continue;
-                reusable = reader.KeepAlive && !ended;
+                answer.Reusable = reader.KeepAlive && !ended;
                 return answer;
             }
         }
 
-        public async Task<(Answer, bool)> AskAsync(byte[] request, int timeoutMs)
+        public async Task<Answer> AskAsync(byte[] request, int timeoutMs)
         {
             // A stream has no time-out for asynchronous reads: the timer ends them.
             using (new System.Threading.Timer(_ => Dispose(), null, timeoutMs, System.Threading.Timeout.Infinite))
@@ -299,8 +300,10 @@ namespace System.Messaging
                     var room = reader.Room();
                     var read = await stream.ReadAsync(room.Array, room.Offset, room.Count).ConfigureAwait(false);
                     var answer = reader.Take(read);
-                    if (answer != null)
-                        return (answer, reader.KeepAlive && !ended);
+                    if (answer == null)
+                        continue;
+                    answer.Reusable = reader.KeepAlive && !ended;
+                    return answer;
                 }
             }
         }

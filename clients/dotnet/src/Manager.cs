@@ -189,9 +189,9 @@ namespace System.Messaging
                     var reused = connection != null;
                     connection = connection ?? Connection.Open(url);
                     withdrawal?.Begin(connection);
-                    var answer = connection.Ask(request, AnswerMs + waitMs, out var reusable);
+                    var answer = connection.Ask(request, AnswerMs + waitMs);
                     withdrawal?.Begin(null);
-                    Keep(connection, reusable);
+                    Keep(connection, answer.Reusable);
                     if (answer.Status == 503 && repeatable && MayRetry(clock, withdrawal))
                         continue;
                     return Checked(answer);
@@ -225,9 +225,9 @@ namespace System.Messaging
                 {
                     connection = Take() ?? await Task.Run(() => Connection.Open(url)).ConfigureAwait(false);
                     withdrawal?.Begin(connection);
-                    var (answer, reusable) = await connection.AskAsync(request, AnswerMs + waitMs).ConfigureAwait(false);
+                    var answer = await connection.AskAsync(request, AnswerMs + waitMs).ConfigureAwait(false);
                     withdrawal?.Begin(null);
-                    Keep(connection, reusable);
+                    Keep(connection, answer.Reusable);
                     if (answer.Status != 503 || !repeatable || clock.Elapsed > ReconnectTimeout)
                         return Checked(answer);
                 }

@@ -93,7 +93,7 @@ namespace System.Messaging
             return Task.Run(() => Send(obj, label, NoTransaction));
         }
 
-        void Send(object obj, string label, Func<Manager, (string, bool)> within)
+        void Send(object obj, string label, Func<Manager, Joining> within)
         {
             if ((AccessMode & QueueAccessMode.Send) == 0)
                 throw new MessageQueueException(MessageQueueErrorCode.AccessDenied, "this MessageQueue was opened for reading: AccessMode must include Send");
@@ -101,9 +101,12 @@ namespace System.Messaging
             if (label != null)
                 message.Label = label;
             var manager = Local;
-            var (transaction, single) = within(manager);
-            var json = message.ToJson(Formatter, single);
-            message.Sent(transaction == null && !single ? manager.Send(ApiName, json) : manager.Send(ApiName, json, transaction));
+            var joining = within(manager);
+            var json = message.ToJson(Formatter, joining.Alone);
+            message.Sent(
+                joining.Transaction == null && !joining.Alone
+                    ? manager.Send(ApiName, json)
+                    : manager.Send(ApiName, json, joining.Transaction));
         }
 
         Message Made(object obj)
@@ -136,17 +139,24 @@ namespace System.Messaging
             return message;
         }
 
-        // Transactions: the id at the manager, and whether the call has a transaction of its own
+        // Transactions
 
-        static readonly Func<Manager, (string, bool)> NoTransaction = manager => (null, false);
-        static readonly Func<Manager, (string, bool)> SingleTransaction = manager => (null, true);
-
-        static Func<Manager, (string, bool)> Within(MessageQueueTransaction transaction)
+        /// <summary>The id of a transaction at the manager, or whether a send has a transaction alone.</summary>
+        struct Joining
         {
-            return transaction == null ? NoTransaction : manager => (transaction.IdAt(manager), false);
+            public string Transaction;
+            public bool Alone;
         }
 
-        static Func<Manager, (string, bool)> Within(MessageQueueTransactionType type)
+        static readonly Func<Manager, Joining> NoTransaction = manager => default;
+        static readonly Func<Manager, Joining> SingleTransaction = manager => new Joining { Alone = true };
+
+        static Func<Manager, Joining> Within(MessageQueueTransaction transaction)
+        {
+            return transaction == null ? NoTransaction : manager => new Joining { Transaction = transaction.IdAt(manager) };
+        }
+
+        static Func<Manager, Joining> Within(MessageQueueTransactionType type)
         {
             switch (type)
             {
@@ -155,7 +165,7 @@ namespace System.Messaging
                 case MessageQueueTransactionType.Single:
                     return SingleTransaction;
                 case MessageQueueTransactionType.Automatic:
-                    return manager => (AmbientTransaction.IdAt(manager), false);
+                    return manager => new Joining { Transaction = AmbientTransaction.IdAt(manager) };
                 default:
                     throw new InvalidEnumArgumentException(nameof(type), (int)type, typeof(MessageQueueTransactionType));
             }
@@ -229,16 +239,16 @@ namespace System.Messaging
             return ReadAsync("/peek", "", timeout, cancellation);
         }
 
-        Message Receive(TimeSpan timeout, Func<Manager, (string, bool)> within)
+        Message Receive(TimeSpan timeout, Func<Manager, Joining> within)
         {
             if (prefetch > 1 && within == NoTransaction)
                 return ReceivePrefetched(timeout);
             return Made(Wait("/receive", Joined(within), timeout));
         }
 
-        string Joined(Func<Manager, (string, bool)> within)
+        string Joined(Func<Manager, Joining> within)
         {
-            var (transaction, _) = within(Manager); // a receive alone is a transaction of its own
+            var transaction = within(Manager).Transaction; // a receive alone is a transaction of its own
             return transaction == null ? "" : $"transaction={transaction}&";
         }
 
@@ -324,7 +334,7 @@ namespace System.Messaging
             return Find(correlationId, true, false, timeout, NoTransaction);
         }
 
-        Message Find(string id, bool correlated, bool receive, TimeSpan timeout, Func<Manager, (string, bool)> within)
+        Message Find(string id, bool correlated, bool receive, TimeSpan timeout, Func<Manager, Joining> within)
         {
             if (id == null)
                 throw new ArgumentNullException(nameof(id));
@@ -419,7 +429,7 @@ namespace System.Messaging
             return Receive(timeout, cursor, Within(transactionType));
         }
 
-        Message Receive(TimeSpan timeout, Cursor cursor, Func<Manager, (string, bool)> within)
+        Message Receive(TimeSpan timeout, Cursor cursor, Func<Manager, Joining> within)
         {
             return Made((cursor ?? throw new ArgumentNullException(nameof(cursor))).Receive(this, timeout, Joined(within)));
         }

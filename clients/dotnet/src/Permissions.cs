@@ -60,18 +60,18 @@ namespace System.Messaging
     /// <summary>The rights of one trustee.</summary>
     public class AccessControlEntry
     {
-        static readonly (int, string)[] Rights =
+        static readonly Dictionary<int, string> Rights = new Dictionary<int, string>
         {
-            ((int)MessageQueueAccessRights.ReceiveMessage, "receive"),
-            ((int)MessageQueueAccessRights.ReceiveJournalMessage, "receive-journal"),
-            ((int)MessageQueueAccessRights.PeekMessage, "peek"),
-            ((int)MessageQueueAccessRights.WriteMessage, "write"),
-            ((int)MessageQueueAccessRights.SetQueueProperties, "set-properties"),
-            ((int)MessageQueueAccessRights.GetQueueProperties, "get-properties"),
-            ((int)MessageQueueAccessRights.DeleteQueue, "delete"),
-            ((int)MessageQueueAccessRights.GetQueuePermissions, "get-permissions"),
-            ((int)MessageQueueAccessRights.ChangeQueuePermissions, "set-permissions"),
-            ((int)MessageQueueAccessRights.TakeQueueOwnership, "take-ownership"),
+            { (int)MessageQueueAccessRights.ReceiveMessage, "receive" },
+            { (int)MessageQueueAccessRights.ReceiveJournalMessage, "receive-journal" },
+            { (int)MessageQueueAccessRights.PeekMessage, "peek" },
+            { (int)MessageQueueAccessRights.WriteMessage, "write" },
+            { (int)MessageQueueAccessRights.SetQueueProperties, "set-properties" },
+            { (int)MessageQueueAccessRights.GetQueueProperties, "get-properties" },
+            { (int)MessageQueueAccessRights.DeleteQueue, "delete" },
+            { (int)MessageQueueAccessRights.GetQueuePermissions, "get-permissions" },
+            { (int)MessageQueueAccessRights.ChangeQueuePermissions, "set-permissions" },
+            { (int)MessageQueueAccessRights.TakeQueueOwnership, "take-ownership" },
         };
 
         AccessControlEntryType entryType = AccessControlEntryType.Allow;
@@ -144,10 +144,10 @@ namespace System.Messaging
                 mask |= (int)MessageQueueAccessRights.ReceiveMessage;
             if ((mask & (int)MessageQueueAccessRights.DeleteJournalMessage) != 0)
                 mask |= (int)MessageQueueAccessRights.ReceiveJournalMessage;
-            foreach (var (right, word) in Rights)
+            foreach (var each in Rights)
             {
-                if ((mask & right) == right)
-                    words.Add(word);
+                if ((mask & each.Key) == each.Key)
+                    words.Add(each.Value);
             }
             return words;
         }
