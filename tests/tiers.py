@@ -57,6 +57,7 @@ SLOW = {
     "acceptance/test_limits.py": "fills every limit of a server; 12 s",
     "acceptance/test_lock_commands.py": "waits until leases end; 25 s",
     "acceptance/test_message_security.py": "four servers, a process for each command; 45 s",
+    "acceptance/test_moved_manager.py": "two servers for each case; unit/binary has the rule; 25 s",
     "acceptance/test_multicast.py": "four servers for each case, and lost packets; a minute",
     "acceptance/test_multicast_libpgm.py": "processes in network namespaces, and lost packets; half a minute",
     "acceptance/test_multicast_segment.py": "four servers in network namespaces for each case; two minutes",

@@ -429,9 +429,10 @@ class ManagerUnavailable(PostroadError):
 
     status = Status.REMOTE_MACHINE_NOT_AVAILABLE
 
-    def __init__(self, url: str, fault: str) -> None:
+    def __init__(self, url: str, fault: str, *, asked: bool = False) -> None:
         self.url = url
         self.fault = fault
+        self.asked = asked  # whether the request may have reached it
         super().__init__(
             f"no queue manager answers at {url}: {fault}; check that it runs, that `api` in its [listen] section is "
             "this port, and that no firewall blocks the port"

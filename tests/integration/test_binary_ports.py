@@ -234,7 +234,7 @@ def test_a_host_that_cannot_be_reached_is_named_with_the_reason(
 ) -> None:
     async def body(manager: Manager, service: BinaryService) -> None:
         found = await failure(manager, rf"DIRECT=OS:{host}\private$\orders")
-        if ping == "true":
+        if ping == "true" and host == "127.0.20.62":  # where a name leads is found out before the ping
             assert found[0] == "ping failure"
             assert found[1].startswith((f"cannot send a ping to {host}: ", f"{host} did not answer a ping"))
         else:

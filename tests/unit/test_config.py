@@ -340,8 +340,8 @@ def test_an_enterprise_is_read_and_its_names_are_spelled_as_defined(tmp_path: Pa
     (link,) = enterprise.links
     assert (link.sites, link.cost, link.gates) == (("london", "paris"), 3, ("lon-gate",))
     gate, alpha = enterprise.managers
-    assert (gate.address, gate.routing_server, gate.sites) == ("127.0.0.2", True, ("london",))
-    assert (alpha.address, alpha.routing_server) == (None, False)
+    assert (gate.address, gate.routing_server, gate.sites) == (("127.0.0.2",), True, ("london",))
+    assert (alpha.address, alpha.routing_server) == ((), False)
     assert (alpha.in_routing_servers, alpha.out_routing_servers) == (("lon-gate",), ("lon-gate",))
     assert enterprise.manager("LON-GATE") is gate
     assert enterprise.manager("beta") is None

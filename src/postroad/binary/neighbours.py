@@ -30,10 +30,15 @@ REFRESH_S = 3600  # how often the time of a manager's last message is stored
 @dataclass(frozen=True, slots=True)
 class Hop:
     """Where to connect: a host, and the manager that must answer there, or the null GUID if a direct name does not
-    say."""
+    say. `others` are further hosts at which the same manager may be."""
 
     host: str
     manager: UUID = NULL_GUID
+    others: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return (self.host, *self.others)
 
 
 # The next hops of a destination, in the order to try. Empty, or NoRoute with the reason, if there is no way.
@@ -43,8 +48,8 @@ Resolve = Callable[[FormatName], list[Hop]]
 class DirectoryView(Protocol):
     """What the directory says of hosts, which are given by name or address."""
 
-    def host_of(self, manager: UUID) -> str | None:
-        """The host of a manager. None if the directory does not know the manager."""
+    def hosts_of(self, manager: UUID) -> tuple[str, ...]:
+        """The hosts at which a manager may be. Empty if the directory does not know the manager."""
 
     def routes(self, host: str) -> bool:
         """Whether a manager at this host routes messages for others."""
@@ -57,8 +62,8 @@ class DirectoryView(Protocol):
 class NoDirectory:
     """The view of a manager without a directory."""
 
-    def host_of(self, manager: UUID) -> str | None:
-        return None
+    def hosts_of(self, manager: UUID) -> tuple[str, ...]:
+        return ()
 
     def routes(self, host: str) -> bool:
         return False
@@ -133,6 +138,14 @@ class Neighbours:
             origin = self._origins.get(manager.bytes_le)
             if origin is not None and origin.address == address:
                 origin.gone = False
+        self._add_address(host, address)
+
+    def found(self, host: str, addresses: Iterable[str]) -> None:
+        """Notes the addresses of a name that has several: its manager may answer, and call, from each of them."""
+        for address in sorted(addresses)[:MAX_ADDRESSES]:
+            self._add_address(host.lower(), plain(address))
+
+    def _add_address(self, host: str, address: str) -> None:
         known = self._reached.get(host) or ()
         if host == address or address in known:
             return
@@ -161,13 +174,26 @@ class Neighbours:
     def unreachable(self, hop: Hop) -> None:
         """Notes that our own connection to a manager failed: nobody answered there, or another manager did."""
         origin = self._origins.get(hop.manager.bytes_le)
-        if origin is not None and origin.address == hop.host:
+        if origin is not None and origin.address in hop.hosts:
             origin.gone = True
 
     def addresses(self, host: str) -> tuple[str, ...]:
         """The known addresses of a host."""
         host = host.lower()
         return (host, *(self._reached.get(host) or ()))
+
+    def places(self, hop: Hop) -> dict[str, None]:
+        """The hosts and addresses at which the manager of a hop may be."""
+        return {address: None for host in hop.hosts for address in self.addresses(plain(host))}
+
+    def elsewhere(self, hop: Hop, address: str) -> list[str]:
+        """The places of a hop that are not this address: addresses, and names whose addresses are not known yet."""
+        found: dict[str, None] = {}
+        for host in map(plain, hop.hosts):
+            known = self.addresses(host)[1:] or ((host,) if hop.others or is_address(host) else ())
+            found |= dict.fromkeys(known)
+        found.pop(address, None)
+        return list(found)
 
     def names(self, address: str) -> Iterable[str]:
         """The names of the manager at an address: the address, and hosts that led us there."""
@@ -190,16 +216,16 @@ class Neighbours:
         if source == self._own:
             return Trust.FIRST_HAND if self._is_own(address) or self._routes(address) else Trust.NONE
         if session.initiator and first_hand:
-            if origin is None and self.directory.host_of(session.peer) is None:
+            if origin is None and not self.directory.hosts_of(session.peer):
                 self._pin(source, address, now)
             return Trust.FIRST_HAND
-        host = self.directory.host_of(UUID(bytes_le=source))
-        if host is not None and address in self.addresses(host):
+        hosts = self.directory.hosts_of(UUID(bytes_le=source))
+        if any(address in self.addresses(host) for host in hosts):
             self._pin(source, address, now)
             return Trust.FIRST_HAND
         if self._routes(address):
             return Trust.FIRST_HAND
-        if (origin is not None and not origin.gone) or (host is not None and self._is_known(host)):
+        if (origin is not None and not origin.gone) or any(self._is_known(host) for host in hosts):
             return Trust.NONE
         if first_hand:
             return Trust.FIRST_HAND if self._pin(source, address, now) else Trust.NONE
@@ -207,7 +233,7 @@ class Neighbours:
 
     def is_unknown(self, source: bytes) -> bool:
         """Whether nothing tells where this manager is."""
-        listed = self.directory.host_of(UUID(bytes_le=source)) is not None
+        listed = self.directory.hosts_of(UUID(bytes_le=source))
         return source != self._own and source not in self._origins and not listed
 
     def standing_at(self, address: str) -> Standing:
@@ -238,8 +264,7 @@ class Neighbours:
         return is_address(host) or host.lower() in self._reached
 
     def _is_listed(self, manager: UUID, address: str) -> bool:
-        host = self.directory.host_of(manager)
-        return host is not None and address in self.addresses(host)
+        return any(address in self.addresses(host) for host in self.directory.hosts_of(manager))
 
     def _routes(self, address: str) -> bool:
         return any(self.directory.routes(name) for name in self.names(address))
@@ -285,8 +310,7 @@ class Neighbours:
         origin = self._origins.get(source)
         if origin is not None:
             return origin.address
-        host = self.directory.host_of(UUID(bytes_le=source))
-        return host if host is not None and is_address(host) else None
+        return next((host for host in self.directory.hosts_of(UUID(bytes_le=source)) if is_address(host)), None)
 
     def held_address(self, manager: UUID) -> str | None:
         """The address of the manager that no other may replace now; None if there is none."""
@@ -307,7 +331,7 @@ class Neighbours:
         return hops or self._origin_hops(name)
 
     def _origin_hops(self, name: FormatName) -> list[Hop]:
-        if not isinstance(name, PrivateName) or self.directory.host_of(name.guid) is not None:
+        if not isinstance(name, PrivateName) or self.directory.hosts_of(name.guid):
             return []
         origin = self._origins.get(name.guid.bytes_le)
         return [] if origin is None else [Hop(origin.address, name.guid)]
@@ -315,7 +339,7 @@ class Neighbours:
     def hosts(self, name: FormatName) -> list[str]:
         """The hosts that a message to this name would make us connect to."""
         try:
-            return [hop.host for hop in self.hops(name)]
+            return [host for hop in self.hops(name) for host in hop.hosts]
         except NoRoute:
             return []
 

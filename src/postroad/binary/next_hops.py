@@ -15,6 +15,7 @@ from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName
 from postroad.names.format import Protocol
 from postroad.routing import Router
+from postroad.wire.octets import NULL_GUID
 
 
 def resolver(router: Callable[[], Router]) -> Resolve:
@@ -25,13 +26,17 @@ def resolver(router: Callable[[], Router]) -> Resolve:
         current = router()
         if isinstance(name, DirectName):
             known = current.directory.manager_named(name.host) if name.protocol is Protocol.OS else None
-            return [Hop(known.host if known is not None else name.host)]
+            return [_hop(known, NULL_GUID) if known is not None else Hop(name.host)]
         found = current.next_hops_to(name)
         if found is None:
             return []
-        return [Hop(each.host, each.identifier) for each in (*found.hops, *found.fallback)]
+        return [_hop(each, each.identifier) for each in (*found.hops, *found.fallback)]
 
     return resolve
+
+
+def _hop(manager: QueueManager, identifier: UUID) -> Hop:
+    return Hop(manager.hosts[0], identifier, manager.hosts[1:])
 
 
 class KnownManagers:
@@ -43,9 +48,9 @@ class KnownManagers:
         self._directory: Directory | None = None
         self._servers: frozenset[UUID] = frozenset()
 
-    def host_of(self, manager: UUID) -> str | None:
+    def hosts_of(self, manager: UUID) -> tuple[str, ...]:
         found = self._router().directory.manager(manager)
-        return None if found is None else found.host
+        return () if found is None else found.hosts
 
     def knows(self, host: str) -> bool:
         """Whether the directory has a manager with this name or address."""
@@ -61,7 +66,7 @@ class KnownManagers:
         directory = self._router().directory
         own, sender = directory.manager(self._identifier), directory.manager(source)
         destination = self._destination(name)
-        if destination is not None and listed(destination.host):
+        if destination is not None and any(listed(host) for host in destination.hosts):
             return True
         if own is None or not (
             own.routing_server

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from postroad.binary.ping import PING_RESPONSE_S, Pinger, PingResult, answer, ping_cookies
 from postroad.binary.service import BinaryService
-from postroad.net.endpoints import endpoint
+from postroad.net.endpoints import endpoint, is_address
+from postroad.net.reaching import Place, first_good
 
 
 class PingResponder(asyncio.DatagramProtocol):
@@ -52,17 +53,24 @@ class PingClient:
         self._ports = ports
         self._cookies = ping_cookies()
 
-    async def ask(self, host: str, local: tuple[str, int] | None = None) -> str | None:
-        """Pings a host. Returns None if it would accept a session, and otherwise why it would not."""
+    async def choose(self, places: Sequence[Place], local: tuple[str, int] | None = None) -> tuple[Place, str | None]:
+        """Pings all places. Returns the first one in their order that would accept a session. If there is none, also
+        why not."""
+        number, fault = await first_good(self.ask(each.host, local, each.address) for each in places)
+        return places[number], fault
+
+    async def ask(self, host: str, local: tuple[str, int] | None = None, address: str = "") -> str | None:
+        """Pings a host, at one of its addresses. Returns None if it would accept a session, and otherwise why it would
+        not."""
+        there = (host if is_address(host) else address, self._ports(host))
         loop = asyncio.get_running_loop()
         pinger = Pinger(self.identifier, self._cookies)
         try:
             transport, waiting = await loop.create_datagram_endpoint(
-                lambda: _Waiting(pinger), local_addr=local, remote_addr=(host, self._ports(host))
+                lambda: _Waiting(pinger), local_addr=local, remote_addr=there
             )
-        except (OSError, UnicodeError) as fault:  # UnicodeError: not a valid host name
-            words = fault.strerror if isinstance(fault, OSError) else str(fault)
-            return f"cannot send a ping to {host}: {words}"
+        except OSError as fault:
+            return f"cannot send a ping to {host}: {fault.strerror}"
         transport.sendto(pinger.request(loop.time()))
         try:
             result = await asyncio.wait_for(waiting.result, PING_RESPONSE_S)

@@ -6,7 +6,7 @@ No I/O and no clock: the driver connects, writes and waits for durability.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from postroad.carriers.flights import (
 from postroad.errors import IllegalName, NoRoute, StorageError
 from postroad.names import DirectName, FormatName, PrivateName, PublicName
 from postroad.names.format import Protocol as Transport
-from postroad.net.endpoints import is_address
+from postroad.net.endpoints import SILENT_S, AddressOrder, is_address
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import (
     CarrierReport,
@@ -67,6 +67,11 @@ class Peer(PeerQueues):
     connecting: bool = False
     failures: int = 0  # since a session was last open
     waiting: list[Queue] = field(default_factory=list)  # queues that had messages for it when it was lost
+
+    @property
+    def asking(self) -> bool:
+        """Whether it is only asked who answers there: no queue needs it."""
+        return not self.queues and not self.waiting
 
 
 class Driver(Protocol):
@@ -108,6 +113,7 @@ class BinaryService:
         self.watcher = watcher
         self.sender = Sender(core, settings, self._accepts, self._ack_refused)
         self.receiver = Receiver(core, settings, self.neighbours, self.sender, self._claimed, watcher)
+        self.order = AddressOrder()
         self.peers: dict[Hop, Peer] = {}
         self.sessions: dict[Session, Peer | None] = {}
         self.addresses: dict[Session, str] = {}
@@ -277,28 +283,29 @@ class BinaryService:
         self._unresolved_timers.set(queue, None)
         peer = self._peer(hops[index])
         peer.queues[queue] = None
-        info.next_hops = tuple(each.host for each in hops)
+        info.next_hops = tuple(host for each in hops for host in each.hosts)
         return peer
 
     def _peer(self, hop: Hop) -> Peer:
         peer = self.peers.get(hop)
         if peer is None:
             peer = self.peers[hop] = Peer(hop=hop)
-            self._peers_at.setdefault(hop.host.lower(), {})[peer] = None
+            for host in hop.hosts:
+                self._peers_at.setdefault(host.lower(), {})[peer] = None
         return peer
 
     def _drop(self, peer: Peer) -> None:
         """Forgets a peer that no queue uses or waits for."""
         if peer.queues or peer.waiting or peer.connecting or peer.session is not None:
             return
-        host = peer.hop.host.lower()
         self.peers.pop(peer.hop, None)
         self._retry_timers.set(peer, None)
-        others = self._peers_at.get(host, {})
-        others.pop(peer, None)
-        if not others:
-            self._peers_at.pop(host, None)
-            self._unreachable.discard(peer.hop.host)
+        for host in peer.hop.hosts:
+            others = self._peers_at.get(host.lower(), {})
+            others.pop(peer, None)
+            if not others:
+                self._peers_at.pop(host.lower(), None)
+                self._unreachable.discard(host)
 
     def peers_of(self, queue: Queue) -> list[Peer]:
         """The peers that a queue uses. Between two tries it uses none: then those that it may use."""
@@ -328,6 +335,10 @@ class BinaryService:
         self._retry_timers.set(peer, None)
         existing = self._session_to(peer.hop)
         if existing is not None:  # a session carries messages both ways, whoever opened it
+            asked = self.sessions[existing]
+            if asked is not None:
+                asked.session = None
+                self._drop(asked)
             peer.session = existing
             self.sessions[existing] = peer
             self._set_reachable(peer, None)
@@ -338,10 +349,11 @@ class BinaryService:
         self.driver.connect(peer)
 
     def _session_to(self, hop: Hop) -> Session | None:
-        """A session that this hop has opened to us, from an address of its host: its claim alone is not enough."""
-        for address in self.neighbours.addresses(plain(hop.host)):
+        """A session that nobody uses, with an address of this hop: a claim to be that manager is not enough."""
+        for address in self.neighbours.places(hop):
             for session in self._open_at.get(address, ()):
-                if self.sessions[session] is None and hop.manager in (NULL_GUID, session.peer):
+                user = self.sessions[session]
+                if hop.manager in (NULL_GUID, session.peer) and (user is None or user.asking):
                     return session
         return None
 
@@ -375,7 +387,10 @@ class BinaryService:
 
     def connected(self, peer: Peer, address: str, now: float, *, pinged: bool = False) -> Session:
         """Our connection is made: begins the handshake."""
-        session = Session.initiate(self.core.identifier, peer.hop.manager, self.settings, now, pinged=pinged)
+        settings = self.settings
+        if self.neighbours.elsewhere(peer.hop, plain(address)):
+            settings = replace(settings, initialization_ms=min(settings.initialization_ms, int(SILENT_S * 1000)))
+        session = Session.initiate(self.core.identifier, peer.hop.manager, settings, now, pinged=pinged)
         peer.connecting = False
         peer.session = session
         self.sessions[session] = peer
@@ -527,7 +542,9 @@ class BinaryService:
         self._open_at.setdefault(address, {})[session] = None
         peer = self.sessions.get(session)
         if peer is not None:
-            self.neighbours.reached(peer.hop.host, address, session.peer)
+            self.order.answered(address)
+            for host in peer.hop.hosts if len(peer.hop.hosts) == 1 else (address,):
+                self.neighbours.reached(host, address, session.peer)
             peer.failures = 0
             peer.note(self.core.queues, ConnectionStatus.ESTABLISHED, now, peer.hop.host)
             self._set_reachable(peer, None)
@@ -535,10 +552,13 @@ class BinaryService:
             for queue in peer.queues:  # 3.1.5.4.2: of several next hops, the queue now uses this one
                 if may_send(self.core.queues, queue):
                     self.core.queues.outgoing_info[queue].next_hops = (self.addresses[session],)
-            return
+            if not peer.asking:
+                return
         for host in self.neighbours.names(address):  # a host that we wanted to reach has connected
             for waiting in list(self._peers_at.get(host, ())):
-                if waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
+                if waiting.session is not None and waiting.session.silent(now):
+                    self._leave(waiting, now)
+                elif waiting.session is None and not waiting.connecting and self._session_to(waiting.hop) is session:
                     queues, waiting.waiting = waiting.waiting, []
                     self._connect(waiting)
                     for queue in queues:
@@ -565,6 +585,7 @@ class BinaryService:
         peer.session = None
         peer.note(self.core.queues, event.status, now, peer.hop.host, event.reason)
         if not session.opened_at:
+            self.order.failed(address)
             self._set_reachable(peer, event.reason)
             if session.answered_by != peer.hop.manager:  # a manager that has no room for us is not gone
                 self.neighbours.unreachable(peer.hop)
@@ -618,6 +639,7 @@ class BinaryService:
         """Somebody speaks for a manager that is known at another address, or forwards its transactional messages. Logs
         that, and checks whether the manager is still where it was."""
         known = self.neighbours.held_address(source)
+        listed = self.neighbours.directory.hosts_of(source)
         facts = {"manager": str(source), "from": address, "known_at": known}
         event = "message refused: it is in the name of another manager"
         if passed_on:
@@ -626,7 +648,7 @@ class BinaryService:
         self.watcher.suspicious(event, facts)
         if known is None or any(session.peer == source for session in self._open_at.get(known, ())):
             return
-        peer = self._peer(Hop(known, source))
+        peer = self._peer(Hop(listed[0], source, listed[1:]) if listed else Hop(known, source))
         if peer.session is None and not peer.connecting and peer.retry_at is None:
             self._connect(peer)
 
@@ -656,6 +678,26 @@ class BinaryService:
         self._sweeping = False
         for queue in self._waiting():
             self.ready(queue, now)
+            for peer in self.peers_of(queue):
+                if peer.session is not None and peer.session.silent(now):
+                    self._leave(peer, now)
+
+    def _leave(self, peer: Peer, now: float) -> None:
+        """The peer owes an answer for long. If its manager has moved, the session ends; if it may have, its other
+        addresses are asked. A manager that is only slow answers at no other address."""
+        session = peer.session
+        assert session is not None
+        elsewhere = self.neighbours.elsewhere(peer.hop, plain(self.addresses[session]))
+        for address in elsewhere:
+            if any(each.peer == session.peer for each in self._open_at.get(address, ())):
+                self.order.failed(self.addresses[session])
+                session.close("the queue manager now answers at another address")
+                self._after(session, now)
+                return
+        for address in elsewhere:
+            asked = self._peer(Hop(address, session.peer))
+            if asked.session is None and not asked.connecting and asked.retry_at is None:
+                self._connect(asked)
 
     def _waiting(self) -> list[Queue]:
         """Queues with messages and a next hop. Queues without a next hop have their own timer."""

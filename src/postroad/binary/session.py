@@ -26,6 +26,7 @@ from postroad.binary.states import (
     SessionState,
 )
 from postroad.errors import LocalProtocolError, RemoteProtocolError
+from postroad.net.endpoints import SILENT_S
 from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.wire.constants import RESEND_TABLE_S, OperatingSystemFlags
 from postroad.wire.framer import Framer, Packet, decode_packet
@@ -201,6 +202,11 @@ class SentMessages:
         return bool(self.unacknowledged or self._recoverable)
 
     @property
+    def recoverable_waiting(self) -> int:
+        """Recoverable messages that the peer has not acknowledged."""
+        return len(self._recoverable)
+
+    @property
     def in_flight(self) -> list[object]:
         """The tokens of unacknowledged messages, in the order sent."""
         sent = sorted((*self._express, *self._recoverable), key=itemgetter(0))
@@ -282,6 +288,7 @@ class Session:
         self._negotiated_window = 0
         self._last_window = 0
         self._ack_started = 0.0
+        self._owed_since = 0.0  # since when the peer owes an acknowledgment, while it does
         self._initialization_at: float | None = now + settings.initialization_ms / 1000
         self._cleanup_at: float | None = now + settings.cleanup_ms / 1000
         self._ack_wait_at: float | None = None
@@ -308,6 +315,13 @@ class Session:
         session = cls(identifier, settings, SessionState.WAITING_EC_MSG, now)
         session.refusing = refuse
         return session
+
+    def silent(self, now: float) -> bool:
+        """Whether the peer owes an acknowledgment, should have sent it by now, and has sent nothing at all."""
+        if not self.sent.awaiting_ack:
+            return False
+        owed_s = SILENT_S if self.sent.recoverable_waiting else SILENT_S + self._express_ack_s
+        return now - max(self._owed_since, self.last_received_at) >= owed_s
 
     @property
     def closed(self) -> bool:
@@ -576,7 +590,7 @@ class Session:
     def send(self, packet: bytes, token: object, now: float, *, recoverable: bool, plain: bool = False) -> None:
         """3.1.7.1.3. `token` comes back once the peer has the message. A `plain` message never carries a
         SessionHeader."""
-        self._check_free(1)
+        self._check_free(1, now)
         self.sent.add((token,), recoverable=recoverable)
         if not plain and self._should_piggy_back(now):
             packet = with_session_header(packet, self.received.header(self.sent, self.settings.window_size))
@@ -585,14 +599,16 @@ class Session:
 
     def send_all(self, packets: Sequence[bytes], tokens: Sequence[object], now: float, *, recoverable: bool) -> None:
         """The same for several messages, all recoverable or all express, and none of them plain."""
-        self._check_free(len(packets))
+        self._check_free(len(packets), now)
         if packets and self._should_piggy_back(now):  # only once, because the timer starts again
             self.send(packets[0], tokens[0], now, recoverable=recoverable)
             packets, tokens = packets[1:], tokens[1:]
         self.sent.add(tokens, recoverable=recoverable)
         self._write(packets, now)
 
-    def _check_free(self, count: int) -> None:
+    def _check_free(self, count: int, now: float) -> None:
+        if not self.sent.awaiting_ack:
+            self._owed_since = now
         if count > self.free:
             fault = "the window is full" if self.state is SessionState.OPEN else "the session is not open"
             raise LocalProtocolError(fault)

@@ -14,15 +14,16 @@ from typing import Protocol
 from uuid import UUID
 
 from postroad.binary.ping_udp import PingClient
-from postroad.binary.service import BinaryService, Peer
+from postroad.binary.service import BinaryService, Hop, Peer
 from postroad.binary.session import Session
 from postroad.binary.states import SessionState
 from postroad.carriers.flights import TransferWatcher
 from postroad.describe.packets import destination_text
 from postroad.names import FormatName, MessageId
-from postroad.net.endpoints import endpoint
+from postroad.net.endpoints import endpoint, is_address
 from postroad.net.limits import Admission, Limits, Standing
 from postroad.net.listening import Connection, Listener
+from postroad.net.reaching import Place, find, open_connection
 from postroad.queues.durability import Durability
 from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
@@ -55,7 +56,6 @@ class BinaryManager(Protocol):
 CONNECT_TIMEOUT_S = 20.0
 OPENED_AT_ONCE = 16  # signed or encrypted messages of one session, before another session gets a turn
 WRITE_BUFFER = 1 << 20  # bytes that a peer has not read, above which its session sends nothing more
-NEXT_ADDRESS_S = 0.25  # without an answer, after which another address of a name is tried too
 
 
 class _Link(Connection):
@@ -225,16 +225,10 @@ class BinaryTransport:
         task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, peer: Peer) -> None:
-        loop = asyncio.get_running_loop()
         host = peer.hop.host
         # Connect from our own address, so that the peer sees the address that it would connect to.
-        local = None if self.host in ("", "0.0.0.0", "::") else (self.host, 0)
+        local = None if self.host in ("", "0.0.0.0", "::") else self.host
         pinged = self._ping_client is not None and peer.last_error is None
-        if self._ping_client is not None and pinged:
-            fault = await self._ping_client.ask(host, local)
-            if fault is not None:
-                self._failed(peer, ConnectionStatus.PING_FAILURE, fault)
-                return
         admission = self.limits.dial(host)
         if admission is None:
             fault = f"there are {self.limits.outgoing_connections.maximum} connections to other hosts already"
@@ -242,27 +236,37 @@ class BinaryTransport:
             return
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(
-                    lambda: _Link(self, self.listener, admission, peer, pinged=pinged),
-                    host,
-                    self._ports(host),
-                    local_addr=local,
-                    happy_eyeballs_delay=NEXT_ADDRESS_S,
-                )
+                places = await self._find(peer.hop)
+                if self._ping_client is not None and pinged:
+                    place, refusal = await self._ping_client.choose(places, None if local is None else (local, 0))
+                    if refusal is not None:
+                        self._failed(peer, ConnectionStatus.PING_FAILURE, refusal)
+                        admission.close()
+                        return
+                    places = [place]
+                await open_connection(lambda: _Link(self, self.listener, admission, peer, pinged=pinged), places, local)
         except TimeoutError:
             self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"{host} did not answer in time")
         except (socket.gaierror, UnicodeError) as error:  # UnicodeError: not a valid host name
             words = error.strerror if isinstance(error, OSError) else str(error)
             self._failed(peer, ConnectionStatus.NAME_RESOLUTION_FAILURE, f"{host} cannot be found: {words}")
         except OSError as error:
-            place = endpoint(host, self._ports(host))
-            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {place}: {_words(error)}")
+            where = " and ".join(endpoint(each, self._ports(each)) for each in peer.hop.hosts)
+            self._failed(peer, ConnectionStatus.CONNECT_SOCKET_FAILURE, f"cannot connect to {where}: {_words(error)}")
         except Exception as error:  # a bug: otherwise we would seem to be still connecting
             log.exception("connection not made", extra={"peer": host})
             self._failed(peer, ConnectionStatus.UNKNOWN_FAILURE, f"cannot connect to {host}: {error!r}")
         else:
             return
         admission.close()
+
+    async def _find(self, hop: Hop) -> list[Place]:
+        places = await find(hop.hosts, self._ports, self.service.order)
+        for host in hop.hosts:
+            addresses = {each.address for each in places if each.host == host}
+            if not is_address(host) and (hop.others or len(addresses) > 1):
+                self.service.neighbours.found(host, addresses)
+        return places
 
     def _failed(self, peer: Peer, status: ConnectionStatus, error: str) -> None:
         self.service.connect_failed(peer, status, error, self.clock())

@@ -27,9 +27,12 @@ API = "/api/v1"
 JSON = "application/json"
 CONNECT_S = 10.0
 ANSWER_S = 60.0  # to wait for an answer that does not wait for a message; a commit on a busy disk takes far less
+FAILOVER_S = 60.0  # for which a request waits, while one process has stopped and another has not taken over yet
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0  # before the next try to find who serves
 KEEP_ALIVE_S = 30.0  # less than the server's, so that no request uses a connection that the server is closing
 _PROBLEM = "application/problem+json"
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "instance", "hresult", "code", "error"})
+_COMMA = re.compile(r",\s*(?=https?://)")  # between two URLs; a password may have commas
 _PASSWORD = re.compile(r"//[^/]*@")
 # OpenSSL's codes for a certificate that is self-signed or from an unknown authority
 _UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})
@@ -65,7 +68,8 @@ class LoginTicket(Protocol):
 
 class Address:
     """The address of an API and the credentials for it. `url` may end in the API's own path, like the URLs of its
-    pages.
+    pages. It may be several URLs, separated by commas, of processes of which one serves at a time; `others` are all but
+    the first.
 
     `certificate` and `key` are PEM files that identify the client. The key may be in the certificate's file. `ca_file`
     is a PEM file with the issuers of the server's certificate; if it is None, the machine's issuers count. `user`
@@ -85,6 +89,8 @@ class Address:
         kerberos: bool = False,
         ca_file: str | Path | None = None,
     ) -> None:
+        url, *others = _COMMA.split(url)
+        self.others = [Address(each, token, certificate, key, user, password, kerberos=kerberos) for each in others]
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -216,6 +222,13 @@ class Address:
         members = {name: value for name, value in problem.items() if name not in _PROBLEM_MEMBERS}
         return rebuild_error(str(problem.get("error", "")), code, str(problem.get("detail", "")), members)
 
+    def stands_by(self, reply: WholeReply) -> bool:
+        """Whether the answer is that of a process which leaves the work to another one."""
+        if reply.status != 503 or reply.media_type != _PROBLEM:
+            return False
+        problem = self.parsed(reply.content)
+        return isinstance(problem, dict) and "active" in problem
+
     # Why there is no answer
 
     def not_connected(self, fault: OSError) -> ManagerUnavailable:
@@ -251,7 +264,9 @@ class Address:
     def not_answered(self, fault: Exception) -> ManagerUnavailable:
         """The error for a request that was sent, at least in part, and got no whole answer."""
         if isinstance(fault, TimeoutError):
-            return ManagerUnavailable(self.url, "no answer in time, and it is not known whether the call was done")
+            return ManagerUnavailable(
+                self.url, "no answer in time, and it is not known whether the call was done", asked=True
+            )
         reason = "the connection broke, and it is not known whether the call was done"
         if self.tls is not None:
             hint = (
@@ -260,7 +275,7 @@ class Address:
                 else "set POSTROAD_CLIENT_CERT and POSTROAD_CLIENT_KEY, or client_certificate in Python"
             )
             reason += f" (an API with client_ca closes connections without a certificate that it knows: {hint})"
-        return ManagerUnavailable(self.url, reason)
+        return ManagerUnavailable(self.url, reason, asked=True)
 
 
 class Reply(Protocol):
@@ -280,6 +295,11 @@ class Transport(Protocol):
 
     async def close(self) -> None: ...
 
+    def beside(self, address: Address) -> Transport:
+        """The same kind of connections to another API."""
+
+    async def pause(self, seconds: float) -> None: ...
+
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:
@@ -292,14 +312,66 @@ class Transport(Protocol):
 
 
 class Exchange:
-    """Requests to one API, over as many connections as there are concurrent requests."""
+    """Requests to one API, over as many connections as there are concurrent requests.
+
+    Of an address with several URLs, it asks the process that serves. If none does, it waits for a while: another one
+    may be about to take over.
+    """
 
     def __init__(self, address: Address, transport: Transport) -> None:
         self._address = address
-        self._transport = transport
+        # The one that served last comes first.
+        self._places = [(address, transport), *((each, transport.beside(each)) for each in address.others)]
+        self._served = False
+
+    @property
+    def several(self) -> bool:
+        return len(self._places) > 1
 
     async def close(self) -> None:
-        await self._transport.close()
+        for _, transport in self._places:
+            await transport.close()
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        wait: float | None,
+    ) -> tuple[Address, WholeReply]:
+        """Asks the places until one serves. A request that may have reached a place that then broke off goes to the
+        next one only if it changes nothing."""
+        waited_s, pause_s = 0.0, FIRST_PAUSE_S
+        while True:
+            fault: ManagerUnavailable | None = None
+            for place in list(self._places):
+                address, transport = place
+                try:
+                    reply = await transport.ask(method, address.target(path, query), headers, body, wait)
+                except ManagerUnavailable as error:
+                    self._leave(place)
+                    if not self.several or (error.asked and method != "GET"):
+                        raise
+                    fault = error
+                    continue
+                if not self.several or not address.stands_by(reply):
+                    self._served = True
+                    return place[0], reply
+                self._leave(place)
+                self._served = True  # somebody will
+            if waited_s >= FAILOVER_S or not self._served:
+                if fault is None:
+                    return address, reply
+                raise fault
+            await self._places[0][1].pause(pause_s)
+            waited_s += pause_s
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _leave(self, place: tuple[Address, Transport]) -> None:
+        """Puts a place that does not serve behind the others."""
+        self._places = [*(each for each in self._places if each is not place), place]
 
     async def json(
         self,
@@ -331,22 +403,25 @@ class Exchange:
         `wait` is how many seconds the manager may wait for a message. None is no limit.
         """
         headers = {} if body is None else {"Content-Type": media_type}
-        reply = await self._transport.ask(method, self._address.target(path, query), headers, body, wait)
+        address, reply = await self._ask(method, path, query, headers, body, wait)
         if reply.status >= 300:
-            raise self._address.error(reply.status, reply.media_type, reply.content)
+            raise address.error(reply.status, reply.media_type, reply.content)
         return Answer(reply.status, reply.content, reply.headers)
 
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
         """The answer to a GET, in pieces as they arrive. Raises ManagerUnavailable if the answer breaks off."""
-        target = self._address.target(path, query)
+        if self.several:  # finds the one that serves
+            await self.request("GET", "/manager")
+        address, transport = self._places[0]
+        target = address.target(path, query)
         renewed = False
         while True:
-            async with self._transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
-                if self._address.ended(reply.status) and not renewed:
+            async with transport.asking("GET", target, {"Accept": accept}, None, 0.0) as reply:
+                if address.ended(reply.status) and not renewed:
                     renewed = True
                     continue
                 if reply.status >= 300:
-                    raise self._address.error(reply.status, reply.media_type, await reply.read())
+                    raise address.error(reply.status, reply.media_type, await reply.read())
                 async for piece in reply.pieces():
                     yield piece
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -34,7 +35,7 @@ from postroad.client.payloads import (
     submissions_path,
     word,
 )
-from postroad.errors import ManagerUnavailable, NoMessage, PostroadError
+from postroad.errors import LeaseEnded, ManagerUnavailable, NoMessage, PostroadError, TransactionSequence
 from postroad.reports.info import (
     KeysInfo,
     ListenerInfo,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from postroad.reports.operations import QueueAccess, ReadCall, Resolution, SeekAction, ShareMode
     from postroad.reports.trace import Trace
     from postroad.validation.queue_properties import QueueAttributes
+
+log = logging.getLogger(__name__)
 
 ARROW = "application/vnd.apache.arrow.stream"
 WAIT_S = 60.0  # the longest wait of one request; it is then repeated, so that a broken connection is noticed
@@ -197,8 +200,24 @@ class HttpBackend:
         timeout: float | None,
         transaction: UUID | None,
     ) -> list[ReceivedMessage]:
+        if self._exchange.several and transaction is None:
+            return await self._receive_safely(name, count, timeout)
         query = {"count": count, "transaction": transaction}
         return read_messages((await self._wait(name, "receive", query, timeout)).content)
+
+    async def _receive_safely(self, name: str, count: int, timeout: float | None) -> list[ReceivedMessage]:
+        """Locks messages, and removes them once they are here. A manager that fails between the two puts them back;
+        they are handed over, and come again."""
+        messages = await self.lock(name, count, timeout)
+        lookup_ids = [message.lookup_id for message in messages]
+        try:
+            await self.settle(name, lookup_ids, True)
+        except (ManagerUnavailable, LeaseEnded, TransactionSequence) as fault:
+            facts = {"queue": name, "messages": len(messages), "reason": str(fault)}
+            log.warning(
+                "the queue manager may not have removed what it has handed over, which may come again", extra=facts
+            )
+        return messages
 
     async def receive_correlated(
         self, name: str, correlation_id: str, timeout: float | None, transaction: UUID | None
@@ -218,7 +237,13 @@ class HttpBackend:
         left = timeout
         while True:
             wait = WAIT_S if left is None else min(left, WAIT_S)
-            answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, body=body, wait=wait)
+            try:
+                answer = await self._exchange.request("POST", path, {**query, "timeout": wait}, body=body, wait=wait)
+            except ManagerUnavailable as fault:
+                # What it has locked goes back, so a request that acknowledges nothing can be made again.
+                if not (self._exchange.several and fault.asked and call in ("lock", "peek") and body is None):
+                    raise
+                continue
             if answer.content:
                 return answer
             body = None

@@ -6,6 +6,7 @@ import math
 import socket
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 from uuid import uuid4
 
 from postroad.binary.ping import Pinger, PingResult
@@ -40,15 +41,23 @@ class PingAnswer:
 
 
 def ping(host: str, *, port: int = ports.PING, timeout: float = DEFAULT_TIMEOUT_S) -> PingAnswer:
-    """Asks once a second until there is an answer or `timeout` seconds are over. Raises PostroadError for an unknown
-    host."""
+    """Asks once a second until there is an answer or `timeout` seconds are over. Several addresses of a host share that
+    time, and the first one that accepts counts. Raises PostroadError for an unknown host."""
     if not 0 < timeout < math.inf:
         raise InvalidArgument(f"timeout: {timeout:g} seconds is not a time to wait for an answer")
     try:
-        family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as fault:
         raise PostroadError(f"{host} cannot be found: {fault.strerror}") from None
-    address = str(found[0])
+    for family, _, _, _, found in places:
+        answer = _ping(host, family, found, timeout / len(places))
+        if answer.answer == ACCEPTS:
+            break
+    return answer
+
+
+def _ping(host: str, family: int, found: tuple[Any, ...], timeout: float) -> PingAnswer:
+    address, port = str(found[0]), int(found[1])
     place = endpoint(address, port)
     pinger = Pinger(uuid4())
     silence = f"no answer from {place} within {timeout:g} s"

@@ -370,8 +370,9 @@ _CODECS: Mapping[str, tuple[_Encode, _Encode]] = {
         _queue_settings,
     ),
 }
+_FILE_ONLY = {"other_addresses"}  # in a domain, a name has them
 _FIELDS: dict[type[DirectoryObject], list[tuple[str, _Encode, _Encode]]] = {
-    kind: [(each.name, *_CODECS[str(each.type)]) for each in fields(kind)]
+    kind: [(each.name, *_CODECS[str(each.type)]) for each in fields(kind) if each.name not in _FILE_ONLY]
     for kind in (Enterprise, Site, RoutingLink, QueueManager, Queue)
 }
 

@@ -32,6 +32,7 @@ from postroad.validation.kinds import (
     FieldFault,
     items,
     line,
+    one_or_several,
     parsed,
     quoted,
     suggestion,
@@ -74,6 +75,7 @@ def _public_keys(text: str) -> bytes:
 
 _names = items(MANAGER_NAME)
 _site_name = line(64)
+MAX_MANAGER_ADDRESSES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +105,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerEntry:
-    """A QueueManager of the directory. Without an address, its name is resolved."""
+    """A QueueManager of the directory. Without an address, its name is resolved. A manager that moves has several."""
 
     name: str = required(MANAGER_NAME)
     id: UUID = required(GUID)
-    address: str | None = setting(HOST, None)
+    address: tuple[str, ...] = setting(one_or_several(HOST, MAX_MANAGER_ADDRESSES), ())
     sites: tuple[str, ...] = required(items(_site_name, least=1))
     routing_server: bool = setting(SWITCH, False)
     in_routing_servers: tuple[str, ...] = setting(_names, ())
@@ -220,7 +222,8 @@ def read_directory(enterprise: Enterprise) -> Directory:
         objects.QueueManager(
             identifier=each.id,
             computer_name=each.name,
-            address=each.address,
+            address=each.address[0] if each.address else None,
+            other_addresses=each.address[1:],
             site_identifier_list=identifiers(each.sites, sites),
             routing_server=each.routing_server,
             in_routing_server_identifier_list=identifiers(each.in_routing_servers, managers),
@@ -270,7 +273,7 @@ def format_enterprise(directory: Directory, access_lists: Mapping[UUID, bytes] |
         found: dict[str, object] = {
             "name": each.computer_name,
             "id": str(each.identifier),
-            "address": each.address or each.qualified_computer_name,
+            "address": list(each.addresses) if each.other_addresses else each.address or each.qualified_computer_name,
             "sites": [site.name for site in directory.site_collection(each)],
             "routing_server": each.routing_server,
             "in_routing_servers": managers(each.in_routing_server_identifier_list),

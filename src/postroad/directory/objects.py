@@ -52,6 +52,7 @@ class QueueManager(DirectoryObject):
 
     computer_name: str
     address: str | None = None
+    other_addresses: tuple[str, ...] = ()  # where it may be as well: our addition, for a manager that moves
     site_identifier_list: tuple[UUID, ...] = ()
     routing_server: bool = False
     in_routing_server_identifier_list: tuple[UUID, ...] = ()
@@ -78,8 +79,16 @@ class QueueManager(DirectoryObject):
 
     @property
     def host(self) -> str:
-        """Where to connect: an address, or a name to resolve."""
-        return self.address or self.qualified_computer_name or self.computer_name
+        return self.hosts[0]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where to connect: addresses, or names to resolve, which may have several addresses."""
+        return (self.address or self.qualified_computer_name or self.computer_name, *self.other_addresses)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return () if self.address is None else (self.address, *self.other_addresses)
 
 
 @lru_cache(maxsize=256)

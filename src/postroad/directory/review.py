@@ -58,10 +58,10 @@ def _gate(directory: Directory, identifier: UUID, sites: list[Site], link: Routi
 def _managers(directory: Directory) -> Iterator[str]:
     addresses: dict[str, QueueManager] = {}
     for manager in directory.managers:
-        if manager.address is not None:
-            other = addresses.setdefault(manager.address.lower(), manager)
+        for address in manager.addresses:
+            other = addresses.setdefault(address.lower(), manager)
             if other is not manager:
-                yield f"{manager.computer_name} has the address {manager.address} of {other.computer_name}"
+                yield f"{manager.computer_name} has the address {address} of {other.computer_name}"
         for role, servers in (
             ("in-routing", directory.in_routing_server_collection(manager)),
             ("out-routing", directory.out_routing_server_collection(manager)),
@@ -126,7 +126,7 @@ def describe_directory(
         DirectoryManager(
             name=each.computer_name,
             id=str(each.identifier),
-            address=each.address or each.qualified_computer_name,
+            address=", ".join(each.addresses) or each.qualified_computer_name,
             sites=tuple(site.name for site in directory.site_collection(each)),
             routing_server=each.routing_server,
         )

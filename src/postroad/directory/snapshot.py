@@ -115,7 +115,7 @@ class Directory:
         self.public_queues = queues if isinstance(queues, PublicQueues) else PublicQueues(queues)
         self._by_identifier = _first((each.identifier, each) for each in self.managers)
         self._by_name = _first((each.computer_name.lower(), each) for each in self.managers)
-        self._by_address = _first((each.address.lower(), each) for each in self.managers if each.address is not None)
+        self._by_address = _first((host.lower(), each) for each in self.managers for host in each.addresses)
         self._site_by_identifier = _first((each.identifier, each) for each in self.sites)
         self._site_by_name = _first((each.name.lower(), each) for each in self.sites)
         self._site_numbers = {each.identifier: place for place, each in enumerate(self.sites)}

@@ -1,4 +1,5 @@
-"""Hosts, addresses and ports: how people and URLs write them, and who can reach them. Nothing here resolves names.
+"""Hosts, addresses and ports: how people and URLs write them, who can reach them, and which of several addresses of one
+manager is called first. Nothing here resolves names.
 
 Also the header in which a console tells the API the address of the person it calls for.
 """
@@ -40,6 +41,40 @@ def is_address(host: str) -> bool:
 def is_loopback(address: str) -> bool:
     """Whether only this computer can reach an IP address. 0.0.0.0 and :: are open to all."""
     return ip_address(plain_address(address)).is_loopback
+
+
+# A process that was stopped, or whose machine hangs, still accepts connections. This long without a word that it owes,
+# the other addresses of the manager are tried.
+SILENT_S = 5.0
+MAX_RANKED = 10_000  # addresses; the one that was noted first is forgotten first
+
+
+class AddressOrder:
+    """Which address of several to call first: of those that answered the last one, then those never tried, then those
+    that failed. A manager whose store survives its machine answers at one address at a time."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, int] = {}
+        self._count = 0
+
+    def answered(self, address: str) -> None:
+        self._note(address, 1)
+
+    def failed(self, address: str) -> None:
+        """Notes that a connection was made there, and nobody answered."""
+        self._note(address, -1)
+
+    def _note(self, address: str, sign: int) -> None:
+        self._count += 1
+        address = plain_address(address)
+        self._ranks.pop(address, None)
+        self._ranks[address] = sign * self._count
+        if len(self._ranks) > MAX_RANKED:
+            del self._ranks[next(iter(self._ranks))]
+
+    def place(self, address: str) -> int:
+        """A key to sort by. Addresses that are alike keep their order."""
+        return -self._ranks.get(plain_address(address), 0)
 
 
 CALLED_FOR = "Postroad-For"

@@ -19,7 +19,8 @@ from postroad.errors import (
     RpcFault,
     RpcUnavailable,
 )
-from postroad.net.endpoints import endpoint
+from postroad.net.endpoints import SILENT_S, AddressOrder, endpoint, plain_address
+from postroad.net.reaching import find, open_connection
 from postroad.rpc.client_connection import Bound, ClientConnection, Faulted, Refused, Replied
 from postroad.rpc.interface import Interface, Operation
 from postroad.rpc.ndr import Format
@@ -31,6 +32,7 @@ Out = TypeVar("Out")
 
 CONNECT_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 2.0
+_ORDER = AddressOrder()  # of all clients of this process
 
 
 _Settled = Callable[[tuple[bytes, str] | None, PostroadError | None], None]
@@ -57,6 +59,15 @@ class RpcClient:
     def association(self) -> int:
         """The association's id. A client that connects with it shares the context handles of this one."""
         return self._core.association
+
+    @property
+    def address(self) -> str:
+        """The address that it is connected to."""
+        transport = self._link.transport
+        return "" if transport is None else plain_address(str(transport.get_extra_info("peername")[0]))
+
+    def link(self) -> asyncio.Protocol:
+        return self._link
 
     @property
     def closed(self) -> bool:
@@ -343,27 +354,38 @@ async def connect(
     local_host: str | None = None,
     timeout: float = CONNECT_TIMEOUT_S,
 ) -> RpcClient:
-    """Connects to `host`:`port` and binds the interfaces. Raises RpcUnavailable with a sentence that says why not."""
+    """Connects to `host`:`port` and binds the interfaces. Of several addresses of the host, one that accepts and does
+    not answer is left for the others. Raises RpcUnavailable with a sentence that says why not."""
     peer = endpoint(host, port)
-    core = ClientConnection(association=association, security=security, layouts=layouts)
-    client = RpcClient(core, peer)
     try:
         async with asyncio.timeout(timeout):
-            local = None if local_host is None else (local_host, 0)
-            await asyncio.get_running_loop().create_connection(lambda: client._link, host, port, local_addr=local)
-            try:
-                for interface in interfaces:
-                    await client.bind(interface)
-            except BaseException:
-                await client.close()
-                raise
+            places = await find([host], lambda host: port, _ORDER)
+            while True:
+                core = ClientConnection(association=association, security=security, layouts=layouts)
+                client = RpcClient(core, peer)
+                await open_connection(client.link, places, local_host)
+                try:
+                    async with asyncio.timeout(SILENT_S if len(places) > 1 else None):
+                        for interface in interfaces:
+                            await client.bind(interface)
+                    _ORDER.answered(client.address)
+                    return client
+                except TimeoutError:
+                    await client.close()
+                    _ORDER.failed(client.address)
+                    places = [each for each in places if each.address != client.address]
+                    if not places or security is not None:  # which is good for one connection
+                        raise
+                except BaseException:
+                    await client.close()
+                    raise
     except TimeoutError:
         raise RpcUnavailable(f"{peer} did not answer within {timeout:g} seconds") from None
-    except socket.gaierror as error:
-        raise RpcUnavailable(f"{host} cannot be found: {error.strerror}") from None
+    except (socket.gaierror, UnicodeError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise RpcUnavailable(f"{host} cannot be found: {words}") from None
     except OSError as error:
         raise RpcUnavailable(f"cannot connect to {peer}: {_words(error)}") from None
-    return client
 
 
 def _words(error: OSError) -> str:

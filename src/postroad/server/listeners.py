@@ -211,9 +211,9 @@ class Listeners:
             peer = peers.get(name.lower())
             return port if peer is None else {ports.HTTP: peer.http, ports.HTTPS: peer.https}.get(port, port)
 
-        def known(name: str) -> str | None:
+        def known(name: str) -> tuple[str, ...]:
             entry = manager.router.directory.manager_named(name)
-            return None if entry is None else entry.host
+            return () if entry is None else entry.hosts
 
         assert prepared.client_tls is not None
         no_proxy = frozenset(each.lower() for each in srmp.no_proxy)

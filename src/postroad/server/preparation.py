@@ -123,7 +123,7 @@ def own_hosts(config: Configuration, entry: QueueManager | None) -> set[str]:
     hosts = {*_LOOPBACK} if host in WILDCARDS else {host.lower()}
     if config.listen.http is not None or config.listen.https is not None:
         hosts |= {each.lower() for each in config.srmp.hosts}
-    found = () if entry is None else (entry.address, entry.qualified_computer_name)
+    found = () if entry is None else (*entry.addresses, entry.qualified_computer_name)
     return hosts | {each.lower() for each in found if each is not None}
 
 

@@ -257,7 +257,7 @@ class _File:
 def with_addresses(enterprise: Enterprise) -> Enterprise:
     """The scenario with addresses of the simulated network."""
     managers = (
-        replace(each, address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}")
+        replace(each, address=(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",))
         for number, each in enumerate(enterprise.managers, 1)
     )
     return replace(enterprise, managers=tuple(managers))

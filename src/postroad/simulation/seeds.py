@@ -113,7 +113,7 @@ def _enterprise(homes: dict[str, tuple[str, ...]]) -> Enterprise:
             ManagerEntry(
                 name=name,
                 id=derived_manager_id(name),
-                address=f"10.0.0.{number}",
+                address=(f"10.0.0.{number}",),
                 sites=sites,
                 routing_server=name in gates,
             )

@@ -69,10 +69,9 @@ class World:
         scenario = self.scenario
         directory = read_directory(scenario.enterprise)
         for entry in scenario.enterprise.managers:
-            assert entry.address is not None
             node = Node(
                 self._configuration(entry.name),
-                entry.address,
+                entry.address[0],
                 entry.id,
                 scenario.settings,
                 self._soap_settings(entry.name),

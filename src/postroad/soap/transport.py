@@ -10,7 +10,8 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 import aiohttp
+from aiohappyeyeballs import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -26,9 +28,10 @@ from postroad.carriers.flights import TransferWatcher
 from postroad.describe.packets import destination_text
 from postroad.errors import StorageError
 from postroad.names import MessageId
-from postroad.net.endpoints import endpoint, plain_address
+from postroad.net.endpoints import AddressOrder, endpoint, is_address, plain_address
 from postroad.net.exchange import Request, Response
 from postroad.net.http import App
+from postroad.net.reaching import find
 from postroad.queues.durability import Durability
 from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.runtime.logs import RateLimitedLog, RateLimitedLogs
@@ -46,12 +49,13 @@ ROOT = "/msmq/"
 METHOD_NOT_ALLOWED, SERVICE_UNAVAILABLE = 405, 503
 CONNECT_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 90.0  # for a peer whose disk is busy
+MOVED_TIMEOUT_S = 15.0  # for one with several addresses; a manager recognizes what is sent again
 KEEP_ALIVE_S = 30.0  # shorter than servers keep idle connections, so that no request meets a closing one
 MAX_FOUND = 10_000  # hosts whose addresses are remembered; the least recently found leaves first
 _WILDCARDS = ("", "0.0.0.0", "::")
 
-# The address of a host that the directory knows, or None.
-Lookup = Callable[[str], str | None]
+# The hosts at which the manager of this name may be, by the directory. Empty for a name that it does not know.
+Lookup = Callable[[str], Sequence[str]]
 Done = Callable[[Post, int], None]
 Failed = Callable[[Post, ConnectionStatus, str], None]
 
@@ -132,7 +136,7 @@ class SoapTransport(SoapApp):
     Call `serve` before a listener uses this as its app, and `start` once all listeners accept.
     """
 
-    def __init__(self, manager: SoapManager, options: ClientOptions, known: Lookup = lambda host: None) -> None:
+    def __init__(self, manager: SoapManager, options: ClientOptions, known: Lookup = lambda host: ()) -> None:
         self.manager = manager
         self.service: SoapService
         self._options = options
@@ -258,27 +262,24 @@ class ClientOptions:
 class _Resolver(AbstractResolver):
     """Asks the directory, then the computer's own name service."""
 
-    def __init__(self, known: Lookup) -> None:
+    def __init__(self, known: Lookup, order: AddressOrder) -> None:
         self._known = known
+        self._order = order
         self.found: dict[str, frozenset[str]] = {}  # the addresses at which each host was last found
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        results = await self._ask(self._known(host) or host, host, port, family)
+        places = await find(self._known(host) or [host], lambda host: port, self._order, family)
         self.found.pop(host.lower(), None)
-        self.found[host.lower()] = frozenset(plain_address(each["host"]) for each in results)
+        self.found[host.lower()] = frozenset(each.address for each in places)
         if len(self.found) > MAX_FOUND:
             del self.found[next(iter(self.found))]
-        return results
-
-    async def _ask(self, name: str, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM, family=family)
         return [
             ResolveResult(
                 hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol, flags=socket.AI_NUMERICHOST
             )
-            for kind, _, protocol, _, address in found
+            for kind, _, protocol, _, address in (each.found for each in places)
         ]
 
     async def close(self) -> None:
@@ -290,7 +291,9 @@ class SoapClient:
 
     def __init__(self, options: ClientOptions, known: Lookup, done: Done, failed: Failed) -> None:
         self._options = options
-        self._resolver = _Resolver(known)
+        self._order = AddressOrder()
+        self._resolver = _Resolver(known, self._order)
+        self._called: dict[Peer, str] = {}  # the address that each was last connected to
         self._done = done
         self._failed = failed
         self.tls = options.tls
@@ -307,6 +310,7 @@ class SoapClient:
         return self._resolver.found.get(host.lower(), ())
 
     def close(self, peer: Peer) -> None:
+        self._called.pop(peer, None)
         session = self._sessions.pop(peer, None)
         if session is not None:
             task = asyncio.get_running_loop().create_task(session.close())
@@ -331,20 +335,45 @@ class SoapClient:
                 # Connect from our own address, so that the peer sees the address that it would connect to.
                 local_addr=None if host in _WILDCARDS else (host, 0),
                 ttl_dns_cache=10,
+                socket_factory=partial(self._dial, peer),
             )
-            timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
             session = self._sessions[peer] = aiohttp.ClientSession(
-                connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
             )
         return session
 
+    def _dial(self, peer: Peer, place: AddrInfoType) -> socket.socket:
+        """Addresses are tried one after the other, so the last one is most likely the one that accepts."""
+        family, kind, protocol, _, there = place
+        self._called[peer] = str(there[0])
+        return socket.socket(family, kind, protocol)
+
+    def _move_on(self, peer: Peer) -> bool:
+        """Nobody answered a request. Returns whether another address of the host is worth a try."""
+        called = self._called.get(peer)
+        if called is None or len(self.addresses_of(peer.address.host)) < 2:
+            return False
+        self._order.failed(called)
+        self.close(peer)  # its other connections lead to the same place
+        return True
+
     async def _post(self, post: Post) -> None:
-        host = post.peer.address.host
+        host, peer = post.peer.address.host, post.peer
         try:
+            session = self._session(peer)
             try:
                 status = await self._exchange(post)
-            except aiohttp.ServerDisconnectedError:  # most likely an idle connection; the peer recognizes a repeat
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, TimeoutError) as error:
+                # The peer recognizes a repeat. Most likely the connection was idle, or another request has moved on.
+                disconnected = isinstance(error, aiohttp.ServerDisconnectedError)
+                moved = self._sessions.get(peer) is not session or self._move_on(peer)
+                if not (moved or disconnected):
+                    raise
                 status = await self._exchange(post)
+            if peer in self._called:
+                self._order.answered(self._called[peer])
         except aiohttp.ClientConnectorCertificateError as error:
             fault = f"the certificate of {host} is not to be trusted: {_certificate_words(error)}"
             self._failed(post, ConnectionStatus.INVALID_SERVER_CERTIFICATE, fault)
@@ -366,6 +395,12 @@ class SoapClient:
         else:
             self._done(post, status)
 
+    def _timeout(self, host: str) -> aiohttp.ClientTimeout:
+        """Shorter if the manager may have moved: the address that it left may accept, and never answer."""
+        several = len(self.addresses_of(host)) > 1
+        total_s = MOVED_TIMEOUT_S if several else ANSWER_TIMEOUT_S
+        return aiohttp.ClientTimeout(total=total_s, connect=min(total_s, CONNECT_TIMEOUT_S))
+
     async def _exchange(self, post: Post) -> int:
         address, request = post.peer.address, post.request
         path, question, query = request.target.partition("?")
@@ -378,6 +413,9 @@ class SoapClient:
             encoded=True,
         )
         proxied = self._options.proxy is not None and address.host.lower() not in self._options.no_proxy
+        if not (proxied or is_address(address.host) or self.addresses_of(address.host)):
+            with suppress(OSError, UnicodeError):  # the request says what is wrong
+                await self._resolver.resolve(address.host, address.port)
         async with self._session(post.peer).post(
             url,
             data=request.body,
@@ -386,6 +424,7 @@ class SoapClient:
             proxy=self._options.proxy if proxied else None,
             ssl=self.tls,
             server_hostname=request.server_name if address.secure else None,
+            timeout=self._timeout(address.host),
         ) as answer:
             return answer.status
 

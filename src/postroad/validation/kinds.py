@@ -347,6 +347,16 @@ def nullable(kind: Kind[T]) -> Kind[T | None]:
     return Kind(f"{kind.what}, or null", schema, lambda value: None if value is None else kind.check(value), kind.read)
 
 
+def one_or_several(kind: Kind[T], most: int) -> Kind[tuple[T, ...]]:
+    """A value, or a list of them, each once."""
+    several = items(kind, least=1, most=most, distinct=True)
+
+    def check(value: Any) -> tuple[T, ...]:
+        return several(value) if isinstance(value, list | tuple) else (kind(value),)
+
+    return Kind(f"{kind.what} or a list", {"oneOf": [kind.schema, several.schema]}, check)
+
+
 def items(
     kind: Kind[T], *, least: int = 0, most: int = 1_000_000, distinct: bool = False, first: int = 1
 ) -> Kind[tuple[T, ...]]:

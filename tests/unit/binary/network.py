@@ -300,7 +300,9 @@ class Network(BaseNetwork):
     def _connect(self) -> bool:
         pending, self.pending = self.pending, []
         for station, peer in pending:
-            host = self.names.get(peer.hop.host, peer.hop.host)
+            hosts = [self.names.get(each, each) for each in peer.hop.hosts]
+            hosts.sort(key=station.service.order.place)
+            host = next((each for each in hosts if each in self.parties and each not in self.refused), hosts[0])
             self.connections.append((station.name, host))
             target = self.parties.get(host)
             if target is None or host in self.refused:
@@ -368,9 +370,8 @@ class _Known:
     def __init__(self, network: Network) -> None:
         self._network = network
 
-    def host_of(self, manager: UUID) -> str | None:
-        found = (each.address for each in self._stations() if each.identifier == manager)
-        return next(found, None)
+    def hosts_of(self, manager: UUID) -> tuple[str, ...]:
+        return tuple(each.address for each in self._stations() if each.identifier == manager)
 
     def routes(self, host: str) -> bool:
         return any(each.address == host for each in self._stations())

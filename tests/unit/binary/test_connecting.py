@@ -9,6 +9,7 @@ from postroad.binary.session import BinarySettings, Session
 from postroad.errors import Status
 from postroad.message import Message
 from postroad.names import parse_format_name
+from postroad.net.endpoints import SILENT_S
 from postroad.queues.outgoing_queues import (
     ConnectionAttempt,
     ConnectionStatus,
@@ -183,6 +184,64 @@ def test_somebody_else_who_answers_is_refused(network: Network, alpha: Station, 
     assert statuses(alpha, there)[-1] is ConnectionStatus.CONNECTION_REFUSED
     assert alpha.waiting(there) == ["a"]
     assert network.sent(alpha, impostor) == []
+
+
+# A manager with several addresses
+
+
+@pytest.fixture
+def moved(network: Network, beta: Station, monkeypatch: pytest.MonkeyPatch) -> Station:
+    """Beta at another address, where nobody connects yet."""
+    moved = network.station("beta", 22)
+    moved.identifier = beta.identifier
+    moved.restart()
+    network.refused.add(moved.address)
+    hop = Hop(beta.address, beta.identifier, (moved.address,))
+    monkeypatch.setattr(network, "resolve", lambda station, name: [hop])
+    return moved
+
+
+def test_a_session_is_left_once_its_manager_answers_elsewhere(
+    network: Network, alpha: Station, beta: Station, moved: Station
+) -> None:
+    there = f"PRIVATE={beta.identifier}\\8"
+    alpha.send(there, "a")
+    network.wait(RETRY_S)
+    network.hold(alpha, beta)
+    alpha.send(there, "b")
+    network.wait(3 * SILENT_S)
+    assert moved.labels(ORDERS) == []  # nobody knows whether beta is only slow
+    network.refused.clear()
+    network.wait(SILENT_S)
+    assert (beta.labels(ORDERS), moved.labels(ORDERS)) == (["a"], ["b"])
+    assert [each.address for each in alpha.service.session_infos()] == [moved.address]
+    alpha.send(there, "c")
+    assert moved.labels(ORDERS) == ["b", "c"]
+
+
+def test_a_manager_that_is_only_slow_keeps_its_session(
+    network: Network, alpha: Station, beta: Station, moved: Station
+) -> None:
+    there = f"PRIVATE={beta.identifier}\\8"
+    alpha.send(there, "a")
+    network.wait(RETRY_S)
+    network.hold(alpha, beta)
+    alpha.send(there, "b")
+    network.wait(3 * SILENT_S)
+    assert network.connections.count(("alpha", moved.address)) >= 2
+    network.release()
+    assert beta.labels(ORDERS) == ["a", "b"]
+    assert len(network.history) == 1
+
+
+def test_an_address_that_accepts_and_says_nothing_is_left_for_the_next(
+    network: Network, alpha: Station, beta: Station, moved: Station
+) -> None:
+    network.refused.clear()
+    network.hold(alpha, beta)
+    alpha.send(f"PRIVATE={beta.identifier}\\8", "a")
+    network.wait(SILENT_S + 2 * RETRY_S)
+    assert moved.labels(ORDERS) == ["a"]
 
 
 # The next hop

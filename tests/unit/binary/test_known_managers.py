@@ -49,8 +49,8 @@ def forwards(manager: str, source: str, name: str, *, trusted: bool = False) -> 
 
 def test_a_manager_is_at_its_address_or_else_at_its_name() -> None:
     view = known("alpha")
-    found = [view.host_of(manager) for manager in (guid("beta"), guid("hermit"), STRANGER)]
-    assert found == ["10.0.0.9", "hermit", None]
+    found = [view.hosts_of(manager) for manager in (guid("beta"), guid("hermit"), STRANGER)]
+    assert found == [("10.0.0.9",), ("hermit",), ()]
 
 
 def test_a_host_is_known_by_name_and_by_address() -> None:

@@ -74,6 +74,12 @@ class Transport:
         if self._session is not None:
             await self._session.close()
 
+    def beside(self, address: Address) -> Transport:
+        return Transport(address)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
     ) -> WholeReply:

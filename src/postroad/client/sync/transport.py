@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from ssl import SSLSocket
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from weakref import finalize
 
 from postroad.client.exchange import (
@@ -198,6 +198,12 @@ class Transport:
     def disconnect(self) -> None:
         """Closes all connections. Requests that wait for answers end with OperationCancelled."""
         self._pool.close()
+
+    def beside(self, address: Address) -> Transport:
+        return Transport(address, self._answer_s)
+
+    async def pause(self, seconds: float) -> None:
+        sleep(seconds)  # noqa: ASYNC251  (no event loop runs this)
 
     async def ask(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, wait: float | None
