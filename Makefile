@@ -9,8 +9,9 @@ TEST_STAMP := $(VENV)/.test-installed
 STAMP := $(VENV)/.installed
 comma := ,
 RUN_EXTRAS := console
-# gssapi and krb5 are compiled: without the headers of Kerberos, the tests that need them are skipped.
-TEST_EXTRAS := $(RUN_EXTRAS),test,auth,postgresql$(if $(shell command -v krb5-config),$(comma)domain)
+# gssapi and krb5 are compiled: without the headers of Kerberos, the tests that need them are skipped. So is the AMQP
+# client, which needs a compiler.
+TEST_EXTRAS := $(RUN_EXTRAS),test,auth,postgresql$(if $(shell command -v cc),$(comma)amqp-test)$(if $(shell command -v krb5-config),$(comma)domain)
 EXTRAS := $(TEST_EXTRAS),check,docs,spark,delta,iceberg,browser
 # Compiled modules are kept, also where the environment says otherwise: the tests start thousands of processes.
 unexport PYTHONDONTWRITEBYTECODE

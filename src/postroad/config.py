@@ -200,6 +200,7 @@ class ListenSettings:
     rpc: int | None = setting(LISTEN_PORT, ports.RPC_HANDSHAKE)
     rpc_read: int | None = setting(LISTEN_PORT, WITH_RPC)
     api: int | None = setting(LISTEN_PORT, ports.API)
+    amqp: int | None = setting(LISTEN_PORT, None)
     epm: int | None = setting(LISTEN_PORT, StandardPort(ports.ENDPOINT_MAPPER))
     console: int | None = setting(LISTEN_PORT, WITH_API)
 
@@ -319,6 +320,17 @@ class RpcSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpSettings:
+    """`[amqp]`: AMQP 1.0. With a certificate, all connections use TLS; with `client_ca`, clients can log in with
+    theirs."""
+
+    certificate: Path | None = setting(FILE, None)
+    key: Path | None = setting(FILE, None)
+    client_ca: Path | None = setting(FILE, None)
+    idle_timeout_s: float = setting(number(2, YEAR_S), 60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
     """`[directory]`: a file, or Active Directory by LDAP.
 
@@ -410,6 +422,9 @@ class LimitSettings:
     unfinished_input_mb: int = setting(whole(8, 1 << 20), 256)
     remote_managers: int = setting(whole(1, 10_000_000), 10_000)
     outgoing_queues: int = setting(whole(1, 1_000_000), MAX_OUTGOING)
+    amqp_sessions: int = setting(whole(1, 65_536), 256)  # of one connection
+    amqp_links: int = setting(whole(1, 65_536), 1024)  # of one connection
+    amqp_frame_kb: int = setting(whole(4, 4096), 128)
     # For each user, or each address without a user, over all listeners.
     transactions_per_user: int = setting(_HELD, 1000)
     locked_messages_per_user: int = setting(_HELD, 100_000)
@@ -482,6 +497,7 @@ class _File:
     srmp: SrmpSettings = setting(table(SrmpSettings), SrmpSettings())
     multicast: MulticastSettings = setting(table(MulticastSettings), MulticastSettings())
     rpc: RpcSettings = setting(table(RpcSettings), RpcSettings())
+    amqp: AmqpSettings = setting(table(AmqpSettings), AmqpSettings())
     directory: DirectorySettings = setting(table(DirectorySettings), DirectorySettings())
     limits: LimitSettings = setting(table(LimitSettings), LimitSettings())
     relay: RelaySettings = setting(table(RelaySettings), RelaySettings())
@@ -522,6 +538,7 @@ def load_configuration(file: Path) -> Configuration:
     _check_tls(settings.srmp, place.inside("srmp"))
     if settings.listen.https is not None and settings.srmp.tls_certificate is None:
         place.inside("srmp").inside("tls_certificate").fail("is missing: listen.https needs a certificate and its key")
+    _check_amqp(settings.amqp, place.inside("amqp"))
     _check_directory(settings.directory, place.inside("directory"))
     if settings.directory.publish and settings.manager.id is not None:
         fault = "must be absent where directory.publish is true: the directory chooses the manager's id"
@@ -541,7 +558,7 @@ def load_configuration(file: Path) -> Configuration:
         if settings.multicast.enabled:
             fault = "must be false where security.hardened is true: messages travel by HTTP alone then"
             place.inside("multicast").inside("enabled").fail(fault)
-        listen = replace(settings.listen, binary=None, ping=None, rpc=None, rpc_read=None, epm=None)
+        listen = replace(settings.listen, binary=None, ping=None, rpc=None, rpc_read=None, epm=None, amqp=None)
         settings = replace(settings, listen=listen)
     data = settings.manager.data or file.parent / "data" / settings.manager.name
     return Configuration(**_values(settings), file=file, data=data)
@@ -601,7 +618,7 @@ def _secret(file: Path, place: Place, kind: Kind[str]) -> str:
 def _check_ports(listen: ListenSettings, place: Place) -> None:
     """Refuses two listeners on one TCP port, with a clearer error than the second listener would get. Ping is UDP."""
     taken: dict[int, str] = {}
-    for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "epm", "console"):
+    for name in ("binary", "http", "https", "rpc", "rpc_read", "api", "amqp", "epm", "console"):
         number: int | None = getattr(listen, name)
         if number and number in taken:
             place.inside("listen").inside(name).fail(f"must differ from listen.{taken[number]}, got port {number}")
@@ -625,6 +642,18 @@ def _check_directory(settings: DirectorySettings, place: Place) -> None:
         place.inside("keytab").fail("must not be set together with password_file: one of them logs in")
     if settings.user is None and (settings.password_file is not None or settings.keytab is not None):
         place.inside("user").fail("is missing: set it to the user whose password or key the file has")
+
+
+def _check_amqp(settings: AmqpSettings, place: Place) -> None:
+    for name, here, other in (
+        ("certificate", settings.certificate, settings.key),
+        ("key", settings.key, settings.certificate),
+    ):
+        if here is None and other is not None:
+            place.inside(name).fail("is missing: a certificate and its key must be set together")
+    if settings.client_ca is not None and settings.certificate is None:
+        fault = "is missing: client_ca needs TLS, because only TLS carries client certificates; set it and key"
+        place.inside("certificate").fail(fault)
 
 
 def _check_tls(section: ApiSettings | SrmpSettings, place: Place) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from postroad.errors import StorageError
 from postroad.manager import Manager
 from postroad.net.exchange import Response, text
-from postroad.reports.info import MulticastInfo, QueueInfo
+from postroad.reports.info import AmqpInfo, MulticastInfo, QueueInfo
 
 # `/metrics` in Prometheus' text format: name, help text, kind, and a sample for each value. Names that end in `_total`
 # are counters, all others gauges. QueueSeries decides which queues have series.
@@ -155,6 +155,16 @@ def _multicast_metrics(info: MulticastInfo) -> Sequence[tuple[str, str, float]]:
     )
 
 
+def _amqp_metrics(info: AmqpInfo) -> Sequence[tuple[str, str, float]]:
+    return (
+        ("postroad_amqp_connections", "Connections by AMQP.", info.open),
+        ("postroad_amqp_links", "Links of these connections.", info.links),
+        ("postroad_amqp_unsettled", "Messages on these links that are not settled.", info.unsettled),
+        ("postroad_amqp_messages_received_total", "Messages that came by AMQP.", info.received),
+        ("postroad_amqp_messages_sent_total", "Messages that went to receivers by AMQP.", info.sent),
+    )
+
+
 def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | Samples]]:
     """None for a manager in memory."""
     used = [({"use": each}, size) for each, size in disk.items() if each not in ("free", "total")]
@@ -173,6 +183,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
     acknowledged, returned = manager.doors.remote_read.settled
     binary, soap = manager.doors.binary, manager.doors.soap
     multicast = None if manager.doors.multicast is None else manager.doors.multicast.info()
+    amqp = None if manager.doors.amqp is None else manager.doors.amqp.info()
     directions = Counter(session.direction for session in outlook.sessions())
     accesses = Counter(reader.access for reader in readers)
 
@@ -291,6 +302,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
             soap.receiver.receipts_dropped if soap else 0,
         ),
         *(() if multicast is None else _multicast_metrics(multicast)),
+        *(() if amqp is None else _amqp_metrics(amqp)),
         (
             "postroad_messages_refused_total",
             "Messages of other managers that no local queue accepted, by reason.",

@@ -311,6 +311,7 @@ def schemas() -> dict[str, Json]:
                 "manager": _reference("Manager"),
                 **{member: _list(_reference(of)) for name, member, of in _LISTS if name in _STATUS},
                 "multicast": _of_type(dict[str, object] | None),
+                "amqp": _of_type(dict[str, object] | None),
                 "attention": _list(_TEXT),
             }
         ),

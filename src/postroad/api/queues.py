@@ -51,6 +51,7 @@ async def show_status(call: Call) -> Response:
             "locks": call.manager.leases.locks(),
             "transactions": call.manager.leases.transactions(),
             "multicast": info.multicast,
+            "amqp": info.amqp,
             "attention": list(attention(info, queues)),
         }
     )

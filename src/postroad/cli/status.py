@@ -63,6 +63,7 @@ def status(
                 "locks": locks,
                 "transactions": transactions,
                 "multicast": info.multicast,
+                "amqp": info.amqp,
                 "attention": needed,
             }
         )
@@ -118,6 +119,8 @@ def _print_totals(
         print_line(f"disk: {size_text(used)} used, {size_text(info.disk.get('free', 0))} free")
     if info.multicast is not None:
         print_line(_multicast_line(info.multicast))
+    if info.amqp is not None:
+        print_line(_amqp_line(info.amqp))
     if info.messages_refused:
         refused = (f"{count} {reason}" for reason, count in sorted(info.messages_refused.items()))
         print_line(f"refused messages: {', '.join(refused)}")
@@ -159,6 +162,13 @@ def _multicast_line(found: dict[str, Any]) -> str:
     return (
         f"multicast: from {found['address']}, groups {groups}, {counted(found['sources'], 'source')}, "
         f"{found['received']} received, {found['repaired']} repaired, {found['lost']} lost{full}"
+    )
+
+
+def _amqp_line(found: dict[str, Any]) -> str:
+    return (
+        f"AMQP: {counted(found['open'], 'connection')}, {counted(found['links'], 'link')}, "
+        f"{found['received']} received, {found['sent']} sent"
     )
 
 

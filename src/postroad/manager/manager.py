@@ -251,6 +251,7 @@ class Manager(DurableCore):
             accounts_error=None if self.lookups is None else self.lookups.problem,
             limits={each.name: each.figures for each in self.limits.all} | self.core.owners.figures,
             multicast=None if self.doors.multicast is None else self.doors.multicast.info(),
+            amqp=None if self.doors.amqp is None else self.doors.amqp.info(),
             disk=dict(self.store.disk_use()),
             publishes=self.publishing is not None,
         )

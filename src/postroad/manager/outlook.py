@@ -17,7 +17,7 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import HINTS, CarrierReport, ConnectionAttempt, OutgoingState
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import PositionState, Queue
-from postroad.reports.info import DirectoryState, ManagerInfo, MulticastInfo, QueueInfo, SessionInfo
+from postroad.reports.info import AmqpInfo, DirectoryState, ManagerInfo, MulticastInfo, QueueInfo, SessionInfo
 from postroad.reports.plain import to_json
 from postroad.runtime.version import __version__
 from postroad.store.interface import Key
@@ -159,6 +159,7 @@ def describe_manager(
     accounts_error: str | None,
     limits: dict[str, dict[str, int]],
     multicast: MulticastInfo | None = None,
+    amqp: AmqpInfo | None = None,
     down: tuple[str, ...] = (),
     disk: dict[str, int] | None = None,
     publishes: bool = False,
@@ -194,6 +195,7 @@ def describe_manager(
         },
         limits=limits,
         multicast=None if multicast is None else asdict(multicast),
+        amqp=None if amqp is None else asdict(amqp),
         disk=disk or {},
         publishes=publishes,
     )

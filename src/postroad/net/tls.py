@@ -32,20 +32,29 @@ class ServerContext(ssl.SSLContext):
         self.certificate = ssl.PEM_cert_to_DER_cert(_first_certificate(chain))
 
 
-def server_tls(table: str, certificate: Path, key: Path, client_ca: Path | None = None) -> ServerContext:
-    """The context for a listener. With `client_ca`, clients need a certificate. All files are PEM. If a file cannot be
-    used, ConfigurationError names its setting in `table`."""
+def server_tls(
+    table: str,
+    certificate: Path,
+    key: Path,
+    client_ca: Path | None = None,
+    *,
+    setting: str = "tls_certificate",
+    required: bool = True,
+) -> ServerContext:
+    """The context for a listener. With `client_ca`, clients need a certificate, or may show one if that is not
+    `required`. All files are PEM. If a file cannot be used, ConfigurationError names its setting in `table`: `setting`
+    is that of the certificate."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.use(certificate, key)
     except (OSError, ValueError, ssl.SSLError) as error:
-        raise ConfigurationError("", f"{table}.tls_certificate", f"cannot be used: {error}") from None
+        raise ConfigurationError("", f"{table}.{setting}", f"cannot be used: {error}") from None
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError("", f"{table}.client_ca", f"cannot be used: {error}") from None
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
 
 

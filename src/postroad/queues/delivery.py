@@ -324,6 +324,31 @@ class Delivery:
         """A reader has the messages. Messages on their way to another manager count as deleted before arrival."""
         self.take_all(queue, records, MessageClass.NACK_DELETED if queue.is_outgoing else MessageClass.ACK_RECEIVE, now)
 
+    def reject(self, queue: Queue, record: Record, now: float) -> None:
+        """A reader refuses the message: it goes to the dead letters, asked for or not. Raises QuotaExceeded if these
+        have no room."""
+        reason, packet = MessageClass.NACK_RECEIVE_REJECTED, record.packet
+        view = MessageView(packet)
+        cause = self.cause_of(view, stored=True)
+        letters = self._named_dead_letter_queue(view, cause) or self.queues.system(
+            DEADXACT if view.transactional else DEADLETTER
+        )
+        self.discard(queue, record)
+        self.write(letters, packet, cause, now, priority=priority_of(packet), reason=reason)
+        self.tally.dead_lettered += 1
+        self.atomic.then(self._rejected, queue, record, letters.name, view, now)
+
+    def _rejected(self, queue: Queue, record: Record, letters: str, view: MessageView, now: float) -> None:
+        reason = MessageClass.NACK_RECEIVE_REJECTED
+        self._note_death(queue.name, record.packet, reason, letters)
+        if view.ack_flags:
+            self.try_after(record.packet, self.acknowledge, view, reason, now, None, True)
+        for carrier in self.queues.carriers:
+            self.try_after(record.packet, carrier.removed, queue, record, reason, now)
+        for watcher in self.watchers:
+            if watcher.removed is not None:
+                self.try_after(record.packet, watcher.removed, queue, (record,), reason, now)
+
     def undelivered(self, queue: Queue, packet: bytes, reason: int, now: float) -> None:
         """A message that was promised to a queue never gets there. Everybody who has to know is informed."""
         self.tally.count_taken(reason)

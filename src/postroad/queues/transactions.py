@@ -6,12 +6,13 @@ Transactional messages get their numbers ([MS-MQMQ] 2.2.20.5) here, at the commi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count, groupby
 from operator import itemgetter
 from struct import Struct
 from uuid import UUID
 
-from postroad.errors import InvalidArgument, TransactionSequence, TransactionUsage
+from postroad.errors import InvalidArgument, QuotaExceeded, TransactionSequence, TransactionUsage
 from postroad.queues.collection import POISON
 from postroad.queues.delivery import Delivery, check_kind, check_movable
 from postroad.queues.open_queue import (
@@ -35,6 +36,7 @@ _PLACE = Struct("<III")
 _TRANSACTION_NUMBERS = 1 << 20
 MOST_APART = 1 << 24  # how far a sequence may be from the one before it, so that nobody can guess its id
 _MAX_ORDINAL = (1 << 32) - 1
+_COPIES = (QueueType.SYSTEM, QueueType.JOURNAL)
 
 
 def unknown_transaction(identifier: UUID) -> TransactionSequence:
@@ -288,6 +290,44 @@ class Transacting:
                 self._return(queue, record._replace(aborts=record.aborts + 1), now)
                 returned.setdefault(queue, []).append(record.lookup_id)
         return returned
+
+    def give_back(self, queue: Queue, record: Record, now: float) -> None:
+        """A reader could not work on a message that it has locked. The message returns to its place, which is counted
+        as an abort, on a queue of any kind."""
+        with self.delivery.atomic:
+            counted = record._replace(aborts=record.aborts + 1)
+            limit = queue.properties.abort_limit
+            dies = limit is not None and counted.aborts >= limit
+            if queue.positions.get(record.lookup_id) is PositionState.PURGE_PENDING:
+                self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
+            elif dies or not MessageView(record.packet).recoverable:
+                self._return(queue, counted, now)
+                self.delivery.atomic.then(self.reading.wake_after, queue, now, (record.lookup_id,))
+            else:  # nobody reads it before its count is durable: the stored record has the old one
+                self._tick.replace(counted)
+                self._tick.on_commit.append(partial(self._free, queue, counted, now))
+                self._tick.on_failure.append(lambda error: self._free(queue, record, now))
+
+    def _free(self, queue: Queue, record: Record, now: float) -> None:
+        """Ends the lock of a message that nobody holds any more."""
+        state = queue.positions.get(record.lookup_id)
+        if state is PositionState.PURGE_PENDING:
+            self.delivery.take(queue, record, MessageClass.NACK_Q_PURGED, now)
+        elif state is PositionState.LOCKED and not queue.deleted:
+            self.reading.put_back(queue, record, now)
+
+    def reject(self, queue: Queue, record: Record, now: float) -> None:
+        """A reader refuses a message that it has locked. It becomes a dead letter here, asked for or not. If there is
+        no room for that, it is given back. So is what is a dead letter or the copy of a journal already."""
+        if queue.positions.get(record.lookup_id) is PositionState.LOCKED and queue.properties.queue_type not in _COPIES:
+            try:
+                with self.delivery.atomic:
+                    self.delivery.reject(queue, record, now)
+            except QuotaExceeded:
+                pass
+            else:
+                return
+        self.give_back(queue, record, now)
 
     def _return(self, queue: Queue, record: Record, now: float) -> None:
         self.delivery.unlock(queue, record.lookup_id)

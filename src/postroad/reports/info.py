@@ -259,6 +259,42 @@ class MulticastInfo:
     forced: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpLinkInfo:
+    """A link by AMQP. `role` is what the client does: sender or receiver. `credit` is how many messages may come on it,
+    and `unsettled` how many have come and are not settled."""
+
+    name: str
+    address: str
+    role: str
+    credit: int
+    unsettled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpConnectionInfo:
+    """A connection by AMQP. `peer` is its address, and `container` the name that the client gives itself."""
+
+    peer: str
+    container: str
+    user: str
+    links: tuple[AmqpLinkInfo, ...] = field(default=(), metadata=listed(AmqpLinkInfo))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpInfo:
+    """The listener of AMQP. `received` and `sent` count messages since the start. `open` and `links` are how many
+    connections and links there are, and `unsettled` how many messages on them; `connections` has the first thousand.
+    """
+
+    open: int
+    links: int
+    unsettled: int
+    received: int
+    sent: int
+    connections: tuple[AmqpConnectionInfo, ...] = field(default=(), metadata=listed(AmqpConnectionInfo))
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
     """The source of the directory: `file` or `ldap`, and the file or the domain controller that was asked last. While
@@ -290,8 +326,9 @@ class ManagerInfo:
     `messages_refused` counts messages from other managers that were refused since the start, by reason. `algorithms`
     has the `hashes` and `ciphers` that message security accepts, and the cipher that `send` uses. `limits` has what
     strangers can use up: for each limit `current`, `maximum`, and how often it was `reached`. `multicast` has the
-    fields of MulticastInfo, or is None if multicast is off. `disk` has the bytes of the store's `database`, its `log`,
-    the `journal` and the `reserve`, and what is `free` and `total` on the disk. It is empty for a manager in memory.
+    fields of MulticastInfo and `amqp` those of AmqpInfo; each is None if it is off. `disk` has the bytes of the store's
+    `database`, its `log`, the `journal` and the `reserve`, and what is `free` and `total` on the disk. It is empty for
+    a manager in memory.
     """
 
     name: str
@@ -320,6 +357,7 @@ class ManagerInfo:
     limits: dict[str, dict[str, int]] = field(default_factory=dict)
     publishes: bool = False  # its public queues are in Active Directory
     multicast: dict[str, object] | None = None
+    amqp: dict[str, Any] | None = None
     disk: dict[str, int] = field(default_factory=dict)
 
 

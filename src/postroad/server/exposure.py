@@ -53,6 +53,7 @@ def exposure(
         "rpc": _rpc(config, everybody, rpc),
         "epm": (NOBODY, PLAIN, f"{everybody} may ask for the ports of rpc"),
         "api": _api(config, everybody),
+        "amqp": _amqp(config, everybody),
         "console": _api(config, everybody),
     }
     return tuple(
@@ -90,6 +91,16 @@ def _api(config: Configuration, everybody: str) -> tuple[str, str, str]:
     return f"{words}{also}", encryption, f"callers with the {words} may do everything{users}"
 
 
+def _amqp(config: Configuration, everybody: str) -> tuple[str, str, str]:
+    amqp, api = config.amqp, config.api
+    encryption = PLAIN if amqp.certificate is None else TLS
+    if api.token is None and api.client_ca is None and is_loopback(config.listen.host):
+        return NOBODY, encryption, f"{everybody} may send to and receive from every queue"
+    ways = [*(["password"] if config.users else []), *([TOKEN] if api.token is not None else [])]
+    ways += [CERTIFICATE] if amqp.client_ca is not None else []
+    return " or ".join(ways) or NOBODY, encryption, "users may send and receive as access lists allow"
+
+
 def is_open_to_strangers(listener: ListenerInfo) -> bool:
     """Whether other computers can reach it without authentication, unencrypted."""
     return listener.reachable and listener.authentication == NOBODY and listener.encryption == PLAIN
@@ -98,7 +109,7 @@ def is_open_to_strangers(listener: ListenerInfo) -> bool:
 def readable_secrets(config: Configuration) -> Iterator[tuple[str, Path]]:
     """Files with secrets that other users of this computer can read, each with its setting."""
     files = [("api.token_file", config.api.token_file), ("api.tls_key", config.api.tls_key)]
-    files += [("srmp.tls_key", config.srmp.tls_key)]
+    files += [("srmp.tls_key", config.srmp.tls_key), ("amqp.key", config.amqp.key)]
     files += [(f"user[{index}].password_file", user.password_file) for index, user in enumerate(config.users, 1)]
     if config.api.token is not None and config.api.token_file is None:
         files += [("api.token", config.file)]

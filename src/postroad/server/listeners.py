@@ -43,6 +43,7 @@ from postroad.soap.settings import SoapSettings
 from postroad.soap.transport import ClientOptions, SoapTransport
 
 if TYPE_CHECKING:  # optional parts are imported where they start
+    from postroad.amqp.listener import AmqpListener, Credentials
     from postroad.remote_read.server import RemoteReadServer
     from postroad.soap.multicast_transport import MulticastTransport
 
@@ -77,6 +78,7 @@ class Listeners:
         self._tls: list[Callable[[Prepared], None]] = []  # set the certificates of a listener or a client
         self._api: ApiServer | None = None
         self._remote_read: RemoteReadServer | None = None
+        self._amqp: AmqpListener | None = None
         self._multicast: MulticastTransport | None = None
         self._console: ConsoleProcess | None = None
         self._kerberos: KerberosProvider | None = None  # of remote readers
@@ -120,6 +122,8 @@ class Listeners:
             self._open_multicast()
         if listen.rpc is not None:
             await self._open_remote_read(listen.rpc)
+        if listen.amqp is not None:
+            await self._open_amqp(listen.amqp)
         if listen.api is not None:
             console_key = secrets.token_urlsafe(32)
             await self._open_api(listen.api, console_key)
@@ -151,6 +155,8 @@ class Listeners:
             use_tls(prepared)
         if self._console is not None:
             self._console.renew(config)
+        if self._amqp is not None:
+            self._amqp.use(self._amqp_credentials())
         if self._api is not None and (kerberos := self._api_kerberos()) is not None:
             self._api.use_kerberos(kerberos)
         if self._kerberos is not None and prepared.rpc_acceptor is not None:
@@ -333,6 +339,42 @@ class Listeners:
         if config.listen.epm is not None:
             await self._open_mapper(server, config.listen.epm)
 
+    async def _open_amqp(self, port: int) -> None:
+        from postroad.amqp.engine import EngineSettings
+        from postroad.amqp.listener import AmqpListener
+
+        manager, config, limits = self._manager, self._config, self._config.limits
+        settings = EngineSettings(
+            manager.name,
+            frame_size=limits.amqp_frame_kb << 10,
+            sessions=limits.amqp_sessions,
+            links=limits.amqp_links,
+            idle_s=config.amqp.idle_timeout_s,
+        )
+        amqp = AmqpListener(
+            manager,
+            manager.leases.core,
+            config.listen.host,
+            port,
+            settings,
+            self._amqp_credentials(),
+            self._prepared.amqp_tls,
+        )
+        manager.doors.open(amqp=amqp.service)
+        await self._listen("amqp", port, amqp.start())
+        self._opened.push_async_callback(amqp.stop)
+        self._amqp = amqp
+        self._tls.append(_renewal(amqp, lambda prepared: prepared.amqp_tls))
+        self._accepts("amqp", amqp)
+
+    def _amqp_credentials(self) -> Credentials:
+        """Who needs no login at the API needs none here."""
+        from postroad.amqp.listener import Credentials
+
+        api = self._config.api
+        everybody = api.token is None and api.client_ca is None and not self._reachable
+        return Credentials(passwords_of(self._config), api.token, everybody)
+
     async def _open_mapper(self, server: RemoteReadServer, port: int) -> None:
         """A configuration that does not name the port is content without it: most users may not listen there, and the
         mapper of another program may take registrations from its own computer's system alone, as Samba's does."""
@@ -407,7 +449,7 @@ def passwords_of(config: Configuration) -> dict[str, str]:
 
 
 def _renewal(
-    listener: ApiServer | Listener | SoapTransport, certificate: Callable[[Prepared], SSLContext | None]
+    listener: ApiServer | AmqpListener | Listener | SoapTransport, certificate: Callable[[Prepared], SSLContext | None]
 ) -> Callable[[Prepared], None]:
     def renew(prepared: Prepared) -> None:
         context = certificate(prepared)

@@ -52,6 +52,7 @@ class Prepared:
     api_files: TlsFiles | None
     api_tls: ssl.SSLContext | None
     https_tls: ssl.SSLContext | None
+    amqp_tls: ssl.SSLContext | None
     client_tls: ssl.SSLContext | None  # None without SOAP
     rpc_acceptor: Acceptor | None  # of Kerberos tickets
     api_acceptor: Acceptor | None
@@ -82,7 +83,8 @@ async def _prepare(config: Configuration, watch: Watch | None) -> Prepared:
     reachable = not all(is_loopback(each) for _, each in addresses)
     authenticate_readers = readers_log_in(config, reachable)
     digests = {key: _digest(file) for key, file in _files(config)}  # first, so that a later change of a file shows
-    api_files, api_tls, https_tls = _server_tls(config)
+    api_files, api_tls, https_tls, amqp_tls = _server_tls(config)
+    _refuse_silent_amqp(config, reachable)
     if config.listen.api is not None:
         with _named(config):
             refuse_strangers(config.listen.host, addresses[0][1], config.api.token, api_files)
@@ -99,6 +101,7 @@ async def _prepare(config: Configuration, watch: Watch | None) -> Prepared:
         api_files,
         api_tls,
         https_tls,
+        amqp_tls,
         _client_tls(config),
         *_acceptors(config),
         read_certificates(config),
@@ -200,7 +203,7 @@ async def _addresses(config: Configuration) -> list[tuple[socket.AddressFamily, 
 def _check_host(config: Configuration, addresses: list[tuple[socket.AddressFamily, str]]) -> None:
     """Refuses addresses of other computers. The test binds a UDP socket for a moment."""
     listen = config.listen
-    wanted = ((name, getattr(listen, name)) for name in ("binary", "ping", "http", "https", "rpc", "api"))
+    wanted = ((name, getattr(listen, name)) for name in ("binary", "ping", "http", "https", "rpc", "api", "amqp"))
     first = next(((name, port) for name, port in wanted if port is not None), None)
     if first is None:
         return
@@ -217,16 +220,35 @@ def _check_host(config: Configuration, addresses: list[tuple[socket.AddressFamil
 # The files
 
 
-def _server_tls(config: Configuration) -> tuple[TlsFiles | None, ssl.SSLContext | None, ssl.SSLContext | None]:
-    """TLS for the API and the HTTPS listener."""
+def _refuse_silent_amqp(config: Configuration, reachable: bool) -> None:
+    """Refuses AMQP for other computers where nobody could log in."""
+    amqp = config.amqp
+    if config.listen.amqp is None or not reachable:
+        return
+    exposed = f"other computers can reach listen.amqp on {config.listen.host}"
+    if amqp.certificate is None:
+        config.fail("amqp.certificate", f"is missing: {exposed}, and passwords need TLS; set it and amqp.key")
+    if not config.users and config.api.token is None:
+        config.fail("user", f"is missing: {exposed}, and nobody could log in; add a [[user]], or set api.token_file")
+
+
+def _server_tls(
+    config: Configuration,
+) -> tuple[TlsFiles | None, ssl.SSLContext | None, ssl.SSLContext | None, ssl.SSLContext | None]:
+    """TLS for the API, the HTTPS listener and AMQP."""
     api, srmp, files, api_tls, https_tls = config.api, config.srmp, None, None, None
+    amqp, amqp_tls = config.amqp, None
     with _named(config):
         if config.listen.https is not None and srmp.tls_certificate is not None and srmp.tls_key is not None:
             https_tls = server_tls("srmp", srmp.tls_certificate, srmp.tls_key)
         if config.listen.api is not None and api.tls_certificate is not None and api.tls_key is not None:
             files = TlsFiles(api.tls_certificate, api.tls_key, api.client_ca)
             api_tls = server_tls("api", api.tls_certificate, api.tls_key, api.client_ca)
-    return files, api_tls, https_tls
+        if config.listen.amqp is not None and amqp.certificate is not None and amqp.key is not None:
+            amqp_tls = server_tls(
+                "amqp", amqp.certificate, amqp.key, amqp.client_ca, setting="certificate", required=False
+            )
+    return files, api_tls, https_tls, amqp_tls
 
 
 def _client_tls(config: Configuration) -> ssl.SSLContext | None:
@@ -268,6 +290,9 @@ def _files(config: Configuration) -> list[tuple[str, Path]]:
         ("srmp.tls_certificate", srmp.tls_certificate),
         ("srmp.tls_key", srmp.tls_key),
         ("srmp.ca_certificates", srmp.ca_certificates),
+        ("amqp.certificate", config.amqp.certificate),
+        ("amqp.key", config.amqp.key),
+        ("amqp.client_ca", config.amqp.client_ca),
         ("rpc.keytab", config.rpc.keytab),
         ("api.keytab", config.api.keytab),
         ("directory.file", config.directory.file),

@@ -36,6 +36,7 @@ TAKEN_SETTINGS = frozenset(
 TAKEN_FILES = frozenset(
     {"api.tls_certificate", "api.tls_key", "api.client_ca"}
     | {"rpc.keytab", "api.keytab"}
+    | {"amqp.certificate", "amqp.key", "amqp.client_ca"}
     | {"srmp.tls_certificate", "srmp.tls_key", "srmp.ca_certificates"}
 )
 _SECRETS = (".password_file", ".token_file")  # compared by what the files hold

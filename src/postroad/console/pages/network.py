@@ -13,17 +13,21 @@ from postroad.reports.enterprise import Route
 from postroad.reports.trace import Trace
 
 MOST_QUEUES = 100
+MOST_CONNECTIONS = 100
 
 
 async def show(visit: Visit) -> Response:
     client = await visit.client()
     sessions = await client.sessions()
+    amqp = (await client.info()).amqp
     outgoing = [queue for queue in await visit.queues() if queue.type == "outgoing"]
     outgoing.sort(key=lambda queue: (not queue.stuck, -queue.messages))
     live: dict[str, Any] = {
         "sessions": sessions,
         "outgoing": outgoing[:MOST_QUEUES],
         "more": len(outgoing) - MOST_QUEUES,
+        "amqp": [] if amqp is None else amqp["connections"][:MOST_CONNECTIONS],
+        "more_amqp": 0 if amqp is None else amqp["open"] - MOST_CONNECTIONS,
     }
     if visit.is_fragment:
         return visit.show("network_live.html", **live)
