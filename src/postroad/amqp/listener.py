@@ -120,6 +120,7 @@ class AmqpConnection(Connection):
         self.owner = owner
         self.guest: Any = None
         self._scheduled = False
+        self._waits = False  # for the disk: nothing is read meanwhile
         self._turn: asyncio.TimerHandle | None = None
         self._certificate: str | None = None
 
@@ -143,6 +144,9 @@ class AmqpConnection(Connection):
         now = self.owner.clock()
         try:
             guest.engine.receive(data, now)
+            if guest.uncommitted > MOST_UNCOMMITTED and not self._waits:
+                self._waits = True
+                self.transport.pause_reading()
             held = guest.engine.held
             if held != self.admission.held:
                 self.admission.hold(held)
@@ -163,6 +167,9 @@ class AmqpConnection(Connection):
         if guest is None or self.transport.is_closing():
             return
         now = self.owner.clock()
+        if self._waits and guest.uncommitted <= MOST_UNCOMMITTED // 2:
+            self._waits = False
+            self.transport.resume_reading()
         try:
             guest.serve(now)
             engine = guest.engine

@@ -78,6 +78,7 @@ class Producer:
         self.name = name
         self.in_flight = 0  # messages that have no answer yet
         self.starved = False  # credit is withheld
+        self._needed = 1  # bytes that must be free before there is more: what the last refused message has
 
     @property
     def queue(self) -> Queue | None:
@@ -104,9 +105,9 @@ class Producer:
         queue = self.queue
         try:
             if queue is None:
-                self.guest.core.delivery.check_manager_quota(1)
+                self.guest.core.delivery.check_manager_quota(self._needed)
             else:
-                self.guest.core.delivery.check_quota(queue, 1)
+                self.guest.core.delivery.check_quota(queue, self._needed)
         except QuotaExceeded:
             return False
         return True
@@ -144,13 +145,16 @@ class Producer:
         alone = queue is not None and not queue.is_outgoing and queue.properties.transactional
         operation = self._transactions if alone else self._together
         deliveries = [each for each, _ in batch]
+        size = sum([len(each.payload) for each in deliveries])
         try:
             self.in_flight += len(batch)
+            self.guest.commits(size)
             self.guest.change_then(
-                partial(operation, name, [message for _, message in batch]), partial(self._sent, deliveries)
+                partial(operation, name, [message for _, message in batch]), partial(self._sent, deliveries, size)
             )
         except PostroadError as error:
             self.in_flight -= len(batch)
+            self.guest.commits(-size)
             if len(batch) == 1 or isinstance(error, StorageError):
                 for each, _ in batch:
                     self._refuse(each, error)
@@ -168,11 +172,13 @@ class Producer:
             for message in messages:
                 core.send_transactional(name, [message], now, token)
 
-    def _sent(self, deliveries: list[Arrived], _: object, error: StorageError | None) -> None:
+    def _sent(self, deliveries: list[Arrived], size: int, _: object, error: StorageError | None) -> None:
         self.in_flight -= len(deliveries)
+        self.guest.commits(-size)
         if self.link.node is not self:
             return
         state = STATE_ACCEPTED if error is None else state_rejected(error)
+        self._needed = 1
         engine, session = self.guest.engine, self.link.session
         for each in deliveries:
             if not each.settled:
@@ -198,6 +204,8 @@ class Producer:
         self.feed(self.guest.clock())
 
     def _refuse(self, delivery: Arrived, error: PostroadError) -> None:
+        if isinstance(error, QuotaExceeded):
+            self._needed = len(delivery.payload)
         if isinstance(error, AccessDenied):
             self.guest.note_refusal(error, self.link.address)
         if not delivery.settled:
@@ -612,8 +620,7 @@ class Coordinator:
         self.guest.output()
 
     def _do(self, delivery: Arrived, now: float) -> bytes | None:
-        section, _ = read_value(delivery.payload, 0, len(delivery.payload))
-        value = section.value if isinstance(section, Described) and section.descriptor in _VALUES else None
+        value = _value_of(delivery.payload)
         if not isinstance(value, Described):
             raise Fault(NOT_IMPLEMENTED, "a coordinator takes declare and discharge")
         if described_fields(value, DECLARE) is not None:
@@ -668,6 +675,16 @@ class Coordinator:
 
 _RECEIVING: Final = frozenset({QueueAccess.RECEIVE, QueueAccess.RECEIVE_ADMIN})
 _READING: Final = _RECEIVING | {QueueAccess.PEEK, QueueAccess.PEEK_ADMIN}
+
+
+def _value_of(payload: bytes) -> object:
+    """The value in the body of a message."""
+    at, end = 0, len(payload)
+    while at < end:
+        section, at = read_value(payload, at, end)
+        if isinstance(section, Described) and section.descriptor in _VALUES:
+            return section.value
+    return None
 
 
 def _outcome_of(settled: Settled) -> tuple[int, tuple[Any, ...]]:

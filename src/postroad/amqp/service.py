@@ -174,6 +174,7 @@ class Guest:
         self.soon = service.durability.soon
         self.caller = Visitor("", "", Token.nobody)
         self.works: dict[bytes, Work] = {}
+        self.uncommitted = 0  # bytes of messages that wait for the disk
         self.engine = Engine(self, service.settings, mechanisms, service.clock())
         self._shell = shell
         self._refill: dict[Consumer, None] = {}
@@ -197,6 +198,10 @@ class Guest:
     def run(self, operation: Callable[[], T]) -> T:
         """Runs an operation whose answer need not wait for the disk."""
         return self.service.durability.run(operation)[0]
+
+    def commits(self, size: int) -> None:
+        """So many bytes more wait for the disk, or fewer."""
+        self.uncommitted += size
 
     # Broker
 
