@@ -82,6 +82,7 @@ LEDGER = r"private$\ledger"
 TO_BETA = rf"DIRECT=TCP:{BETA}\{QUEUE}"
 LEDGER_OF_BETA = rf"DIRECT=TCP:{BETA}\{LEDGER}"
 NOWHERE = rf"DIRECT=TCP:{DEAD}\private$\x"
+LEDGER_BY_HTTP = rf"DIRECT=HTTP://{BETA}:18076/msmq/private$/ledger"
 REST = rf"DIRECT=HTTP://{BETA}:18076/msmq/{QUEUE}".replace("\\", "/")
 
 
@@ -417,28 +418,32 @@ def test_a_queue_is_paused_and_resumed(alpha: ServerProcess, beta: ServerProcess
 
 @pytest.mark.spec("MR-3.1.4.1-30", "MR-3.1.4.1-31", "MR-3.1.4.1-32", "MR-3.1.4.1-33", "MR-3.1.4.1-35")
 @pytest.mark.spec("MQ-2.3.12.13-01", "MQ-2.3.12.24-01")
-def test_a_stream_at_both_ends(alpha: ServerProcess, beta: ServerProcess) -> None:
+@pytest.mark.parametrize(("name", "interval"), [(LEDGER_OF_BETA, 60), (LEDGER_BY_HTTP, 30)])
+def test_a_stream_at_both_ends(alpha: ServerProcess, beta: ServerProcess, name: str, interval: int) -> None:
     with client.connect(alpha.api) as manager, client.connect(beta.api) as other:
         for number in range(3):
-            manager.send(LEDGER_OF_BETA, str(number), transactional=True)
-        acked = until(lambda: ask(named(LEDGER_OF_BETA), 13, 14, 15, 18, 20), lambda found: found[4] == 0 and found[0])
+            manager.send(name, client.Message(str(number), dead_letter=True), transactional=True)
+        acked = until(lambda: ask(named(name), 13, 14, 15, 18, 20), lambda found: found[4] == 0 and found[0])
         last, when, times, following, _ = acked
         assert (last["number"], last["previous"]) == (3, 2)
         assert following["number"] == following["previous"] + 1
         assert when > 1_500_000_000
         assert times >= 1
-        assert ask(named(LEDGER_OF_BETA), 16, 17, 22, 23) == [None, None, 60, 0]
-        names, senders, sequences, numbers, accesses, rejects = ask(local(LEDGER, BETA), 24, host=BETA, user=None)[0]
-        assert (names, numbers, rejects) == ([LEDGER_OF_BETA], [3], [0])
-        assert senders == [manager.info().id]
-        assert sequences == [last["sequence_id"]]
-        assert accesses[0] > 1_500_000_000
+        assert ask(named(name), 16, 17, 19, 22, 23) == [None, None, 3, interval, 0]
+        rows = zip(*ask(local(LEDGER, BETA), 24, host=BETA, user=None)[0], strict=True)
+        sources = {each[0].lower(): each[1:] for each in rows}
+        sender, sequence, number, accessed, rejects = sources[name.lower()]
+        assert (sender, sequence, number, rejects) == (manager.info().id, last["sequence_id"], 3, 0)
+        assert accessed > 1_500_000_000
         assert len(other.queue(LEDGER).receive_many(10, PATIENCE_S)) == 3
+        until(lambda: ask(named(name), 19), lambda found: found == [0])
 
 
 @pytest.mark.spec("MR-3.1.4.2-11")
-def test_a_pending_sequence_is_sent_again(alpha: ServerProcess) -> None:
-    to_gamma = r"DIRECT=TCP:127.0.75.13\private$\ledger"
+@pytest.mark.parametrize(
+    "to_gamma", [r"DIRECT=TCP:127.0.75.13\private$\ledger", "DIRECT=HTTP://127.0.75.13:18076/msmq/private$/ledger"]
+)
+def test_a_pending_sequence_is_sent_again(alpha: ServerProcess, to_gamma: str) -> None:
     assert act(named(LEDGER_OF_BETA), "EOD_RESEND") == 0
     with client.connect(alpha.api) as manager:
         manager.send(to_gamma, ["x", "y"], transactional=True)
@@ -461,6 +466,7 @@ def test_disconnected_nothing_leaves_or_enters_and_local_work_goes_on(
         other.send(back, "before")
         assert other.queue(QUEUE).receive(PATIENCE_S).text == "before"
         assert manager.queue(QUEUE).receive(PATIENCE_S).text == "before"
+        until(lambda: ask(named(TO_BETA), 7), lambda found: found == [0])  # acknowledged
         assert act(MACHINE, "disconnect") == 0
         assert act(MACHINE, "DISCONNECT") == 0
         assert ask(MACHINE, 4) == ["DISCONNECTED"]
