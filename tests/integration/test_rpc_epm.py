@@ -22,10 +22,12 @@ from postroad.rpc.gss import providers
 from postroad.rpc.interface import Interface
 from postroad.rpc.ndr import NULL_HANDLE
 from postroad.rpc.pdu import SyntaxId
+from tests.commands import PATIENCE_S
 from tests.unit.rpc import parcels
 from tests.unit.rpc.counter import HOST, counter
 from tests.unit.rpc.parcels import PARCELS
 
+THIRD = Interface("third", "5c7b1c2e-6f37-4b0e-9f6e-6d3a1c5f7e12", (1, 0))
 OTHER = Interface("other", "5c7b1c2e-6f37-4b0e-9f6e-6d3a1c5f7e11", (2, 3))
 
 
@@ -119,6 +121,40 @@ def test_a_second_process_registers_with_the_mapper_that_runs() -> None:
             raise AssertionError("the registration is still there")
         assert await epm.resolve(HOST, PARCELS, port=first.port) == 4711
         await first.stop()
+
+    asyncio.run(run())
+
+
+async def listed(interface: Interface, port: int, wanted: int) -> None:
+    """Waits until the mapper has the interface at the wanted port. Meanwhile there may be no mapper."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                if await epm.resolve(HOST, interface, port=port) == wanted:
+                    return
+            except RpcUnavailable:
+                await asyncio.sleep(0.01)
+
+
+def test_another_process_takes_the_port_of_a_mapper_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epm, "AGAIN_S", 0.01)
+
+    async def run() -> None:
+        first = await epm.offer([Registration.of(PARCELS, HOST, 4711)], HOST, 0)
+        port = first.port
+        second = await epm.offer([Registration.of(OTHER, HOST, 4712)], HOST, port)
+        third = await epm.offer([Registration.of(THIRD, HOST, 4713)], HOST, port)
+        await first.stop()
+        await listed(OTHER, port, 4712)
+        await listed(THIRD, port, 4713)
+        with pytest.raises(RpcUnavailable):
+            await epm.resolve(HOST, PARCELS, port=port)
+        again = await epm.offer([Registration.of(PARCELS, HOST, 4714)], HOST, port)
+        await listed(PARCELS, port, 4714)
+        for each in (second, third, again):  # whichever of them has the port
+            await each.stop()
+        with pytest.raises(RpcUnavailable, match="cannot connect"):
+            await connect(HOST, port, ept.EPMAPPER)
 
     asyncio.run(run())
 

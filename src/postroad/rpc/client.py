@@ -245,6 +245,10 @@ class RpcClient:
             if self._link.transport is not None:
                 self._link.transport.abort()
 
+    async def ended(self) -> None:
+        """Returns once the connection has ended, whoever ended it."""
+        await self._link.gone.wait()
+
     # Events of the link
 
     def _flush_together(self) -> None:

@@ -3,6 +3,7 @@ one that has the port."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import time
@@ -12,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from postroad.errors import InterfaceNotOffered, RemoteProtocolError, RpcFault, RpcUnavailable
+from postroad.errors import InterfaceNotOffered, PostroadError, RemoteProtocolError, RpcFault, RpcUnavailable
 from postroad.net.endpoints import endpoint, is_loopback
 from postroad.net.limits import Limits
 from postroad.net.ports import ENDPOINT_MAPPER
@@ -32,7 +33,9 @@ _log = logging.getLogger(__name__)
 
 MAX_ENTRIES: Final = 4096
 _NO_OBJECT: Final = UUID(int=0)
+AGAIN_S: Final = 1.0  # between two tries to take the place of a mapper that has ended
 _ANY: Final = ("", "0.0.0.0", "::")
+_NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES, errno.EPERM)  # why a process does not get a port
 
 
 class Inquiry(IntEnum):
@@ -242,11 +245,44 @@ async def resolve(
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What this machine has registered, in its own endpoint mapper or in another one. `stop` removes it."""
+class _Place:
+    """Where the registrations are, and what removes them. `lost` ends when another process's mapper has ended."""
 
     port: int
     stop: Callable[[], Awaitable[None]]
+    lost: Callable[[], Awaitable[None]] | None = None
+
+
+class Offer:
+    """What this process has registered, in its own endpoint mapper or in that of another process. `stop` removes it.
+
+    If the other process ends, its mapper ends. Then this one takes the port, or registers with whoever has it by then.
+    """
+
+    def __init__(self, arrange: Callable[[], Awaitable[_Place]], place: _Place) -> None:
+        self._arrange = arrange
+        self._place = place
+        self._keeping = asyncio.create_task(self._keep())
+
+    @property
+    def port(self) -> int:
+        return self._place.port
+
+    async def _keep(self) -> None:
+        while self._place.lost is not None:
+            await self._place.lost()
+            _log.warning("the endpoint mapper has ended", extra={"port": self.port})
+            while True:
+                try:
+                    self._place = await self._arrange()
+                    break
+                except (OSError, PostroadError):  # nobody has the port, and this process may not take it
+                    await asyncio.sleep(AGAIN_S)
+
+    async def stop(self) -> None:
+        self._keeping.cancel()
+        await asyncio.wait((self._keeping,))
+        await self._place.stop()
 
 
 async def offer(
@@ -265,17 +301,25 @@ async def offer(
     `providers` and `logins` are for clients that authenticate, which is optional. `clock` is that of `logins`,
     `timeout` is for the other mapper.
     """
-    server = RpcServer(shared=shared, providers=providers, logins=logins, clock=clock)
-    mapper = EndpointMapper()
-    mapper.attach(server)
-    mapper.add(registrations)
-    try:
-        return Offer(await server.listen(host, port), server.stop)
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EPERM):
-            raise
-        await server.stop()
-        _log.info("registering with another endpoint mapper", extra={"port": port})
+
+    async def arrange() -> _Place:
+        server = RpcServer(shared=shared, providers=providers, logins=logins, clock=clock)
+        mapper = EndpointMapper()
+        mapper.attach(server)
+        mapper.add(registrations)
+        try:
+            return _Place(await server.listen(host, port), server.stop)
+        except BaseException as error:
+            await server.stop()
+            if not isinstance(error, OSError) or error.errno not in _NOT_OURS:
+                raise
+        return await _register(registrations, host, port, timeout)
+
+    return Offer(arrange, await arrange())
+
+
+async def _register(registrations: Sequence[Registration], host: str, port: int, timeout: float) -> _Place:
+    _log.info("registering with another endpoint mapper", extra={"port": port})
     mapper_host = "127.0.0.1" if host in _ANY else host
     local_host = None if host in _ANY else host
     client = await connect(mapper_host, port, ept.EPMAPPER, local_host=local_host, timeout=timeout)
@@ -283,10 +327,12 @@ async def offer(
     refusal = f"the endpoint mapper at {endpoint(mapper_host, port)} refuses the registration"
     try:
         reply = await client.call(ept.EPT_INSERT, ept.Insert(len(entries), entries, 0), timeout=timeout)
+        if reply.status:
+            raise RpcUnavailable(f"{refusal}: 0x{reply.status:08X}")
     except (RpcFault, TimeoutError) as fault:
         await client.close()
         raise RpcUnavailable(f"{refusal}: {fault}") from None
-    if reply.status:
+    except BaseException:
         await client.close()
-        raise RpcUnavailable(f"{refusal}: 0x{reply.status:08X}")
-    return Offer(port, client.close)
+        raise
+    return _Place(port, client.close, client.ended)

@@ -235,7 +235,7 @@ def _queues(options: Options) -> tuple[str, ...] | None:
     for each in found:
         if "*" not in each:
             read_text(_QUEUE, each, "queue")
-        elif "=" in each:
+        elif "=" in each.partition("\\")[0]:  # a format name, as in names.parse_name
             raise InvalidArgument(rf"queue: a pattern must be a path, as in private$\orders*, got {each!r}")
     return found
 
