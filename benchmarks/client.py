@@ -81,18 +81,18 @@ def main() -> None:
         with started() as (url, pid):
             for scenario in SCENARIOS:
                 messages = int(arguments.messages * scenario.share)
-                _keep_best(ours, scenario.name, measure(scenario, url, pid, messages))
+                keep_best(ours, scenario.name, measure(scenario, url, pid, messages))
         if arguments.peers is not None:
             for scenario in SCENARIOS:
                 if scenario.peer is not None:
                     messages = int(arguments.messages * scenario.share)
-                    _keep_best(peers, scenario.name, measure_peer(arguments, scenario.peer, messages))
+                    keep_best(peers, scenario.name, measure_peer(arguments, scenario.peer, messages))
     rows = []
     for name, figures in ours.items():
         ratio = f"{figures.rate / peers[name].rate:.2f}" if name in peers else ""
-        rows.append((name, *_columns(figures), ratio))
+        rows.append((name, *columns(figures), ratio))
         if name in peers:
-            rows.append(("    pika and RabbitMQ", *_columns(peers[name]), ""))
+            rows.append(("    pika and RabbitMQ", *columns(peers[name]), ""))
     print_table(
         "Through the HTTP API, recoverable, 1 KiB",
         ("", "messages/s", "client CPU us", "manager CPU us", "of pika"),
@@ -102,12 +102,12 @@ def main() -> None:
     )
 
 
-def _keep_best(found: dict[str, Figures], name: str, figures: Figures) -> None:
+def keep_best(found: dict[str, Figures], name: str, figures: Figures) -> None:
     if name not in found or figures.rate > found[name].rate:
         found[name] = figures
 
 
-def _columns(figures: Figures) -> tuple[str, str, str]:
+def columns(figures: Figures) -> tuple[str, str, str]:
     return (f"{figures.rate:,.0f}", " / ".join(f"{each:.0f}" for each in figures.clients), f"{figures.server:.0f}")
 
 
@@ -126,10 +126,12 @@ def started() -> Iterator[tuple[str, int]]:
                 manager.terminate()
 
 
-def measure(scenario: Scenario, url: str, pid: int, messages: int) -> Figures:
+CLIENT = (sys.executable, "-m", "benchmarks.client_process")
+
+
+def measure(scenario: Scenario, url: str, pid: int, messages: int, command: tuple[str, ...] = CLIENT) -> Figures:
     """Runs the clients. They say `ready` once connected, begin when they get a line, and print their times at the
     end."""
-    command = [sys.executable, "-m", "benchmarks.client_process"]
     clients = [
         subprocess.Popen(
             [*command, role, url, str(messages)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1

@@ -293,6 +293,9 @@ ping = 0
 http = false
 rpc = false
 api = 0
+[[user]]
+name = "ann"
+password = "secret"
 """
 
 

@@ -32,8 +32,8 @@ namespace System.Messaging
     public class XmlMessageFormatter : IMessageFormatter
     {
         static readonly ConcurrentDictionary<Type, XmlSerializer> Serializers = new ConcurrentDictionary<Type, XmlSerializer>();
-        Type[] types = new Type[0];
-        string[] names = new string[0];
+        Type[] types = Type.EmptyTypes;
+        string[] names = Array.Empty<string>();
         Type[] named;
 
         public XmlMessageFormatter()

@@ -66,7 +66,7 @@ namespace System.Messaging
     {
         const int MaxHead = 0x10000;
         const int MaxAnswer = 1 << 30; // a receive of 64 MiB takes far less in every format
-        byte[] data = new byte[8192];
+        byte[] data;
         int count;
         int body = -1; // where the content begins
         int next; // the chunk to read
@@ -75,9 +75,12 @@ namespace System.Messaging
         MemoryStream chunks;
         readonly Answer answer = new Answer();
 
-        public bool KeepAlive { get; private set; }
+        public AnswerReader(byte[] room)
+        {
+            data = room;
+        }
 
-        public bool Begun => count > 0;
+        public bool KeepAlive { get; private set; }
 
         public ArraySegment<byte> Room()
         {
@@ -205,6 +208,8 @@ namespace System.Messaging
         const int ConnectMs = 10000;
         readonly Socket socket;
         readonly Stream stream;
+        readonly byte[] room = new byte[16384]; // for answers that are not larger
+        int timeoutMs;
 
         Connection(Socket socket, Stream stream)
         {
@@ -272,15 +277,16 @@ namespace System.Messaging
             return secured;
         }
 
-        public Answer Ask(byte[] request, int timeoutMs)
+        public Answer Ask(byte[] request, int withinMs)
         {
-            stream.ReadTimeout = stream.WriteTimeout = timeoutMs;
+            if (withinMs != timeoutMs)
+                stream.ReadTimeout = stream.WriteTimeout = timeoutMs = withinMs;
             stream.Write(request, 0, request.Length);
-            var reader = new AnswerReader();
+            var reader = new AnswerReader(room);
             while (true)
             {
-                var room = reader.Room();
-                var answer = reader.Take(stream.Read(room.Array, room.Offset, room.Count));
+                var free = reader.Room();
+                var answer = reader.Take(stream.Read(free.Array, free.Offset, free.Count));
                 if (answer == null)
                     continue;
                 answer.Reusable = reader.KeepAlive && !ended;
@@ -294,11 +300,11 @@ namespace System.Messaging
             using (new System.Threading.Timer(_ => Dispose(), null, timeoutMs, System.Threading.Timeout.Infinite))
             {
                 await stream.WriteAsync(request, 0, request.Length).ConfigureAwait(false);
-                var reader = new AnswerReader();
+                var reader = new AnswerReader(room);
                 while (true)
                 {
-                    var room = reader.Room();
-                    var read = await stream.ReadAsync(room.Array, room.Offset, room.Count).ConfigureAwait(false);
+                    var free = reader.Room();
+                    var read = await stream.ReadAsync(free.Array, free.Offset, free.Count).ConfigureAwait(false);
                     var answer = reader.Take(read);
                     if (answer == null)
                         continue;

@@ -394,9 +394,23 @@ namespace System.Messaging
         /// <summary>Sends one message, as JSON, and returns its id. Concurrent sends to a queue share a request.</summary>
         public string Send(string queue, byte[] message)
         {
-            if (queue.IndexOf(',') >= 0 || queue.StartsWith("DL=", StringComparison.OrdinalIgnoreCase))
-                return Ids(Ask("POST", QueuePath(queue, "/messages"), message))[0];
-            return lanes.GetOrAdd(queue, each => new Lane(batch => Post(each, batch))).Send(message);
+            return IsList(queue) ? Send(queue, message, null) : LaneOf(queue).Send(message);
+        }
+
+        public Task<string> SendAsync(string queue, byte[] message)
+        {
+            return IsList(queue) ? Task.Run(() => Send(queue, message, null)) : LaneOf(queue).SendAsync(message);
+        }
+
+        Lane LaneOf(string queue)
+        {
+            return lanes.GetOrAdd(queue, each => new Lane(batch => Post(each, batch)));
+        }
+
+        /// <summary>Whether a name is several queues: each of their messages has an id of its own.</summary>
+        static bool IsList(string queue)
+        {
+            return queue.IndexOf(',') >= 0 || queue.StartsWith("DL=", StringComparison.OrdinalIgnoreCase);
         }
 
         public string Send(string queue, byte[] message, string transaction)
@@ -526,29 +540,66 @@ namespace System.Messaging
             public Exception Error;
             public bool Done;
             public bool Leads; // its thread sends the next batch
+            public TaskCompletionSource<string> Completion; // null if a thread waits
+
+            public Exception OwnError => Error is MessageQueueException refused
+                ? new MessageQueueException(refused.MessageQueueErrorCode, refused.Message, refused) { HttpStatus = refused.HttpStatus }
+                : Error;
+
+            /// <summary>Lets whoever waits go on: the message was sent, or its turn has come to send.</summary>
+            public void Wake(Action<Sending> change)
+            {
+                lock (this)
+                {
+                    change(this);
+                    Monitor.Pulse(this);
+                }
+            }
         }
 
         public string Send(byte[] message)
         {
             var own = new Sending { Message = message };
+            if (Enqueue(own))
+            {
+                PostBatch(own);
+            }
+            else
+            {
+                lock (own)
+                {
+                    while (!own.Done && !own.Leads)
+                        Monitor.Wait(own);
+                }
+                if (!own.Done)
+                    PostBatch(own);
+            }
+            return own.Error == null ? own.Id : throw own.OwnError;
+        }
+
+        public Task<string> SendAsync(byte[] message)
+        {
+            var own = new Sending
+            {
+                Message = message,
+                Completion = new TaskCompletionSource<string>(TaskCreationOptions.RunContinuationsAsynchronously),
+            };
+            if (Enqueue(own))
+                Task.Run(() => PostBatch(own));
+            return own.Completion.Task;
+        }
+
+        /// <summary>Whether the caller must send, because no request is under way.</summary>
+        bool Enqueue(Sending own)
+        {
             lock (waiting)
             {
                 waiting.Enqueue(own);
-                if (!busy)
-                    busy = own.Leads = true;
+                if (busy)
+                    return false;
+                busy = true;
+                return true;
             }
-            lock (own)
-            {
-                while (!own.Done && !own.Leads)
-                    Monitor.Wait(own);
-            }
-            if (!own.Done)
-                PostBatch(own);
-            if (own.Error != null)
-                throw own.Error is MessageQueueException refused
-                    ? new MessageQueueException(refused.MessageQueueErrorCode, refused.Message, refused)
-                    : own.Error;
-            return own.Id;
         }
 
         void PostBatch(Sending own)
@@ -580,23 +631,18 @@ namespace System.Messaging
                 next = waiting.Count > 0 ? waiting.Peek() : null;
                 busy = next != null;
             }
-            if (next != null)
-                Wake(next, () => next.Leads = true);
+            if (next?.Completion != null)
+                Task.Run(() => PostBatch(next));
+            else
+                next?.Wake(each => each.Leads = true);
             foreach (var each in batch)
             {
-                if (each == own)
-                    own.Done = true;
+                if (each.Completion == null)
+                    each.Wake(sent => sent.Done = true);
+                else if (each.Error == null)
+                    each.Completion.SetResult(each.Id);
                 else
-                    Wake(each, () => each.Done = true);
-            }
-        }
-
-        static void Wake(Sending each, Action change)
-        {
-            lock (each)
-            {
-                change();
-                Monitor.Pulse(each);
+                    each.Completion.SetException(each.OwnError);
             }
         }
     }

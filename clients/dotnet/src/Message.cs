@@ -27,6 +27,7 @@ namespace System.Messaging
         readonly MessageQueue origin;
         object body;
         bool hasBody;
+        bool replaced; // whether the body is no longer that of the packet
         Stream stream;
         IMessageFormatter formatter;
         string id;
@@ -40,16 +41,16 @@ namespace System.Messaging
         int bodyType;
         Guid connectorType;
         string correlationId = "";
-        byte[] symmetricKey = new byte[0];
-        byte[] signature = new byte[0];
+        byte[] symmetricKey = Array.Empty<byte>();
+        byte[] signature = Array.Empty<byte>();
         EncryptionAlgorithm encryptionAlgorithm = EncryptionAlgorithm.Rc2;
-        byte[] extension = new byte[0];
+        byte[] extension = Array.Empty<byte>();
         HashAlgorithm hashAlgorithm = HashAlgorithm.Sha512;
         string label = "";
         MessagePriority priority = MessagePriority.Normal;
         bool recoverable;
         MessageQueue responseQueue;
-        byte[] certificate = new byte[0];
+        byte[] certificate = Array.Empty<byte>();
         TimeSpan timeToBeReceived = InfiniteTimeout;
         TimeSpan timeToReachQueue = InfiniteTimeout;
         MessageQueue statusQueue;
@@ -62,6 +63,7 @@ namespace System.Messaging
         public Message()
         {
             known = new MessagePropertyFilter(Property.All & ~Given);
+            GC.SuppressFinalize(this); // a message has nothing to dispose
         }
 
         public Message(object body)
@@ -83,6 +85,7 @@ namespace System.Messaging
             this.packet = packet;
             this.origin = origin;
             this.formatter = formatter;
+            GC.SuppressFinalize(this); // a message has nothing to dispose
             var chosen = filter.Chosen;
             known = new MessagePropertyFilter(chosen);
             bool Has(Property property) => (chosen & property) != 0;
@@ -95,10 +98,7 @@ namespace System.Messaging
             if (Has(Property.AttachSenderId))
                 attachSenderId = packet.SenderId.Length > 0;
             if (Has(Property.Body))
-            {
-                stream = new MemoryStream(packet.Body, false);
-                bodyType = packet.BodyType;
-            }
+                bodyType = packet.BodyType; // the body itself and the label are copied when they are asked for
             if (Has(Property.ConnectorType))
                 connectorType = packet.ConnectorType;
             if (Has(Property.CorrelationId))
@@ -114,7 +114,7 @@ namespace System.Messaging
             if (Has(Property.HashAlgorithm))
                 hashAlgorithm = packet.HashAlgorithm;
             if (Has(Property.Label))
-                label = packet.Label;
+                label = null;
             if (Has(Property.Priority))
                 priority = packet.Priority;
             if (Has(Property.Recoverable))
@@ -184,7 +184,7 @@ namespace System.Messaging
             get
             {
                 Require(Property.Body);
-                if (!hasBody && packet != null)
+                if (!hasBody && Stream != null && (packet != null || formatter != null))
                 {
                     if (formatter == null)
                         throw new InvalidOperationException("Body cannot be read: the message has no Formatter");
@@ -202,6 +202,7 @@ namespace System.Messaging
                 body = value;
                 hasBody = value != null;
                 stream = null;
+                replaced = true;
             }
         }
 
@@ -210,7 +211,7 @@ namespace System.Messaging
             get
             {
                 Require(Property.Body);
-                return stream ?? (stream = new MemoryStream());
+                return Stream ?? (stream = new MemoryStream());
             }
             set
             {
@@ -218,6 +219,7 @@ namespace System.Messaging
                 stream = value;
                 body = null;
                 hasBody = false;
+                replaced = true;
             }
         }
 
@@ -248,14 +250,14 @@ namespace System.Messaging
         public byte[] DestinationSymmetricKey
         {
             get => Get(symmetricKey, Property.DestinationSymmetricKey);
-            set => Set(ref symmetricKey, value ?? new byte[0], Property.DestinationSymmetricKey);
+            set => Set(ref symmetricKey, value ?? Array.Empty<byte>(), Property.DestinationSymmetricKey);
         }
 
         /// <summary>A signature that the application has made itself. It is sent with SenderCertificate.</summary>
         public byte[] DigitalSignature
         {
             get => Get(signature, Property.DigitalSignature);
-            set => Set(ref signature, value ?? new byte[0], Property.DigitalSignature);
+            set => Set(ref signature, value ?? Array.Empty<byte>(), Property.DigitalSignature);
         }
 
         public EncryptionAlgorithm EncryptionAlgorithm
@@ -271,7 +273,7 @@ namespace System.Messaging
         public byte[] Extension
         {
             get => Get(extension, Property.Extension);
-            set => Set(ref extension, value ?? new byte[0], Property.Extension);
+            set => Set(ref extension, value ?? Array.Empty<byte>(), Property.Extension);
         }
 
         public IMessageFormatter Formatter
@@ -288,7 +290,7 @@ namespace System.Messaging
 
         public string Label
         {
-            get => Get(label, Property.Label);
+            get => Get(label ?? (label = packet.Label), Property.Label);
             set
             {
                 if (value != null && value.Length > MaxLabel)
@@ -318,7 +320,7 @@ namespace System.Messaging
         public byte[] SenderCertificate
         {
             get => Get(certificate, Property.SenderCertificate);
-            set => Set(ref certificate, value ?? new byte[0], Property.SenderCertificate);
+            set => Set(ref certificate, value ?? Array.Empty<byte>(), Property.SenderCertificate);
         }
 
         public TimeSpan TimeToBeReceived
@@ -433,13 +435,24 @@ namespace System.Messaging
 
         internal ulong Position => packet.LookupId;
 
+        /// <summary>The stream that was set or written; of a message that was read, its body.</summary>
+        Stream Stream
+        {
+            get
+            {
+                if (stream == null && packet != null && !replaced && Knows(Property.Body))
+                    stream = new MemoryStream(packet.Body, false);
+                return stream;
+            }
+        }
+
         /// <summary>Writes the body with the formatter of the message, or else with that of the queue.</summary>
         internal byte[] Write(IMessageFormatter other)
         {
-            if (hasBody && (stream == null || packet == null))
+            if (hasBody && (Stream == null || packet == null))
                 (formatter ?? other).Write(this, body);
-            if (stream == null)
-                return new byte[0];
+            if (Stream == null)
+                return Array.Empty<byte>();
             if (stream is MemoryStream memory)
                 return memory.ToArray();
             var copy = new MemoryStream();
@@ -466,8 +479,8 @@ namespace System.Messaging
             var json = new JsonWriter().Add("body_base64", bytes);
             if (bodyType != 0)
                 json.Add("body_type", unchecked((uint)bodyType));
-            if (label.Length > 0)
-                json.Add("label", label);
+            if (Knows(Property.Label) && Label.Length > 0)
+                json.Add("label", Label);
             if (priority != MessagePriority.Normal)
                 json.Add("priority", (long)priority);
             if (recoverable)
@@ -532,8 +545,13 @@ namespace System.Messaging
 
         void Require(Property property)
         {
-            if ((known.Chosen & property) == 0)
+            if (!Knows(property))
                 throw Missing(property);
+        }
+
+        bool Knows(Property property)
+        {
+            return (known.Chosen & property) != 0;
         }
 
         void Learn(Property property)

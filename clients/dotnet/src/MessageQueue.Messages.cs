@@ -88,18 +88,15 @@ namespace System.Messaging
         }
 
         /// <summary>Sends without blocking the caller. Concurrent sends to a queue share requests.</summary>
-        public Task SendAsync(object obj, string label = null)
+        public async Task SendAsync(object obj, string label = null)
         {
-            return Task.Run(() => Send(obj, label, NoTransaction));
+            var message = Ready(obj, label);
+            message.Sent(await Local.SendAsync(ApiName, message.ToJson(Formatter, false)).ConfigureAwait(false));
         }
 
         void Send(object obj, string label, Func<Manager, Joining> within)
         {
-            if ((AccessMode & QueueAccessMode.Send) == 0)
-                throw new MessageQueueException(MessageQueueErrorCode.AccessDenied, "this MessageQueue was opened for reading: AccessMode must include Send");
-            var message = obj as Message ?? Made(obj);
-            if (label != null)
-                message.Label = label;
+            var message = Ready(obj, label);
             var manager = Local;
             var joining = within(manager);
             var json = message.ToJson(Formatter, joining.Alone);
@@ -107,6 +104,16 @@ namespace System.Messaging
                 joining.Transaction == null && !joining.Alone
                     ? manager.Send(ApiName, json)
                     : manager.Send(ApiName, json, joining.Transaction));
+        }
+
+        Message Ready(object obj, string label)
+        {
+            if ((AccessMode & QueueAccessMode.Send) == 0)
+                throw new MessageQueueException(MessageQueueErrorCode.AccessDenied, "this MessageQueue was opened for reading: AccessMode must include Send");
+            var message = obj as Message ?? Made(obj);
+            if (label != null)
+                message.Label = label;
+            return message;
         }
 
         Message Made(object obj)
@@ -735,14 +742,17 @@ namespace System.Messaging
         }
     }
 
-    /// <summary>Locked messages of one queue: those to return, and those that were returned and are still to be removed.</summary>
+    /// <summary>
+    /// Locked messages of one queue: those to return, and those that were returned and are still to be removed. The next
+    /// ones are fetched while the caller works on these.
+    /// </summary>
     sealed class Prefetched
     {
         readonly Manager manager;
         readonly string queue;
-        readonly Queue<Packet> ahead = new Queue<Packet>();
-        readonly List<ulong> returned = new List<ulong>();
-        string lease;
+        readonly Queue<Locked> ahead = new Queue<Locked>();
+        readonly List<Locked> returned = new List<Locked>();
+        Task<List<Locked>> fetching;
 
         public Prefetched(Manager manager, string queue)
         {
@@ -750,20 +760,76 @@ namespace System.Messaging
             this.queue = queue;
         }
 
-        public Packet Next(int count, TimeSpan? timeout, Withdrawal withdrawal)
+        struct Locked
         {
-            if (ahead.Count == 0)
-                Fetch(count, timeout, withdrawal);
-            var next = ahead.Dequeue();
-            returned.Add(next.LookupId);
-            return next;
+            public Packet Packet;
+            public Lease Lease;
         }
 
-        void Fetch(int count, TimeSpan? timeout, Withdrawal withdrawal)
+        sealed class Lease
+        {
+            public string Id;
+            public int Left;
+        }
+
+        public Packet Next(int count, TimeSpan? timeout, Withdrawal withdrawal)
+        {
+            if (ahead.Count == 0 && fetching != null)
+                Add(Fetched());
+            if (ahead.Count == 0)
+                Add(Lock(count, timeout, withdrawal, Settled()));
+            else if (ahead.Count <= count / 2 && fetching == null)
+                fetching = FetchSoon((count + 1) / 2, Settled());
+            var next = ahead.Dequeue();
+            returned.Add(next);
+            return next.Packet;
+        }
+
+        Task<List<Locked>> FetchSoon(int count, List<Locked> settled)
+        {
+            return Task.Run(() =>
+            {
+                try
+                {
+                    return Lock(count, TimeSpan.Zero, null, settled);
+                }
+                catch (MessageQueueException fault) when (fault.MessageQueueErrorCode == MessageQueueErrorCode.IOTimeout)
+                {
+                    return new List<Locked>();
+                }
+            });
+        }
+
+        List<Locked> Fetched()
+        {
+            try
+            {
+                return fetching.GetAwaiter().GetResult();
+            }
+            finally
+            {
+                fetching = null;
+            }
+        }
+
+        void Add(List<Locked> found)
+        {
+            foreach (var each in found)
+                ahead.Enqueue(each);
+        }
+
+        List<Locked> Settled()
+        {
+            var settled = new List<Locked>(returned);
+            returned.Clear();
+            return settled;
+        }
+
+        List<Locked> Lock(int count, TimeSpan? timeout, Withdrawal withdrawal, List<Locked> settled)
         {
             Answer answer;
-            var settlement = returned.Count == 0 ? null : Settlement(returned, true);
-            Forget();
+            var settlement = settled.Count == 0 ? null : Settlement(settled, true);
+            Forget(settled);
             try
             {
                 answer = manager.Wait(queue + "/lock", $"count={count}&", timeout, settlement, withdrawal);
@@ -776,40 +842,48 @@ namespace System.Messaging
                 // The lease has ended, as after a restart: the last messages come again.
                 answer = manager.Wait(queue + "/lock", $"count={count}&", timeout, null, withdrawal);
             }
-            foreach (var each in Packet.ReadAll(answer.Content))
-                ahead.Enqueue(each);
-            lease = answer.Header("Postroad-Lease");
-            manager.Leases.Hold(lease, double.Parse(answer.Header("Postroad-Lease-Seconds"), CultureInfo.InvariantCulture));
+            var packets = Packet.ReadAll(answer.Content);
+            var lease = new Lease { Id = answer.Header("Postroad-Lease"), Left = packets.Count };
+            manager.Leases.Hold(lease.Id, double.Parse(answer.Header("Postroad-Lease-Seconds"), CultureInfo.InvariantCulture));
+            return packets.ConvertAll(each => new Locked { Packet = each, Lease = lease });
         }
 
-        byte[] Settlement(IEnumerable<ulong> lookupIds, bool delete)
+        static byte[] Settlement(List<Locked> settled, bool delete)
         {
-            return new JsonWriter().Add("lookup_ids", lookupIds).Add("delete", delete).Add("leases", new[] { lease }).ToBytes();
+            return new JsonWriter()
+                .Add("lookup_ids", settled.ConvertAll(each => each.Packet.LookupId))
+                .Add("delete", delete)
+                .Add("leases", new HashSet<string>(settled.ConvertAll(each => each.Lease.Id)))
+                .ToBytes();
         }
 
-        void Forget()
+        void Forget(List<Locked> settled)
         {
-            if (lease != null)
-                manager.Leases.Drop(lease);
-            returned.Clear();
+            foreach (var each in settled)
+            {
+                if (Interlocked.Decrement(ref each.Lease.Left) == 0)
+                    manager.Leases.Drop(each.Lease.Id);
+            }
         }
 
         public void Release()
         {
-            var rest = new List<ulong>();
-            foreach (var each in ahead)
-                rest.Add(each.LookupId);
+            if (fetching != null)
+                Add(Fetched());
+            var rest = new List<Locked>(ahead);
+            var done = Settled();
             ahead.Clear();
             try
             {
-                if (returned.Count > 0)
-                    manager.Ask("POST", queue + "/settle", Settlement(returned, true));
+                if (done.Count > 0)
+                    manager.Ask("POST", queue + "/settle", Settlement(done, true));
                 if (rest.Count > 0)
                     manager.Ask("POST", queue + "/settle", Settlement(rest, false));
             }
             finally
             {
-                Forget();
+                Forget(done);
+                Forget(rest);
             }
         }
     }

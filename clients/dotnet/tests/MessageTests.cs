@@ -175,6 +175,30 @@ class MessageTests
         }
     }
 
+    public void A_message_that_was_read_is_sent_again_and_changed()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create())
+        {
+            queue.Send(new Message("x") { Label = "first", AppSpecific = 4, Extension = new byte[] { 5 } });
+            var message = queue.Receive();
+            queue.Send(message); // neither body nor label was looked at
+            message = queue.Receive();
+            Check.Equal("first", message.Label);
+            Check.Equal("x", (string)message.Body);
+            message.Body = "y";
+            Check.Equal("y", (string)message.Body);
+            message.Label = "second";
+            queue.Send(message);
+            message = queue.Receive();
+            Check.Equal("second y 4 5", $"{message.Label} {message.Body} {message.AppSpecific} {message.Extension[0]}");
+            message.BodyStream = new MemoryStream(Encoding.UTF8.GetBytes("<string>z</string>"));
+            Check.Equal("z", (string)message.Body);
+            queue.Send(message);
+            Check.Equal("z", (string)queue.Receive().Body);
+        }
+    }
+
     public void A_receive_times_out()
     {
         using (var queues = new Queues())

@@ -147,6 +147,34 @@ class QueueTests
         }
     }
 
+    public void A_wrong_login_and_a_missing_right_are_AccessDenied()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create())
+        {
+            queue.SetPermissions("ann", MessageQueueAccessRights.WriteMessage);
+            queue.Send("x");
+            var url = MessageQueue.LocalManager;
+            try
+            {
+                MessageQueue.LocalManager = url.Replace("://", "://ann:wrong@");
+                Check.Fails(MessageQueueErrorCode.AccessDenied, () => new MessageQueue(queue.Path).Send("y"));
+                Check.Fails(MessageQueueErrorCode.AccessDenied, () => MessageQueue.Exists(queue.Path));
+                MessageQueue.LocalManager = url.Replace("://", "://ann:secret@");
+                new MessageQueue(queue.Path).Send("y");
+                Check.Fails(MessageQueueErrorCode.AccessDenied, () => new MessageQueue(queue.Path).Receive(TimeSpan.Zero));
+                Check.Fails(MessageQueueErrorCode.AccessDenied, () => MessageQueue.Delete(queue.Path));
+                Check.True(MessageQueue.Exists(queue.Path));
+                Check.True(!new MessageQueue(queue.Path).CanRead && new MessageQueue(queue.Path).CanWrite);
+            }
+            finally
+            {
+                MessageQueue.LocalManager = null;
+            }
+            Check.Equal(2, queue.GetAllMessages().Length);
+        }
+    }
+
     public void What_exists_on_Windows_only_says_so()
     {
         var queue = new MessageQueue(@".\private$\x");
