@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from fuzz import native, rpc
+from fuzz import amqp, native, rpc
 from postroad.errors import MalformedSoap, RemoteProtocolError
 from postroad.soap.envelope import read_any, read_envelope, write_envelope
 from postroad.soap.multipart import split_entity
@@ -133,6 +133,7 @@ TARGETS: dict[str, Target] = {
     "decoder": fuzz_decoder,
     "records": fuzz_records,
     "soap": fuzz_soap,
+    **amqp.TARGETS,
     **rpc.TARGETS,
     **native.TARGETS,
 }
@@ -151,6 +152,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "decoder": SESSION_PACKETS,
     "records": (*PINGS, _KEY, _SESSION_KEY, _PUBLIC_KEYS, _ADDRESSES),
     "soap": (*(text.encode() for text in ALL), *(multipart(text.encode(), b"body")[1] for text in ALL)),
+    **amqp.SEEDS,
     **rpc.SEEDS,
     **native.SEEDS,
 }

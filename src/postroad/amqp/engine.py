@@ -178,6 +178,8 @@ class Engine:
         self._peer_idle_s: float | None = None
         self._touched: dict[Link, None] = {}  # links with messages or outcomes that no node has seen
         self._answered: dict[Session, None] = {}
+        self._credited: dict[Link, None] = {}  # links and sessions with new credit
+        self._credited_sessions: dict[Session, None] = {}
         self._held = 0  # bytes of messages of several frames that are not whole
         self._closed_at = now
         self._consuming = False
@@ -217,6 +219,19 @@ class Engine:
         self._buffer = self._buffer + data if self._buffer else data
         self._advance(now)
 
+    def _feed(self, now: float) -> None:
+        """Uses the credit that has come, after all outcomes that came with it: what these give back is first again."""
+        links, self._credited = self._credited, {}
+        sessions, self._credited_sessions = self._credited_sessions, {}
+        for session in sessions:
+            self._send_waiting(session)
+        for link in links:
+            if link.node is not None:
+                link.node.feed(now)
+        for session in sessions:
+            if not session.ended:
+                self._feed_session(session, now)
+
     def _closes(self, data: bytes) -> bool:
         """While we wait for the peer's close, only that is of interest."""
         if self.state is State.CLOSING and b"\0\x53\x18" in data:
@@ -237,6 +252,7 @@ class Engine:
         self._hand_over(now)
         if found is not None:
             self.close(found, now)
+        self._feed(now)
 
     def data_to_send(self, now: float) -> bytes:
         for session in self._answered:
@@ -650,7 +666,7 @@ class Engine:
         if session.remote_window > WINDOW:  # the peer counts less than it has got: it takes nothing more
             session.remote_window = 0
         if handle is None:
-            self._feed_session(session, now)
+            self._credited_sessions[session] = None
             if echo:
                 self._write(self._flow_frame(session))
             return
@@ -672,12 +688,10 @@ class Engine:
             left = begun + credit - link.delivery_count & SERIAL
             link.credit = left if left <= WINDOW else 0
             link.drain = drain
-        self._send_waiting(session)
-        if link.node is not None:
-            link.node.feed(now)
-        if echo and session.links.get(handle) is link and not (link.drain and not link.receives):
+        if echo and not (link.drain and not link.receives):
             self._write(self._flow_frame(session, link))
-        self._feed_session(session, now)
+        self._credited[link] = None
+        self._credited_sessions[session] = None
 
     def _flow_frame(self, session: Session, link: Link | None = None) -> bytes:
         fields = [uint(session.next_incoming_id), uint(WINDOW), uint(session.next_outgoing_id), uint(WINDOW)]

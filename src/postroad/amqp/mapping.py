@@ -112,7 +112,7 @@ def read_message(payload: bytes, resolve: Resolve) -> Message:
             code, start = payload[at + 2], at + 3
         else:
             descriptor, start = read_value(payload, at + 1, end)
-            code = descriptor if isinstance(descriptor, int) else _SECTIONS.get(descriptor, 0)
+            code = descriptor if isinstance(descriptor, int) else _SECTIONS.get(str(descriptor), 0)
         section_at = at
         if code == DATA:
             kind = payload[start] if start < end else 0

@@ -253,12 +253,15 @@ class Consumer:
         self.dynamic = dynamic
         self.waiting: WaitingRead | None = None
         self.delayed = False  # the holder has as much as it may
+        self.returning = 0  # changes under way that bring messages back: these come before others
         self.orphans: list[Record] = []  # messages whose outcome could not be carried out
 
     # To the peer
 
     def feed(self, now: float) -> None:
         engine, link, guest = self.guest.engine, self.link, self.guest
+        if self.returning:
+            return
         while link.node is self and engine.may_send(link):
             try:
                 guest.leases.check_lock(self.holder)
@@ -384,14 +387,23 @@ class Consumer:
         state = STATE_ACCEPTED if code == ACCEPTED else STATE_RELEASED
 
         def done(_: object, error: StorageError | None) -> None:
+            self.returning -= returns
             if error is not None:
                 self.guest.engine.detach(self.link, error, self.guest.clock())
             elif answered:
                 self.guest.engine.settle(self.link, answered, state)
+            if returns:
+                self.guest.refill(self)
             self.guest.output()
 
-        if answered or code not in (ACCEPTED, 0):
-            self.guest.change_then(partial(self._end, code, details, records, now), done)
+        returns = int(code not in (ACCEPTED, 0))
+        if answered or returns:
+            self.returning += returns
+            try:
+                self.guest.change_then(partial(self._end, code, details, records, now), done)
+            except BaseException:
+                self.returning -= returns
+                raise
         else:
             self.guest.run(partial(self._end, code, details, records, now))
             self.guest.soon()
