@@ -255,7 +255,7 @@ def test() -> int:
         program = folder / "Tests.dll"
         kit.compile_program(program, sorted((SOURCES / "tests").glob("*.cs")), [folder / "Postroad.Messaging.dll"])
         with serving(folder) as api:
-            variables = {"POSTROAD_API": api, "POSTROAD_PYTHON": sys.executable}
+            variables = {"POSTROAD_API": api}
             command = [str(kit.dotnet), str(program), *sys.argv[2:]]
             return subprocess.run(
                 command, env={**kit.environment(), **variables}, timeout=PATIENCE_S, check=False
@@ -293,6 +293,8 @@ ping = 0
 http = false
 rpc = false
 api = 0
+[leases]
+transaction_s = 3
 [[user]]
 name = "ann"
 password = "secret"

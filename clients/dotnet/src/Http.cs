@@ -43,21 +43,28 @@ namespace System.Messaging
 
         public void Cancel()
         {
-            Connection asked;
             lock (gate)
             {
                 Cancelled = true;
-                asked = connection;
+                connection?.EndRequest();
             }
-            asked?.EndRequest();
         }
 
         public void Begin(Connection asked)
         {
             lock (gate)
+            {
                 connection = asked;
-            if (asked != null && Cancelled)
-                asked.EndRequest();
+                if (Cancelled)
+                    asked.EndRequest();
+            }
+        }
+
+        /// <summary>From now on the connection may have another request, which this one must not end.</summary>
+        public void End()
+        {
+            lock (gate)
+                connection = null;
         }
     }
 
@@ -210,6 +217,7 @@ namespace System.Messaging
         readonly Stream stream;
         readonly byte[] room = new byte[16384]; // for answers that are not larger
         int timeoutMs;
+        volatile bool ended;
 
         Connection(Socket socket, Stream stream)
         {
@@ -219,11 +227,13 @@ namespace System.Messaging
 
         public DateTime IdleSince { get; set; }
 
-        /// <summary>Whether the manager has closed an idle connection.</summary>
+        /// <summary>Whether the manager has closed an idle connection, or the caller has ended its request.</summary>
         public bool Ended
         {
             get
             {
+                if (ended)
+                    return true;
                 try
                 {
                     return socket.Poll(0, SelectMode.SelectRead); // nothing can come but its end
@@ -289,7 +299,7 @@ namespace System.Messaging
                 var answer = reader.Take(stream.Read(free.Array, free.Offset, free.Count));
                 if (answer == null)
                     continue;
-                answer.Reusable = reader.KeepAlive && !ended;
+                answer.Reusable = reader.KeepAlive;
                 return answer;
             }
         }
@@ -308,13 +318,11 @@ namespace System.Messaging
                     var answer = reader.Take(read);
                     if (answer == null)
                         continue;
-                    answer.Reusable = reader.KeepAlive && !ended;
+                    answer.Reusable = reader.KeepAlive;
                     return answer;
                 }
             }
         }
-
-        volatile bool ended;
 
         /// <summary>
         /// Tells the manager that nobody waits any longer. A message that is already on its way still arrives, and is

@@ -190,7 +190,7 @@ namespace System.Messaging
                     connection = connection ?? Connection.Open(url);
                     withdrawal?.Begin(connection);
                     var answer = connection.Ask(request, AnswerMs + waitMs);
-                    withdrawal?.Begin(null);
+                    withdrawal?.End();
                     Keep(connection, answer.Reusable);
                     if (answer.Status == 503 && repeatable && MayRetry(clock, withdrawal))
                         continue;
@@ -198,7 +198,7 @@ namespace System.Messaging
                 }
                 catch (Exception fault) when (IsBroken(fault))
                 {
-                    withdrawal?.Begin(null);
+                    withdrawal?.End();
                     connection?.Dispose();
                     ThrowIfCancelled(withdrawal);
                     if (!(repeatable || connection == null) || !MayRetry(clock, withdrawal))
@@ -226,14 +226,14 @@ namespace System.Messaging
                     connection = Take() ?? await Task.Run(() => Connection.Open(url)).ConfigureAwait(false);
                     withdrawal?.Begin(connection);
                     var answer = await connection.AskAsync(request, AnswerMs + waitMs).ConfigureAwait(false);
-                    withdrawal?.Begin(null);
+                    withdrawal?.End();
                     Keep(connection, answer.Reusable);
                     if (answer.Status != 503 || !repeatable || clock.Elapsed > ReconnectTimeout)
                         return Checked(answer);
                 }
                 catch (Exception fault) when (IsBroken(fault))
                 {
-                    withdrawal?.Begin(null);
+                    withdrawal?.End();
                     connection?.Dispose();
                     ThrowIfCancelled(withdrawal);
                     if (!(repeatable || connection == null) || !met || clock.Elapsed > ReconnectTimeout)

@@ -37,10 +37,10 @@ namespace System.Messaging
         }
 
         /// <summary>
-        /// How many messages a Receive without a transaction may fetch ahead; 1, the default, fetches none. Those that
-        /// were fetched are locked, and nobody else sees them. Each is removed from the queue by the call after the one
-        /// that returned it, or by Close. If the process dies, they come again, and so may the last ones that were
-        /// returned: use it where a message may be processed twice.
+        /// How many messages a Receive without a transaction fetches at once; 1, the default, fetches none ahead. The next
+        /// ones are fetched when half of them are left. Those that were fetched are locked, and nobody else sees them. A
+        /// later call, or Close, removes those that were returned. If the process dies, the others come again, and so may
+        /// the last ones that were returned: use it where a message may be processed twice.
         /// </summary>
         public int Prefetch
         {
@@ -444,12 +444,24 @@ namespace System.Messaging
         /// <summary>Takes the message with this lookup id. `query` names the transaction.</summary>
         internal Packet Take(ulong lookupId, string query)
         {
-            return Take("DELETE", lookupId, MessageLookupAction.Current, query);
+            return At("DELETE", lookupId, query);
         }
 
         internal Packet Show(ulong lookupId)
         {
-            return Take("GET", lookupId, MessageLookupAction.Current, "");
+            return At("GET", lookupId, "");
+        }
+
+        Packet At(string method, ulong lookupId, string query)
+        {
+            try
+            {
+                return Take(method, lookupId, MessageLookupAction.Current, query);
+            }
+            catch (MessageQueueException fault) when (fault.MessageQueueErrorCode == MessageQueueErrorCode.MessageNotFound)
+            {
+                throw new MessageQueueException(MessageQueueErrorCode.MessageAlreadyReceived, fault.Message, fault);
+            }
         }
 
         /// <summary>Up to `count` messages behind this lookup id; waits for the first one.</summary>
@@ -779,7 +791,7 @@ namespace System.Messaging
             if (ahead.Count == 0)
                 Add(Lock(count, timeout, withdrawal, Settled()));
             else if (ahead.Count <= count / 2 && fetching == null)
-                fetching = FetchSoon((count + 1) / 2, Settled());
+                fetching = FetchSoon(count, Settled());
             var next = ahead.Dequeue();
             returned.Add(next);
             return next.Packet;
@@ -897,7 +909,8 @@ namespace System.Messaging
         {
             this.task = task;
             AsyncState = state;
-            task.ContinueWith(_ => callback(this), CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+            // Not in the task: it would hide an exception of the callback, which must end the process as on Windows.
+            task.ContinueWith(_ => ThreadPool.QueueUserWorkItem(__ => callback(this)), TaskContinuationOptions.ExecuteSynchronously);
         }
 
         public object AsyncState { get; }

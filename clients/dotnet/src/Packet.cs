@@ -69,8 +69,11 @@ namespace System.Messaging
                 var at = 0;
                 while (at < data.Length)
                 {
+                    var size = BitConverter.ToInt32(data, at + 24);
+                    if (size < 0 || size > data.Length - at - RecordSize)
+                        throw new ArgumentException("a record is longer than the answer");
                     packets.Add(new Packet(data, at));
-                    at += RecordSize + BitConverter.ToInt32(data, at + 24);
+                    at += RecordSize + size;
                 }
                 if (at == data.Length)
                     return packets;

@@ -248,6 +248,41 @@ class MessageTests
         }
     }
 
+    public void One_send_reaches_several_queues_and_other_machines()
+    {
+        using (var queues = new Queues())
+        using (var first = queues.Create())
+        using (var second = queues.Create())
+        {
+            var both = new MessageQueue($@"FormatName:DIRECT=OS:.\{first.QueueName},DIRECT=OS:.\{second.QueueName}");
+            both.Send("x");
+            Check.Equal("x", (string)first.Receive(Patience).Body);
+            Check.Equal("x", (string)second.Receive(Patience).Body);
+            var elsewhere = new Message("x");
+            new MessageQueue(@"elsewhere\private$\orders").Send(elsewhere);
+            new MessageQueue(@"FormatName:DIRECT=OS:elsewhere\private$\orders").Send("y");
+            Check.True(elsewhere.Id.Length > 38);
+            Check.Fails(MessageQueueErrorCode.QueueNotFound, () => new MessageQueue(@"elsewhere\private$\orders").Receive(TimeSpan.Zero));
+        }
+    }
+
+    public void A_message_that_is_gone_was_received_already()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create())
+        {
+            queue.Send("x");
+            var walk = queue.GetMessageEnumerator2();
+            var cursor = queue.CreateCursor();
+            Check.True(walk.MoveNext());
+            queue.Peek(Patience, cursor, PeekAction.Current);
+            queue.Receive();
+            Check.Fails(MessageQueueErrorCode.MessageAlreadyReceived, () => walk.RemoveCurrent());
+            Check.Fails(MessageQueueErrorCode.MessageAlreadyReceived, () => queue.Peek(Patience, cursor, PeekAction.Current));
+            Check.Fails(MessageQueueErrorCode.MessageAlreadyReceived, () => queue.Receive(Patience, cursor));
+        }
+    }
+
     public void A_cursor_walks_and_takes()
     {
         using (var queues = new Queues())

@@ -74,6 +74,21 @@ class TransactionTests
         }
     }
 
+    public void A_transaction_lives_as_long_as_its_process()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create(true))
+        using (var transaction = new MessageQueueTransaction())
+        {
+            transaction.Begin();
+            queue.Send("a", transaction);
+            System.Threading.Thread.Sleep(5000); // the manager takes back what is silent for 3 s
+            queue.Send("b", transaction);
+            transaction.Commit();
+            Check.Equal(2, queue.GetAllMessages().Length);
+        }
+    }
+
     public void A_scope_commits_and_rolls_back()
     {
         using (var queues = new Queues())
