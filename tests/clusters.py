@@ -242,7 +242,7 @@ def _owner_ids() -> tuple[int, int]:
     return owner.pw_uid, owner.pw_gid
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -266,11 +266,11 @@ class Clusters:
         if not os.geteuid():
             for path in (self._directory, directory, *directory.rglob("*")):
                 os.chown(path, *_owner_ids())
-        made = Cluster(directory, _free_port())
+        made = Cluster(directory, free_port())
         self._opened.callback(made.stop, "immediate")
         made.start()
         if replica:
-            self._opened.callback(made.add_replica(_free_port()).stop, "immediate")
+            self._opened.callback(made.add_replica(free_port()).stop, "immediate")
         return made
 
     def close(self) -> None:

@@ -60,6 +60,8 @@ YEAR_S = 365 * 86400
 WITH_API = -2  # for console: its standard port if api has its own, on a loopback address; else off
 WITH_RPC = -1  # for rpc_read: its standard port if rpc has its own, else the same port as rpc
 
+MAX_SCHEMA_BYTES = 63  # PostgreSQL cuts longer names
+
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -142,6 +144,20 @@ def _queue_url(text: str) -> str:
     return text
 
 
+def _database_url(text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise FieldFault("must be postgresql://USER@HOST/DATABASE")
+    return text
+
+
+def _schema(text: str) -> str:
+    if not text or text.startswith("pg_") or len(text.encode()) > MAX_SCHEMA_BYTES:
+        raise FieldFault(f"must have 1 to {MAX_SCHEMA_BYTES} bytes and not begin with pg_, got {quoted(text)}")
+    return text
+
+
+DATABASE_URL = parsed("text", _database_url, 4096, secret=True)
+SCHEMA = parsed("text", _schema, 63)
 TOKEN = parsed("text", _token, 4096, secret=True)
 SID = parsed("a SID, as in S-1-5-21-1-2-3-1001", _sid, 256)
 PRINCIPAL = parsed("a Kerberos principal, as in ann@CORP.LOCAL", _principal, 256)
@@ -170,6 +186,18 @@ class ManagerSettings:
     quota_kb: int = setting(UINT32, DEFAULT_QUOTA_KB)
     keep_journal_days: float | None = setting(number(0.04, 36_500), None)  # None: journals keep everything
     strict_names: bool = setting(SWITCH, False)  # queues are made with names of [MS-MQMQ] 2.1.1 alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """`[store]`: the place of everything that must survive. Without `url`, files in the data directory. `schema` is the
+    manager's own in that database; absent: the manager's name. `key_file` encrypts the private keys in the database."""
+
+    url: str | None = setting(DATABASE_URL, None, secret=True)  # it may hold a password
+    password_file: Path | None = setting(FILE, None)
+    key_file: Path | None = setting(FILE, None)
+    schema: str | None = setting(SCHEMA, None)
+    lease_s: float = setting(number(1, 3600), 10.0)
 
 
 class LogLevel(Enum):
@@ -490,6 +518,7 @@ class ConfiguredQueue(QueueSettings):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     manager: ManagerSettings = required(table(ManagerSettings))
+    store: StoreSettings = setting(table(StoreSettings), StoreSettings())
     listen: ListenSettings = setting(table(ListenSettings), ListenSettings())
     api: ApiSettings = setting(table(ApiSettings), ApiSettings())
     console: ConsoleSettings = setting(table(ConsoleSettings), ConsoleSettings())
@@ -520,6 +549,11 @@ class Configuration(_File):
     file: Path | None
     data: Path
 
+    @property
+    def schema(self) -> str:
+        """Of the store in a database."""
+        return self.store.schema or self.manager.name
+
     def fail(self, key: str, fault: str) -> NoReturn:
         """Refuses a setting for a reason that appears only when the server uses it."""
         raise ConfigurationError(str(self.file or "default configuration"), key, fault)
@@ -530,6 +564,7 @@ def load_configuration(file: Path) -> Configuration:
     settings = load(file, _File)
     place = Place(str(file))
     settings = _with_secrets(settings, place)
+    _check_store(settings.store, place.inside("store"))
     _check_ports(settings.listen, place)
     _check_tls(settings.api, place.inside("api"))
     if settings.api.client_ca is not None and settings.api.tls_certificate is None:
@@ -624,6 +659,13 @@ def _check_ports(listen: ListenSettings, place: Place) -> None:
             place.inside("listen").inside(name).fail(f"must differ from listen.{taken[number]}, got port {number}")
         if number:
             taken[number] = name
+
+
+def _check_store(store: StoreSettings, place: Place) -> None:
+    if store.url is None:
+        for name in ("password_file", "key_file", "schema"):
+            if getattr(store, name) is not None:
+                place.inside(name).fail("needs url: set url to the database of the store")
 
 
 def _check_directory(settings: DirectorySettings, place: Place) -> None:

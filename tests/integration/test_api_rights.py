@@ -98,6 +98,7 @@ REQUESTS: dict[str, tuple[object, str]] = {
     "PUT /log-level": ({"level": "info"}, ""),
     "GET /keys": (None, ""),
     "POST /keys/rotate": (None, ""),
+    "POST /manager/failover": (None, ""),
     "POST /resolve": ({"destination": r"private$\orders"}, ""),
     "GET /route": (None, "?to=alpha"),
     "GET /route/table": (None, ""),

@@ -329,10 +329,6 @@ ENTRANCES = frozenset(
 # list.
 FOR_LATER = {
     "wire.variants": "management of a manager by others, [MS-MQMP] and [MS-MQCN]",
-    "store.lease": "[store] of the configuration",
-    "store.lease_keeper": "[store] of the configuration",
-    "store.postgresql": "[store] of the configuration",
-    "store.postgresql_connection": "[store] of the configuration",
 }
 
 

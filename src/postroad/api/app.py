@@ -101,7 +101,8 @@ def build_app(manager: Manager, settings: Settings | None = None) -> Application
         "/": front,
     }
     routes = [Route(f"{API}{path}", _endpoints(by_method, manager, waits)) for path, by_method in by_path.items()]
-    return Application(gate, [*routes, *(Route(path, {"GET": Endpoint(page)}) for path, page in pages.items())], waits)
+    routes += [Route(path, {"GET": Endpoint(page)}) for path, page in pages.items()]
+    return Application(gate, routes, waits, manager.standing)
 
 
 def _endpoints(by_method: Mapping[str, Operation], manager: Manager, waits: Waits) -> dict[str, Endpoint]:

@@ -5,20 +5,23 @@ calls.py has what a call is, and app.py lists them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from http import HTTPStatus
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from postroad.api.calls import API, KNOWN_PATHS, Call, Operation, query_reader
 from postroad.api.formats import ARROW, load_arrow
 from postroad.api.gate import Caller, Gate
 from postroad.api.problems import HttpFault, bug, problem
 from postroad.api.waits import Waits
-from postroad.errors import AccessDenied, PostroadError
+from postroad.errors import AccessDenied, CorruptRecord, PostroadError, StorageError
 from postroad.manager import Manager
+from postroad.manager.standing import Standing
 from postroad.net.exchange import Request, Response
 from postroad.net.http import TaskApp
 from postroad.net.routes import Route, Routes
@@ -29,6 +32,14 @@ log = logging.getLogger(__name__)
 QUEUES = f"{API}/queues/"
 _PRIVATE = "private$"
 _COMPLETE = "\\=;"  # a first segment with one of these is a whole name, not a computer
+
+MAX_PATIENCE_S = 300.0
+PATIENCE_S = 30.0  # for which a call without a time-out waits for the database
+SWEEP_S = 0.5  # between two looks at calls that wait
+LOOK_S = 0.1  # between two looks at a database that is away
+RETRY_AFTER_S = "2"
+# What a process that stands by answers, and what is answered while the database is away.
+ALWAYS = frozenset({"/healthz", "/readyz", "/metrics", f"{API}/manager", f"{API}/status", f"{API}/openapi.json"})
 
 # The parts of the path that its template names, as they were sent.
 Parameters = Mapping[str, str]
@@ -47,8 +58,11 @@ class Endpoint:
 class Application(TaskApp):
     """The application of the API. `waits` ends waiting reads."""
 
-    def __init__(self, gate: Gate, routes: list[Route[Endpoint]], waits: Waits) -> None:
+    def __init__(self, gate: Gate, routes: list[Route[Endpoint]], waits: Waits, standing: Standing) -> None:
         super().__init__()
+        self._standing = standing
+        self._pending: dict[Request, float] = {}  # served without a task, and not answered yet
+        self._sweeping: asyncio.TimerHandle | None = None
         self.waits = waits
         self.routes = routes
         self.gate = gate
@@ -64,12 +78,20 @@ class Application(TaskApp):
         found = self._find(request.method, request.path)
         if found is None or found.endpoint is None or found.endpoint.at_once is None or not request.complete:
             return False
+        shared = self._standing.can_fail_over
+        if shared and (self._standing.refusal() is not None or self._standing.stalled() is not None):
+            return False
         caller = self.gate.known(request)
         if caller is None:
             return False
-        answer = partial(request.connection.answer, request)
+        answer: Answer = partial(request.connection.answer, request)
+        if shared:
+            answer = self._awaited(request, answer)
         try:
-            return found.endpoint.at_once(request, caller, found.parameters, answer)
+            if found.endpoint.at_once(request, caller, found.parameters, answer):
+                return True
+            self._pending.pop(request, None)
+            return False
         except PostroadError as error:
             answer(problem(error))
         except HttpFault as fault:
@@ -79,13 +101,80 @@ class Application(TaskApp):
             answer(bug())
         return True
 
+    def _awaited(self, request: Request, answer: Answer) -> Answer:
+        """An answer that is given at most once, and that is a 503 if the database does not answer in time."""
+
+        def once(response: Response) -> None:
+            if self._pending.pop(request, None) is not None:
+                answer(response)
+
+        loop = asyncio.get_running_loop()
+        self._pending[request] = loop.time()
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(SWEEP_S, self._sweep)
+        return once
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        since, now = self._standing.waits_since(), loop.time()
+        if since is not None and now - since >= PATIENCE_S:
+            for request, began in list(self._pending.items()):
+                if now - began >= PATIENCE_S:
+                    del self._pending[request]
+                    request.connection.answer(request, self._unavailable())
+        self._sweeping = loop.call_later(SWEEP_S, self._sweep) if self._pending else None
+
+    def _unavailable(self) -> Response:
+        reason = self._standing.stalled() or "the database did not confirm the change in time: it may take place later"
+        return problem(StorageError(reason), headers={"retry-after": RETRY_AFTER_S})
+
     async def respond(self, request: Request) -> Response:
         try:
+            if self._standing.can_fail_over:
+                return await self._respond_in_time(request)
             return await self._respond(request)
+        except StorageError as error:
+            again = self._standing.can_fail_over and not isinstance(error, CorruptRecord)
+            return problem(error, headers={"retry-after": RETRY_AFTER_S} if again else None)
         except PostroadError as error:
             return problem(error)
         except HttpFault as fault:
             return problem(fault.error, fault.status, fault.headers)
+
+    async def _respond_in_time(self, request: Request) -> Response:
+        """The answer of a manager whose database can be away, or belong to another process."""
+        if request.path in ALWAYS:
+            return await self._respond(request)
+        if (refusal := self._standing.refusal()) is not None:
+            caller = await self.gate.admit(request)
+            if isinstance(caller, Response):
+                return caller
+            return problem(StorageError(refusal), headers={"retry-after": RETRY_AFTER_S})
+        loop = asyncio.get_running_loop()
+        began, most_s = loop.time(), patience_s(request)
+        while self._standing.stalled() is not None:
+            if loop.time() - began >= most_s:
+                return self._unavailable()
+            await asyncio.sleep(min(LOOK_S, most_s))
+        serving = asyncio.ensure_future(self._respond(request))
+        try:
+            while True:
+                done, _ = await asyncio.wait({serving}, timeout=SWEEP_S)
+                if done and not self._should_repeat(request, serving):
+                    return serving.result()
+                if done:
+                    await asyncio.sleep(LOOK_S)
+                    serving = asyncio.ensure_future(self._respond(request))
+                since = self._standing.waits_since() if self._standing.stalled() is None else began
+                if since is not None and loop.time() - max(since, began) >= most_s:
+                    return self._unavailable()
+        finally:
+            serving.cancel()
+
+    def _should_repeat(self, request: Request, serving: asyncio.Future[Response]) -> bool:
+        """Whether a call that changes nothing failed because the database is away."""
+        failed = isinstance(serving.exception(), StorageError) and not isinstance(serving.exception(), CorruptRecord)
+        return failed and request.method == "GET" and self._standing.stalled() is not None
 
     def failed(self) -> Response:
         return bug()
@@ -163,6 +252,15 @@ async def _audited(operation: Operation, event: str, call: Call) -> Response:
     finally:
         call.manager.audit(event, who=call.caller.who, address=call.caller.address, outcome=outcome, **call.facts)
     return answer
+
+
+def patience_s(request: Request) -> float:
+    """For how long a call waits for the database: as long as it would wait for a message."""
+    for name, value in parse_qsl(request.query):
+        if name == b"timeout":
+            with suppress(ValueError):
+                return min(max(float(value), 0.0), MAX_PATIENCE_S)
+    return PATIENCE_S
 
 
 # Queues in URLs: every spelling of a queue's name in a path becomes one segment for the router.

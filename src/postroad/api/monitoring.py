@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -175,6 +176,21 @@ def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | S
         yield "postroad_disk_total_bytes", "All bytes of the disk of the data directory.", disk["total"]
 
 
+def _standing_metrics(store: Mapping[str, Any]) -> Iterator[tuple[str, str, float | Samples]]:
+    """None for a store that no other process can take over."""
+    if store.get("kind") != "postgresql":
+        return
+    yield "postroad_active", "1 while this process is active, 0 while it stands by.", store["role"] == "active"
+    yield "postroad_epoch", "How often a process became active.", store["epoch"]
+    yield "postroad_standbys", "Processes that stand by.", len(store["standbys"])
+    yield (
+        "postroad_database_synchronous",
+        "1 if the database waits for a replica before it confirms, 0 if not.",
+        store["synchronous"],
+    )
+    yield "postroad_database_up", "1 while the database answers, 0 while it does not.", store["trouble"] is None
+
+
 def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Samples]]:
     """Each metric with its value, or with a value for each of its labels."""
     info, tally, leases = manager.info(), manager.core.delivery.tally, manager.leases.core
@@ -204,6 +220,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
         ("postroad_open_transactions", "Open transactions.", info.transactions),
         ("postroad_damaged_records", "Stored records found with a wrong checksum.", info.damaged),
         ("postroad_store_up", "1 while the store takes writes, 0 while it fails.", info.storage_error is None),
+        *_standing_metrics(info.store),
         ("postroad_background_tasks_down", "Background tasks that failed and do not run yet.", len(info.down)),
         (
             "postroad_journal_overflows_total",
@@ -424,6 +441,8 @@ async def live(manager: Manager) -> Response:
 async def ready(manager: Manager) -> Response:
     """Answers 503 with the reasons while the store fails, its disk is full (small writes may still fit), or a
     background task is down. Each call tries the store again, because without traffic nothing else would."""
+    if (refusal := manager.standing.refusal() or manager.standing.stalled()) is not None:
+        return text(f"{refusal}\n", HTTPStatus.SERVICE_UNAVAILABLE)
     reasons = [f"the background task {name} is down: {why}" for name, why in manager.supervisor.down.items()]
     if manager.storage_error is not None:
         try:

@@ -34,6 +34,19 @@ async def show_manager(call: Call) -> Response:
 
 
 @OPERATIONS.add(
+    "POST /manager/failover",
+    "Let another process that shares the store become active; this one then stands by",
+    Answer(HTTPStatus.ACCEPTED, "the handover has begun", {JSON: "Manager"}),
+    errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT),
+    needs=Needs.ADMINISTRATOR,
+    audited="fail over",
+)
+async def fail_over(call: Call) -> Response:
+    call.manager.standing.hand_over()
+    return json_answer(call.manager.info(), HTTPStatus.ACCEPTED)
+
+
+@OPERATIONS.add(
     "GET /status",
     "Show the manager, queues, sessions, remote readers, locks, transactions, and what needs attention",
     Answer(content={JSON: "ManagerStatus"}),

@@ -1,16 +1,19 @@
-"""`postroad keys`, `lock`, `transaction` and `log-level`: what operators manage besides queues."""
+"""`postroad keys`, `lock`, `transaction`, `failover` and `log-level`: what operators manage besides queues."""
 
 from __future__ import annotations
 
 import shlex
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from postroad.cli.context import MAX_LOOKUP_ID, Context, QueueName
-from postroad.cli.output import print_line, print_table, report
+from postroad.cli.output import ExitCode, fail, print_line, print_table, report
 from postroad.cli.serve import LogLevel
+from postroad.errors import PostroadError
 from postroad.reports.info import counted
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from postroad import Queue
     from postroad.reports.info import KeysInfo, LockInfo, TransactionInfo
 
+FAILOVER_S = 120.0  # for which a handover may last
+FAILOVER_LOOK_S = 0.1
 
 keys_app = typer.Typer(help="Show and replace the keys that others encrypt messages to this manager with.")
 
@@ -204,3 +209,24 @@ def log_level(
         else:
             found = api.json("PUT", "/log-level", {"level": level.value})
     context.print(found, found["level"])
+
+
+def failover(context: Context) -> None:
+    """Let another process that shares the store become active, and stand by.
+
+    The active process finishes what is under way first. Exit code 1 if no other process stands by: then it stays
+    active.
+    """
+    with context.calls() as api:
+        before = api.json("POST", "/manager/failover")["store"]["epoch"]
+        until = time.monotonic() + FAILOVER_S
+        store: dict[str, Any] = {}
+        while time.monotonic() < until:
+            time.sleep(FAILOVER_LOOK_S)
+            with suppress(PostroadError):  # its API closes and opens again
+                store = api.json("GET", "/manager")["store"]
+            if store.get("epoch", 0) > before:
+                break
+    if store.get("role") != "standby" or not store.get("active"):
+        fail("no other process became active; see the logs of both", ExitCode.FAILED)
+    context.print(store, f"{store['active']} is active; this one stands by")

@@ -1,5 +1,5 @@
-"""`postroad backup` and `restore`: writes everything that a manager holds to one file, and makes a data directory from
-it."""
+"""`postroad backup`, `restore` and `store copy`: write everything that a manager holds to one file, make a store from
+it, and copy a store to another place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,20 @@ from postroad.cli.output import Bar, ExitCode, fail, print_json, print_line, rep
 from postroad.reports.info import counted
 
 if TYPE_CHECKING:
+    from postroad.server.store_copy import Database
     from postroad.store.backup import Contents
+
+Schema = Annotated[
+    str | None,
+    typer.Option("--schema", metavar="NAME", help="The schema; default: the manager's name."),
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", metavar="FILE", help="The file with the password of the database.")
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key-file", metavar="FILE", help="The file that encrypts the private keys in the database."),
+]
 
 MEDIA_TYPE = "application/vnd.postroad.backup"
 _MIB = 1 << 20
@@ -64,34 +77,95 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `postroad backup` wrote.")],
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="The data directory to make; it must be empty or not exist.")
-    ],
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="The data directory to make; it must be empty or not exist."),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The database to restore into, instead of a directory.")
+    ] = None,
+    schema: Schema = None,
+    password_file: PasswordFile = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a data directory from a backup.
+    """Make a data directory, or a store in a database, from a backup.
 
     The whole file is checked first. The manager that starts on the directory has the name in its configuration, and
     the id and the keys of the one that was backed up. Do not run both at the same time.
     """
     from postroad.server.restore import restore
+    from postroad.server.store_copy import restore_into
 
+    if (data is None) == (url is None):
+        fail("restore: give one of --data and --url", ExitCode.USAGE)
     with Bar("restoring", None) as bar:
 
-        def progress(done: int, total: int) -> None:
+        def progress(done: int, total: int | None = None) -> None:
             bar.total = total
             bar.advance(done - bar.done)
 
         try:
-            contents = restore(file, data, progress)
+            if data is not None:
+                contents = restore(file, data, progress)
+            else:
+                contents = restore_into(file, _database(str(url), schema, password_file, key_file), progress)
         except OSError as fault:
             fail(f"{fault.filename or file}: {fault.strerror}", ExitCode.FAILED)
     _report_damaged(contents)
+    where = str(data) if data is not None else "the database"
     if as_json:
-        print_json({"data": str(data), **_facts(contents)})
+        print_json({"data" if data is not None else "schema": str(data or schema), **_facts(contents)})
         return
     head = contents.head
     print_line(f"restored {head.get('name')} {head.get('id')} as of {head.get('made_at')}")
-    print_line(f"{counted(contents.records, 'message')} in {data}")
+    print_line(f"{counted(contents.records, 'message')} in {where}")
+
+
+store_app = typer.Typer(help="Copy a store between a data directory and a database.")
+
+
+@store_app.callback()
+def _store() -> None:
+    """Copy a store between a data directory and a database."""
+
+
+@store_app.command("copy")
+def copy(
+    source: Annotated[str, typer.Option("--from", metavar="DIR|URL", help="The store to copy; nobody may use it.")],
+    target: Annotated[
+        str, typer.Option("--to", metavar="DIR|URL", help="Where to; an empty directory, or a schema without a store.")
+    ],
+    schema: Schema = None,
+    password_file: PasswordFile = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy everything in a store to another place, between files and PostgreSQL in both directions.
+
+    The copy is compared with what was read, by counts and checksums. Do not run a manager on both.
+    """
+    from postroad.server.store_copy import copy_store
+
+    places = [
+        _database(each, schema, password_file, key_file) if "://" in each else Path(each) for each in (source, target)
+    ]
+    with Bar("copying, messages", None) as bar:
+        try:
+            copied = copy_store(places[0], places[1], lambda done: bar.advance(done - bar.done))
+        except OSError as fault:
+            fail(f"{fault.filename or source}: {fault.strerror}", ExitCode.FAILED)
+    if as_json:
+        print_json({"name": copied.name, "id": copied.id, "messages": copied.messages})
+        return
+    print_line(f"copied {copied.name} {copied.id}: {counted(copied.messages, 'message')}")
+
+
+def _database(url: str, schema: str | None, password_file: Path | None, key_file: Path | None) -> Database:
+    from postroad.server.store_copy import Database
+
+    if not url.startswith(("postgresql://", "postgres://")):
+        fail(f"{url.partition(':')[0]}: must be postgresql://USER@HOST/DATABASE", ExitCode.USAGE)
+    return Database(url, schema, password_file, key_file)
 
 
 def _facts(contents: Contents) -> dict[str, object]:

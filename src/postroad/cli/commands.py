@@ -42,6 +42,9 @@ COMMANDS = {
         "status",
         "Show what needs attention, with the reasons, the totals of the manager, and its ten largest queues.",
     ),
+    "failover": Source(
+        "administration", "failover", "Let another process that shares the store become active, and stand by."
+    ),
     "queue": Source(
         "queue", "app", "Create, list, show, change, purge, pause, release and delete queues, and set who may use them."
     ),
@@ -62,7 +65,8 @@ COMMANDS = {
         "backup",
         "Write everything that a running manager holds to one file: queues, messages, state and private keys.",
     ),
-    "restore": Source("backup", "restore", "Make a data directory from a backup."),
+    "restore": Source("backup", "restore", "Make a data directory, or a store in a database, from a backup."),
+    "store": Source("backup", "store_app", "Copy a store between a data directory and a database."),
     "definitions": Source(
         "definitions", "app", "Write the queues and users of a manager to a file, and create queues from such a file."
     ),

@@ -46,8 +46,12 @@ def serve(
     Without a configuration the manager has this computer's name, keeps its data in ./data/NAME, and
     its API is on 127.0.0.1:8180.
 
+    With [store] url, several processes share one store: one is active, the others stand by, print a line that says so,
+    and take over when the active one fails.
+
     Exit code: 0 after a stop, 1 if it cannot run (a port or the data directory is in use), 2 if the configuration is at
-    fault: the last line on standard error then names the file, the key and the fault. With --check: 0 or 2.
+    fault: the last line on standard error then names the file, the key and the fault; 4 if another process has taken
+    over: the last line says which one. With --check: 0 or 2.
     """
     import asyncio
     import logging
@@ -56,7 +60,8 @@ def serve(
     from postroad.errors import ConfigurationError, PostroadError
     from postroad.runtime.logs import start_logging
     from postroad.runtime.supervision import relax_collector
-    from postroad.server.process import check_only, run
+    from postroad.server.process import check_only
+    from postroad.server.process import serve as serve_until_stopped
 
     level = None if log_level is None else logging.getLevelNamesMapping()[log_level.value.upper()]
     start_logging(as_json=log_json, level=level or (logging.WARNING if check else logging.INFO))
@@ -67,7 +72,7 @@ def serve(
             print_line(f"{config or 'default configuration'}: checked; manager {configuration.manager.name} can start")
             return
         relax_collector()
-        asyncio.run(run(configuration, _announce, level))
+        serve_until_stopped(configuration, _announce, level)
     except ConfigurationError as fault:
         fail(str(fault), ExitCode.USAGE)
     except PostroadError as fault:

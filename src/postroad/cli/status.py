@@ -45,6 +45,9 @@ def status(
     """
     with context.connect() as manager:
         info = manager.info()
+        if info.store.get("role") == "standby" or info.store.get("trouble"):
+            _print_store(context, info)
+            return
         queues = sorted(manager.queues(), key=_urgency)
         sessions = manager.sessions()
         readers = manager.readers()
@@ -64,6 +67,7 @@ def status(
                 "transactions": transactions,
                 "multicast": info.multicast,
                 "amqp": info.amqp,
+                "store": info.store,
                 "attention": needed,
             }
         )
@@ -99,6 +103,18 @@ def status(
     _print_exposure(exposure)
 
 
+def _print_store(context: Context, info: ManagerInfo) -> None:
+    """A process that stands by, or whose database is away, cannot read queues."""
+    if context.as_json:
+        print_json({"manager": info, "store": info.store, "queues": [], "sessions": [], "attention": []})
+        return
+    print_line(f"{info.name}  postroad {info.version}")
+    active = info.store.get("active") or "no process"
+    print_line("active" if info.store["role"] == "active" else f"stands by; {active} is active")
+    if info.store.get("trouble"):
+        print_line(f"! {info.store['trouble']}")
+
+
 def _print_totals(
     info: ManagerInfo, sessions: Sequence[object], readers: Sequence[object], locks: Sequence[LockInfo]
 ) -> None:
@@ -116,7 +132,12 @@ def _print_totals(
     )
     if info.disk:
         used = sum(size for use, size in info.disk.items() if use not in ("free", "total"))
-        print_line(f"disk: {size_text(used)} used, {size_text(info.disk.get('free', 0))} free")
+        free = f", {size_text(info.disk['free'])} free" if "free" in info.disk else ""
+        print_line(f"disk: {size_text(used)} used{free}")
+    if info.store.get("kind") == "postgresql":
+        standbys = ", ".join(map(str, info.store["standbys"])) or "nobody"
+        waits = "waits for a replica" if info.store["synchronous"] else "waits for no replica"
+        print_line(f"store: PostgreSQL, which {waits}; epoch {info.store['epoch']}; {standbys} stands by")
     if info.multicast is not None:
         print_line(_multicast_line(info.multicast))
     if info.amqp is not None:

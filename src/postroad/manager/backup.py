@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from postroad.errors import SharingViolation, StorageError
-from postroad.manager.keys import KEY_FILE
+from postroad.manager.keys import KEY_FILE, KEYS_STATE
 from postroad.runtime.version import __version__
 from postroad.store.backup import failure, write_backup
 from postroad.store.interface import Snapshot
@@ -49,11 +49,8 @@ class Backups:
         return backup
 
     def _files(self) -> dict[str, bytes]:
-        file = self._manager.keys.file
-        try:
-            return {} if file is None else {KEY_FILE: file.read_bytes()}
-        except OSError as error:
-            raise StorageError(f"{file}: the private keys cannot be read: {error.strerror}") from None
+        keys = self._manager.keys.backup()
+        return {} if keys is None else {KEY_FILE: keys}
 
     def _end(self) -> None:
         self._running = None
@@ -77,7 +74,7 @@ class Backup:
         """The content of the file. If the store cannot be read to the end, the last piece says why."""
         assert self._snapshot is not None
         loop = asyncio.get_running_loop()
-        found = write_backup(self._snapshot, self._head, self._files)
+        found = write_backup(self._snapshot, self._head, self._files, frozenset({KEYS_STATE}))
         try:
             while (piece := await loop.run_in_executor(self._thread, next, found, None)) is not None:
                 if (full := self._no_room()) is not None:

@@ -19,9 +19,10 @@ from postroad.directory.account_reader import Reader
 from postroad.directory.snapshot import Directory
 from postroad.directory.watch import Watch
 from postroad.errors import InvalidArgument
-from postroad.manager.keys import Keys, StoredKeys
+from postroad.manager.keys import Keys, KeySeal, StoredKeys
 from postroad.manager.lookups import Lookups
 from postroad.manager.manager import IDENTITY_STATE, Manager
+from postroad.manager.standing import Standing
 from postroad.net.limits import Limits
 from postroad.queues.core_settings import Chance, CoreSettings, LeaseTimes
 from postroad.queues.local import LocalQueueManager
@@ -51,11 +52,12 @@ def build_manager(
     hosts: Iterable[str] = (),
     watch: Watch | None = None,
     keys: StoredKeys | None = None,
-    key_file: Path | None = None,
+    key_place: Path | KeySeal | None = None,
     certificates: Mapping[str, tuple[bytes, ...]] = MappingProxyType({}),
     audit: AuditLog | None = None,
     limits: Limits | None = None,
     account_reader: Reader | None = None,
+    standing: Standing | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Manager:
     """Builds a manager on an open store, without listeners. The caller has read the files, such as keys and the
@@ -86,10 +88,11 @@ def build_manager(
         clock,
         router=router,
         watch=watch,
-        keys=Keys(core, key_file, None if keys is None else keys.made_at_s, clock),
+        keys=Keys(core, key_place, None if keys is None else keys.made_at_s, clock),
         audit=audit or AuditLog(),
         limits=limits or build_limits(config.limits),
         metrics_queues=config.metrics.queues,
+        standing=standing,
         lookups=None
         if accounts is None or account_reader is None
         else Lookups(accounts, account_reader, time.monotonic, config.directory.administrators),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,6 +16,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from postroad.errors import InvalidArgument, LocalProtocolError, PostroadError, StorageError
 from postroad.message import Message
@@ -59,17 +63,28 @@ def load_keys(file: Path) -> StoredKeys | None:
     except OSError as error:
         raise StorageError(f"{file}: the private keys cannot be read: {error.strerror}; {_REMEDY}") from None
     try:
+        return decode_keys(data)
+    except InvalidArgument as fault:
+        raise StorageError(f"{file}: the private keys are damaged: {fault}; {_REMEDY}") from None
+
+
+def decode_keys(data: bytes) -> StoredKeys:
+    """Raises InvalidArgument."""
+    try:
         text = data.decode("ascii")
-        return StoredKeys(KeyRing.from_pem(text), _made_at(text))
-    except (UnicodeDecodeError, InvalidArgument) as fault:
-        what = fault if isinstance(fault, InvalidArgument) else "it must be ASCII text"
-        raise StorageError(f"{file}: the private keys are damaged: {what}; {_REMEDY}") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument("it must be ASCII text") from None
+    return StoredKeys(KeyRing.from_pem(text), _made_at(text))
+
+
+def encode_keys(keys: StoredKeys) -> bytes:
+    made = "" if keys.made_at_s is None else f"{_MADE}{datetime.fromtimestamp(keys.made_at_s, UTC).isoformat()}\n"
+    return f"{_TITLE}\n{made}{keys.ring.to_pem()}".encode("ascii")
 
 
 def write_keys(file: Path, keys: StoredKeys) -> None:
     """Replaces the keys. After a crash, the file has either the old keys or the new ones. Raises StorageError."""
-    made = "" if keys.made_at_s is None else f"{_MADE}{datetime.fromtimestamp(keys.made_at_s, UTC).isoformat()}\n"
-    data = f"{_TITLE}\n{made}{keys.ring.to_pem()}".encode("ascii")
+    data = encode_keys(keys)
     new = file.with_name(file.name + _NEW)
     try:
         with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as opened:
@@ -114,20 +129,73 @@ def open_keys(file: Path, now: float) -> StoredKeys:
     return stored
 
 
+# The same keys in the state of a store in a database, where others than this computer's user may read.
+
+
+KEYS_STATE: Final = "manager/keys"
+_PLAIN: Final = b"plain\n"
+_SEALED: Final = b"sealed\n"
+_SALT_BYTES: Final = 16
+_NONCE_BYTES: Final = 12
+
+
+class KeySeal:
+    """Writes keys for a database, encrypted with a secret if there is one."""
+
+    def __init__(self, secret: bytes | None) -> None:
+        self._secret = secret
+
+    def encode(self, keys: StoredKeys) -> bytes:
+        text = encode_keys(keys)
+        if self._secret is None:
+            return _PLAIN + text
+        salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
+        return _SEALED + salt + nonce + self._cipher(salt).encrypt(nonce, text, KEYS_STATE.encode())
+
+    def decode(self, value: bytes) -> StoredKeys:
+        """Raises InvalidArgument, whose text says what is wrong with the secret."""
+        if value.startswith(_PLAIN):
+            return decode_keys(value[len(_PLAIN) :])
+        if self._secret is None:
+            raise InvalidArgument(
+                "is missing: the private keys in the database are encrypted; set it to the file with their key"
+            )
+        salt, nonce, sealed = (
+            value[len(_SEALED) :][:_SALT_BYTES],
+            value[len(_SEALED) + _SALT_BYTES :][:_NONCE_BYTES],
+            value[len(_SEALED) + _SALT_BYTES + _NONCE_BYTES :],
+        )
+        try:
+            return decode_keys(self._cipher(salt).decrypt(nonce, sealed, KEYS_STATE.encode()))
+        except InvalidTag:
+            raise InvalidArgument(
+                "has another key than the one that encrypted the private keys in the database"
+            ) from None
+
+    def is_current(self, value: bytes) -> bool:
+        """Whether a value is encrypted as it should be."""
+        return value.startswith(_PLAIN if self._secret is None else _SEALED)
+
+    def _cipher(self, salt: bytes) -> AESGCM:
+        assert self._secret is not None
+        return AESGCM(Scrypt(salt, length=32, n=1 << 14, r=8, p=1).derive(self._secret))
+
+
 class Keys:
-    """The keys of one manager. `file` is None for a manager without keys of its own, to which no other manager
-    sends."""
+    """The keys of one manager. `place` is the file or the seal for the store's state that has them; None for a manager
+    without keys of its own, to which no other manager sends."""
 
     def __init__(
         self,
         core: LocalQueueManager,
-        file: Path | None,
+        place: Path | KeySeal | None,
         made_at_s: int | None,
         clock: Callable[[], float],
         key_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._core = core
-        self.file = file
+        self._place = place
+        self._commit: Callable[[Callable[[], None]], Awaitable[None]] | None = None
         self._made_at_s = made_at_s
         self._clock = clock
         # A clock that ignores changes of the system's time, which could keep session keys alive too long.
@@ -136,7 +204,21 @@ class Keys:
         self._rotated: list[Callable[[], object]] = []
         self._cleanup_at: float | None = None  # by `key_clock`
 
+    def commit_by(self, commit: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """`commit` runs a change of the state, and returns once it is durable."""
+        self._commit = commit
+
     # The manager's own
+
+    def backup(self) -> bytes | None:
+        """The content of the file with the keys; None if the manager has none. Raises StorageError."""
+        if isinstance(self._place, Path):
+            try:
+                return self._place.read_bytes()
+            except OSError as error:
+                raise StorageError(f"{self._place}: the private keys cannot be read: {error.strerror}") from None
+        ring = self._core.protection.ring
+        return None if self._place is None else encode_keys(StoredKeys(ring, self._made_at_s))
 
     def describe(self) -> KeysInfo:
         ring = self._core.protection.ring
@@ -158,9 +240,12 @@ class Keys:
     async def rotate(self) -> KeysInfo:
         """Makes new keys, which are in use and on disk when this returns. The previous ones still decrypt messages
         under way."""
-        if self.file is None:
+        if self._place is None:
             raise LocalProtocolError("an embedded queue manager has no keys: `postroad serve` makes and rotates them")
-        await asyncio.to_thread(self._rotate, self.file)
+        if isinstance(self._place, Path):
+            await asyncio.to_thread(self._rotate, self._place)
+        else:
+            await self._rotate_in_store(self._place)
         for rotated in self._rotated:
             rotated()
         return self.describe()
@@ -178,6 +263,15 @@ class Keys:
             write_keys(file, stored)
             protection.use_keys(stored.ring)
             self._made_at_s = stored.made_at_s
+
+    async def _rotate_in_store(self, seal: KeySeal) -> None:
+        protection = self._core.protection
+        stored = StoredKeys(await asyncio.to_thread(protection.ring.rotated, make_private_key), int(self._clock()))
+        value = await asyncio.to_thread(seal.encode, stored)
+        assert self._commit is not None
+        await self._commit(lambda: self._core.tick.set_state(KEYS_STATE, value))
+        protection.use_keys(stored.ring)
+        self._made_at_s = stored.made_at_s
 
     # Session keys
 

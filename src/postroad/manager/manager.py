@@ -37,6 +37,7 @@ from postroad.manager.publishing import NOTIFY_QUOTA_KB, Publishing
 from postroad.manager.publishing import TASK as PUBLISHING
 from postroad.manager.reads import Name, Reads
 from postroad.manager.rescue import Rescue
+from postroad.manager.standing import Standing
 from postroad.manager.trace import Search
 from postroad.message import Message
 from postroad.names import PathName, QueueKind, parse_name
@@ -86,6 +87,7 @@ class Manager(DurableCore):
         limits: Limits,
         metrics_queues: int,
         lookups: Lookups | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """`watch` rereads the router's directory, if there is one, and `lookups` asks for accounts of the domain. All
         listeners share `limits`. `metrics_queues` is how many queues have metrics of their own."""
@@ -95,6 +97,8 @@ class Manager(DurableCore):
         self.router = router
         self.watch = watch
         self.keys = keys
+        keys.commit_by(self.durably)
+        self.standing = standing or Standing()
         self.lookups = lookups
         self.audit = audit
         self.limits = limits
@@ -172,7 +176,8 @@ class Manager(DurableCore):
         """Repeats work that finds out itself what is due. Each work has its own entry, so a failure stops no other."""
 
         def run_timers(keys: list[None], now: float) -> None:
-            work(now)
+            if self.standing.stalled() is None:  # otherwise the work would only fail
+                work(now)
             source.set(None, now + seconds)
 
         source: Source[None] = self.core.deadlines.source("timers", run_timers)
@@ -254,6 +259,7 @@ class Manager(DurableCore):
             amqp=None if self.doors.amqp is None else self.doors.amqp.info(),
             disk=dict(self.store.disk_use()),
             publishes=self.publishing is not None,
+            store=self.standing.report(),
         )
 
     def directory_state(self) -> DirectoryState | None:

@@ -163,6 +163,7 @@ def describe_manager(
     down: tuple[str, ...] = (),
     disk: dict[str, int] | None = None,
     publishes: bool = False,
+    store: dict[str, object] | None = None,
 ) -> ManagerInfo:
     queues = list(core.queues)
     return ManagerInfo(
@@ -198,6 +199,7 @@ def describe_manager(
         amqp=None if amqp is None else asdict(amqp),
         disk=disk or {},
         publishes=publishes,
+        store=store or {},
     )
 
 

@@ -329,6 +329,10 @@ class ManagerInfo:
     fields of MulticastInfo and `amqp` those of AmqpInfo; each is None if it is off. `disk` has the bytes of the store's
     `database`, its `log`, the `journal` and the `reserve`, and what is `free` and `total` on the disk. It is empty for
     a manager in memory.
+
+    `store` has its `kind` (`files` or `postgresql`), this process' `role` (`active` or `standby`), and in PostgreSQL
+    the `epoch`, which counts how often a process became active, HOST:PID of the `active` one and of its `standbys`,
+    whether the database is `synchronous` (waits for a replica before it confirms), and its `trouble`, if any.
     """
 
     name: str
@@ -359,6 +363,7 @@ class ManagerInfo:
     multicast: dict[str, object] | None = None
     amqp: dict[str, Any] | None = None
     disk: dict[str, int] = field(default_factory=dict)
+    store: dict[str, Any] = field(default_factory=dict)
 
 
 # What needs an operator's attention, in sentences.

@@ -5,6 +5,8 @@ The protocols are in their own rooms.
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
@@ -49,6 +51,8 @@ if TYPE_CHECKING:  # optional parts are imported where they start
 
 log = logging.getLogger(__name__)
 
+RETRY_S = 0.1  # between two attempts to listen on a port that is in use
+STANDARD_S = 5.0  # for which a port that the configuration does not name is waited for
 MAPPER_TIMEOUT_S = 2.0  # for the mapper of another program, if the configuration does not ask for one
 SOAP_GRACE_S = 5.0  # for requests under way when a listener stops
 _LEVELS = {
@@ -68,7 +72,17 @@ class Accepting(Protocol):
 class Listeners:
     """The listeners of one manager. Call `open` once. `opened` closes what it opens, in reverse order."""
 
-    def __init__(self, manager: Manager, config: Configuration, prepared: Prepared, opened: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        config: Configuration,
+        prepared: Prepared,
+        opened: AsyncExitStack,
+        *,
+        patient: bool = False,
+    ) -> None:
+        """A `patient` one waits for ports that are in use: their process may be one that has just lost its lease."""
+        self._patient = patient
         self._manager = manager
         self._config = config
         self._prepared = prepared
@@ -110,6 +124,9 @@ class Listeners:
     async def open(self) -> None:
         """Returns once all listeners accept. Raises ConfigurationError or another PostroadError."""
         listen = self._config.listen
+        console_key = secrets.token_urlsafe(32)
+        if self._patient and listen.api is not None:  # it says what the others wait for
+            await self._open_api(listen.api, console_key)
         if listen.binary is not None:
             await self._open_binary(listen.binary)
         if listen.ping is not None:
@@ -125,8 +142,8 @@ class Listeners:
         if listen.amqp is not None:
             await self._open_amqp(listen.amqp)
         if listen.api is not None:
-            console_key = secrets.token_urlsafe(32)
-            await self._open_api(listen.api, console_key)
+            if self._api is None:
+                await self._open_api(listen.api, console_key)
             await self._open_console(console_key)
         self._manager.doors.expose(self.exposure)
 
@@ -197,14 +214,14 @@ class Listeners:
         )
         manager.doors.open(binary=service)
         self._opened.push_async_callback(transport.stop)
-        await self._listen("binary", port, transport.start(service))
+        await self._listen("binary", port, partial(transport.start, service))
         self._accepts("binary", transport)
 
     async def _open_ping(self, port: int) -> None:
         manager = self._manager
         responder = PingResponder(manager.identifier, manager.doors.binary, self._config.listen.host, port)
         self._opened.callback(responder.stop)
-        await self._listen("ping", port, responder.start())
+        await self._listen("ping", port, responder.start)
         self._accepts("ping", responder)
 
     async def _open_soap(self) -> None:
@@ -255,7 +272,8 @@ class Listeners:
     async def _start_http(self, listener: Listener) -> bool:
         """Returns False if the standard port is not available and the configuration does not ask for it."""
         try:
-            await listener.start()
+            most_s = STANDARD_S if isinstance(listener.port, StandardPort) else None
+            await self._persist(listener.name, listener.start, most_s)
         except OSError as error:
             if not isinstance(listener.port, StandardPort):
                 refuse_listener(self._config, f"listen.{listener.name}", f"cannot listen on {listener.address}", error)
@@ -332,7 +350,7 @@ class Listeners:
         open_to_all = not (self._prepared.authenticate_readers or self._reachable)
         server.manage(Management(manager, manager.audit, open_to_all=open_to_all))
         manager.doors.open(remote_read=server)
-        await self._listen("rpc", port, server.start())
+        await self._listen("rpc", port, server.start)
         self._opened.push_async_callback(server.stop)
         self._remote_read = server
         self._accepts("rpc", server, read=server.read_address)
@@ -382,7 +400,7 @@ class Listeners:
             if isinstance(port, StandardPort):
                 await server.register(port, MAPPER_TIMEOUT_S)
             else:
-                await self._listen("epm", port, server.register(port))
+                await self._listen("epm", port, partial(server.register, port))
         except (RpcUnavailable, OSError) as fault:
             if not isinstance(port, StandardPort):
                 raise PostroadError(f"listen.epm: {fault}") from None
@@ -406,7 +424,7 @@ class Listeners:
         if prepared.api_tls is not None:
             api.use_tls(prepared.api_tls)
         try:
-            await api.start()
+            await self._persist("api", api.start)
         except ConfigurationError as fault:
             if isinstance(fault.__cause__, OSError):
                 what = f"cannot listen on {endpoint(host, port)}"
@@ -431,9 +449,28 @@ class Listeners:
         self._opened.push_async_callback(console.stop)
         self._console = self._accepting["console"] = console
 
-    async def _listen(self, name: str, port: int, starting: Awaitable[None]) -> None:
+    async def _persist(self, name: str, start: Callable[[], Awaitable[None]], most_s: float | None = None) -> None:
+        """Starts a listener. A patient one tries again while its port is in use, for up to `most_s`."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        told = False
+        while True:
+            try:
+                await start()
+                return
+            except (OSError, ConfigurationError) as error:
+                cause = error if isinstance(error, OSError) else error.__cause__
+                taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+                if not (taken and self._patient) or (most_s is not None and loop.time() - began > most_s):
+                    raise
+                if not told:
+                    log.warning("waiting for a port that is in use", extra={"listener": name})
+                    told = True
+            await asyncio.sleep(RETRY_S)
+
+    async def _listen(self, name: str, port: int, start: Callable[[], Awaitable[None]]) -> None:
         try:
-            await starting
+            await self._persist(name, start)
         except OSError as error:
             what = f"cannot listen on {endpoint(self._config.listen.host, port)}"
             refuse_listener(self._config, f"listen.{name}", what, error)

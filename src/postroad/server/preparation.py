@@ -251,6 +251,12 @@ def _server_tls(
     return files, api_tls, https_tls, amqp_tls
 
 
+def server_tls_files(config: Configuration) -> tuple[TlsFiles | None, ssl.SSLContext | None]:
+    """TLS for the API alone."""
+    files, context, _ = _server_tls(config)
+    return files, context
+
+
 def _client_tls(config: Configuration) -> ssl.SSLContext | None:
     trusted = config.srmp.ca_certificates
     if config.listen.http is None and config.listen.https is None:
@@ -300,6 +306,7 @@ def _files(config: Configuration) -> list[tuple[str, Path]]:
         ("directory.keytab", config.directory.keytab),
         ("directory.ca_certificates", config.directory.ca_certificates),
     ]
+    found += [("store.password_file", config.store.password_file), ("store.key_file", config.store.key_file)]
     found += [(f"user[{index}].password_file", each.password_file) for index, each in enumerate(config.users, 1)]
     found += [(f"certificate[{index}].file", each.file) for index, each in enumerate(config.certificates, 1)]
     return [(key, file) for key, file in found if file is not None]

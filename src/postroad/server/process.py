@@ -10,14 +10,34 @@ import sys
 from collections.abc import Callable
 
 from postroad.config import Configuration
+from postroad.errors import StorageError
 from postroad.server.server import Server
+from postroad.server.shared_store import (
+    FIRST_LOOK_S,
+    RETRY_S,
+    GuardedSelector,
+    SharedStore,
+    StandbyApi,
+    check_database,
+    connector_of,
+)
 
 log = logging.getLogger(__name__)
 
 
-async def run(config: Configuration, announce: Callable[[dict[str, object]], None], level: int | None = None) -> None:
+def serve(config: Configuration, announce: Callable[[dict[str, object]], None], level: int | None = None) -> None:
     """Serves until SIGTERM or SIGINT. SIGHUP reads the configuration again. Calls `announce` with the ready line once
-    every listener accepts. A `level` for the log overrides the configuration."""
+    every listener accepts, and with another line while this process stands by. A `level` for the log overrides the
+    configuration."""
+    if config.store.url is None:
+        asyncio.run(_run(config, announce, level))
+        return
+    selector = GuardedSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(_run_shared(config, announce, level, selector))
+
+
+async def _run(config: Configuration, announce: Callable[[dict[str, object]], None], level: int | None) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
     server = Server(config, level)
@@ -25,16 +45,113 @@ async def run(config: Configuration, announce: Callable[[dict[str, object]], Non
     await server.start()
     try:
         reloading.start()
-        ready = server.ready
-        announce(ready)
-        log.info("ready", extra={"manager": ready["name"], "id": ready["id"]})
-        if server.console_url is not None:
-            log.info("the console is at", extra={"address": server.console_url})
+        _announce_ready(server, announce)
         await stop.wait()
         log.info("stopping")
     finally:
         await server.stop()
     log.info("stopped")
+
+
+def _announce_ready(server: Server, announce: Callable[[dict[str, object]], None]) -> None:
+    ready = server.ready
+    announce(ready)
+    log.info("ready", extra={"manager": ready["name"], "id": ready["id"]})
+    if server.console_url is not None:
+        log.info("the console is at", extra={"address": server.console_url})
+
+
+async def _run_shared(
+    config: Configuration,
+    announce: Callable[[dict[str, object]], None],
+    level: int | None,
+    selector: GuardedSelector,
+) -> None:
+    """Stands by and serves in turn, as the lease of the store has it."""
+    stop = asyncio.Event()
+    _on_signals(stop)
+    reloading = _Reloading(None)
+    reloading.start()
+    connector = connector_of(config)
+    await check_database(config, connector)
+    shared = SharedStore(config, connector)
+    selector.use(shared.guard)
+    shared.keeper.start()
+    try:
+        while await _stand_by(config, shared, announce, stop):
+            shared.serve(True)
+            try:
+                await _serve_shared(config, shared, announce, level, stop, reloading)
+            finally:
+                shared.keeper.hand_over()
+                reloading.use(None)
+                shared.serve(False)
+                shared.keeper.finished()
+            if stop.is_set():
+                break
+    finally:
+        await asyncio.to_thread(shared.keeper.stop)
+    log.info("stopped")
+
+
+async def _stand_by(
+    config: Configuration, shared: SharedStore, announce: Callable[[dict[str, object]], None], stop: asyncio.Event
+) -> bool:
+    """Returns True once this process is active, and False at a stop."""
+    api = StandbyApi(config, shared)
+    announced = False
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({stopping}, timeout=0)
+        first = asyncio.get_running_loop().time() + FIRST_LOOK_S
+        while not (stop.is_set() or shared.is_active):
+            now = asyncio.get_running_loop().time()
+            if shared.view.active not in (None, shared.name) or now >= first:
+                await api.start()
+            if shared.view.active not in (None, shared.name) and not announced:
+                announced = True
+                announce({"standby": True, "name": config.manager.name, "active": shared.view.active})
+            changing = asyncio.create_task(shared.change())
+            await asyncio.wait({stopping, changing}, timeout=FIRST_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            changing.cancel()
+    finally:
+        stopping.cancel()
+        await api.stop()
+    return not stop.is_set()
+
+
+async def _serve_shared(
+    config: Configuration,
+    shared: SharedStore,
+    announce: Callable[[dict[str, object]], None],
+    level: int | None,
+    stop: asyncio.Event,
+    reloading: _Reloading,
+) -> None:
+    """Serves until a stop, or until somebody asks for a handover."""
+    stopping = asyncio.create_task(stop.wait())
+    asked = asyncio.create_task(shared.asked_to_hand_over())
+    try:
+        server = Server(config, level, shared)
+        while not stop.is_set():
+            try:
+                await server.start()
+                break
+            except StorageError as fault:  # the database has gone away again
+                log.warning("not active yet", extra={"reason": fault})
+                await asyncio.wait({stopping}, timeout=RETRY_S)
+        else:
+            return
+        try:
+            reloading.use(server)
+            _announce_ready(server, announce)
+            await asyncio.wait({stopping, asked}, return_when=asyncio.FIRST_COMPLETED)
+            log.info("stopping" if stop.is_set() else "handing over")
+        finally:
+            await server.stop()
+    finally:
+        stopping.cancel()
+        asked.cancel()
 
 
 async def check_only(config: Configuration) -> None:
@@ -45,7 +162,7 @@ async def check_only(config: Configuration) -> None:
 class _Reloading:
     """Runs one reload at a time. All signals during a reload, or before the start is complete, cause one more."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | None) -> None:
         self._server = server
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -55,10 +172,17 @@ class _Reloading:
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
+    def use(self, server: Server | None) -> None:
+        """The server to reload; None while there is none."""
+        self._server = server
+
     async def _run(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            if self._server is None:
+                log.info("configuration not read again", extra={"reason": "this process stands by"})
+                continue
             try:
                 await self._server.reload()
             except Exception:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from postroad.errors import StorageError
 from postroad.manager.keys import KEY_FILE
@@ -27,17 +28,33 @@ _IGNORED = frozenset({UNFINISHED, LOCK_NAME, "lost+found"})
 _FILES = frozenset({KEY_FILE})  # files that a backup may contain
 PAGES = 8  # in one commit
 
+T = TypeVar("T")
+
 
 def restore(file: Path, directory: Path, progress: Callable[[int, int], object] = lambda done, total: None) -> Contents:
     """Restores a backup. Raises StorageError or OSError, and then leaves no store. Calls `progress` with the messages
     done and the total."""
+    contents = check_restorable(file)
+    make_directory(directory)
+    refuse_full(directory)
+    replace_store(directory, lambda inside: _fill(file, inside, contents, progress), contents.files)
+    return contents
+
+
+def check_restorable(file: Path) -> Contents:
+    """Reads the whole file. Raises StorageError or OSError."""
     contents = check_backup(file)
     if len(contents.state.get(IDENTITY_STATE, b"")) != 16:
         raise StorageError(f"{file}: is damaged: the id of its manager is missing; use another copy of it")
     if not contents.files.keys() <= _FILES:
         raise StorageError(f"{file}: must be a backup of this version or an earlier one; use a newer Postroad")
+    return contents
+
+
+def replace_store(directory: Path, write: Callable[[Path], T], files: Mapping[str, bytes]) -> T:
+    """Makes a store in an empty directory. `write` makes it in a subdirectory; it and the `files` get their places once
+    all is there. Raises what `write` raises, and then leaves no store."""
     make_directory(directory)
-    refuse_full(directory)
     lock = DirectoryLock(directory)
     inside = directory / UNFINISHED
     try:
@@ -45,8 +62,8 @@ def restore(file: Path, directory: Path, progress: Callable[[int, int], object] 
         shutil.rmtree(inside, ignore_errors=True)
         inside.mkdir(DIRECTORY_MODE)
         try:
-            _fill(file, inside, contents, progress)
-            for name, content in contents.files.items():
+            made = write(inside)
+            for name, content in files.items():
                 _write(inside / name, content)
                 (inside / name).replace(directory / name)
             (inside / DATABASE_NAME).replace(directory / DATABASE_NAME)
@@ -55,7 +72,7 @@ def restore(file: Path, directory: Path, progress: Callable[[int, int], object] 
             shutil.rmtree(inside, ignore_errors=True)
     finally:
         lock.close()
-    return contents
+    return made
 
 
 def refuse_full(directory: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,19 +33,31 @@ from postroad.server.protection import announce_algorithms
 from postroad.server.provision import provide_all, provide_public
 from postroad.server.reload import changed_files, read_again, refuse, report
 from postroad.server.restore import refuse_unfinished
+from postroad.server.shared_store import (
+    SharedStore,
+    kept_keys,
+    key_seal,
+    open_kept_keys,
+    read_shared_state,
+)
 from postroad.server.tracing import manager_class
 from postroad.store import Batch, MemoryStore, Store, open_store
+from postroad.store.database import make_directory
 from postroad.store.inspection import read_state
 
 log = logging.getLogger(__name__)
+
+GIVE_UP_S = 5.0  # for which a stop waits for a database that is away
 
 
 class Server:
     """A queue manager with its listeners. Call `start`, then `stop`. A failed start closes everything it opened."""
 
-    def __init__(self, config: Configuration, level: int | None = None) -> None:
-        """A `level` for the log overrides the configuration."""
+    def __init__(self, config: Configuration, level: int | None = None, shared: SharedStore | None = None) -> None:
+        """A `level` for the log overrides the configuration. `shared` is the store in a database, for the process that
+        holds its lease."""
         self._config = config
+        self._shared = shared
         self._level = level
         self._logged: LogLevel | None = None  # as the configuration has set it
         self._prepared: Prepared
@@ -81,9 +93,16 @@ class Server:
 
     async def stop(self) -> None:
         """Finishes the answers under way, commits what is left, and closes the store."""
-        await self._opened.aclose()
-        self._opened = AsyncExitStack()
-        self._running = None
+        giving_up = None
+        if self._shared is not None:  # a database that is away must not keep the process from its end
+            giving_up = asyncio.get_running_loop().call_later(GIVE_UP_S, self._shared.give_up)
+        try:
+            await self._opened.aclose()
+        finally:
+            if giving_up is not None:
+                giving_up.cancel()
+            self._opened = AsyncExitStack()
+            self._running = None
 
     async def check(self) -> None:
         """Raises what `start` would raise, as far as reading can tell. Changes nothing."""
@@ -91,13 +110,12 @@ class Server:
         prepared = await prepare(config, keep=False)
         self._close_later(prepared.watch)
         try:
-            refuse_unfinished(config.data)
             store = MemoryStore()  # a copy of the state, in which to try what a start does to the queues
-            store.commit([Batch(state=dict(await asyncio.to_thread(read_state, config.data)))])
+            store.commit([Batch(state=dict(await asyncio.to_thread(self._read_state)))])
             self._check_audit(lambda file: refuse_unwritable(file, config.data))
             if config.directory.publish:
                 prepared = replace(prepared, identifier=await check_join(config, store))
-            keys = load_keys(config.data / KEY_FILE)
+            keys = load_keys(config.data / KEY_FILE) if config.store.url is None else kept_keys(config, store)
             manager = self._build(
                 manager_class(config, None), prepared, store, AuditLog(), keys, build_limits(config.limits)
             )
@@ -111,14 +129,20 @@ class Server:
         config = self._config
         self._prepared = prepared = await prepare(config)
         self._close_later(prepared.watch)
-        refuse_unfinished(config.data)
-        store = await asyncio.to_thread(open_store, config.data, reserve=True)
-        log.info("store opened", extra={"directory": config.data})
+        store: Store
+        if self._shared is None:
+            refuse_unfinished(config.data)
+            store = await asyncio.to_thread(open_store, config.data, reserve=True)
+            log.info("store opened", extra={"directory": config.data})
+        else:
+            await asyncio.to_thread(make_directory, config.data)
+            store = await asyncio.to_thread(self._shared.open)
+            log.info("store opened", extra={"database": self._shared.place})
         try:
             audit = AuditLog(config.audit.file)
             # After the store, because the file may be in the data directory.
             self._check_audit(lambda file: audit.check())
-            keys = await asyncio.to_thread(open_keys, config.data / KEY_FILE, time.time())
+            keys = await asyncio.to_thread(self._open_keys, store)
             membership = await join(config, store, keys.ring) if config.directory.publish else None
             if membership is not None:
                 self._prepared = prepared = await self._joined(prepared, membership)
@@ -143,11 +167,23 @@ class Server:
             membership.publish(manager, config, self._directory_asked.set)
         await provide_all(manager, config, prepared.directory)
         self._use_access_lists(manager)
-        listeners = Listeners(manager, config, prepared, self._opened)
+        listeners = Listeners(manager, config, prepared, self._opened, patient=self._shared is not None)
         await listeners.open()
         self._running = manager, listeners
         announce(config, manager.doors.exposure)
         announce_algorithms(config.security)
+
+    def _read_state(self) -> Mapping[str, bytes]:
+        if self._config.store.url is not None:
+            return read_shared_state(self._config)
+        refuse_unfinished(self._config.data)
+        return read_state(self._config.data)
+
+    def _open_keys(self, store: Store) -> StoredKeys:
+        """Reads the keys, or makes new ones at the first start."""
+        if self._shared is None:
+            return open_keys(self._config.data / KEY_FILE, time.time())
+        return open_kept_keys(self._config, store, time.time())
 
     def _build(
         self,
@@ -167,11 +203,12 @@ class Server:
             hosts=own_hosts(self._config, prepared.entry),
             watch=prepared.watch,
             keys=keys,
-            key_file=self._config.data / KEY_FILE,
+            key_place=self._config.data / KEY_FILE if self._config.store.url is None else key_seal(self._config),
             certificates=prepared.certificates,
             audit=audit,
             limits=limits,
             account_reader=account_reader(self._config),
+            standing=None if self._shared is None else self._shared.standing,
         )
 
     async def _joined(self, prepared: Prepared, membership: Membership) -> Prepared:

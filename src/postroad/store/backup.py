@@ -55,8 +55,14 @@ class Contents:
     checksum: int = 0  # of all records, in any order
 
 
-def write_backup(snapshot: Snapshot, head: Mapping[str, object], files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Yields the file in pieces. Raises StorageError if the store cannot be read."""
+def write_backup(
+    snapshot: Snapshot,
+    head: Mapping[str, object],
+    files: Mapping[str, bytes],
+    without: frozenset[str] = frozenset(),
+) -> Iterator[bytes]:
+    """Yields the file in pieces. Leaves out the state values `without`: what they say is in `files`. Raises
+    StorageError if the store cannot be read."""
     digest = sha256()
     counted = 0
 
@@ -69,6 +75,8 @@ def write_backup(snapshot: Snapshot, head: Mapping[str, object], files: Mapping[
         yield add(_section(Kind.FILE, _value(name, value)))
     content = bytearray()
     for name, value in snapshot.state().items():
+        if name in without:
+            continue
         content += _value(name, value)
         if len(content) >= SECTION_BYTES:
             yield add(_section(Kind.STATE, bytes(content)))

@@ -32,6 +32,7 @@ from postroad.store.postgresql_connection import (
     Connector,
     DatabaseFault,
     close_quietly,
+    has_tables,
     is_broken,
 )
 from postroad.store.replay import RANDOM_BYTES, replay_segments
@@ -127,6 +128,7 @@ class Sessions:
         self.connector = connector
         self.fence = 0
         self.trouble: str | None = None  # why the database does not answer
+        self.waits_since: float | None = None  # when the transaction under way began, by time.monotonic
         self._epoch = epoch
         self._instance = instance
         self._lost = lost
@@ -143,6 +145,16 @@ class Sessions:
         """Runs `work`, a transaction, until it is certain that it took place, and that a replica has it too where the
         database waits for one. `find` looks for what it did, after its answer was lost. Raises LeaseLost once another
         process has taken over, and StorageError after `give_up`."""
+        outermost = self.waits_since is None
+        if outermost:
+            self.waits_since = time.monotonic()
+        try:
+            return self._until_certain(doing, work, find)
+        finally:
+            if outermost:
+                self.waits_since = None
+
+    def _until_certain(self, doing: str, work: Callable[[Connection], T], find: Callable[[Connection], T | None]) -> T:
         doubtful = False
         pause_s = FIRST_PAUSE_S
         while True:
@@ -689,6 +701,11 @@ class PostgresqlStore(Layers[FrameTables, Tables]):
         """Why the database does not answer; None while it does. Any thread may ask."""
         return self._sessions.trouble
 
+    @property
+    def waits_since(self) -> float | None:
+        """Since when a commit waits for the database, by time.monotonic; None while none does. Any thread may ask."""
+        return self._sessions.waits_since
+
     def committer(self, post: Post) -> Writer:
         return Writer(self, post)
 
@@ -761,6 +778,25 @@ def _segments(connection: Connection, spilled: int) -> list[tuple[int, Segment]]
         if segment.frames:
             found.append((generation, segment))
     return found
+
+
+def read_state(connector: Connector) -> dict[str, bytes]:
+    """What `Store.state` would return after opening; nothing if there is no store yet. Takes and changes nothing."""
+    try:
+        with connector.connect("check") as connection:
+            if not has_tables(connector, connection):
+                return {}
+            found: dict[str, bytes | None] = {}
+            for name, value, checksum in fetch(connection, _STATE):
+                if checksum == state_checksum(name, value):
+                    found[name.decode("utf-8", "replace")] = value
+            spilled = fetch(connection, _MARK)[0][0]
+            for _, segment in _segments(connection, spilled):
+                for frame in segment.frames:
+                    found |= frame.state
+    except (psycopg.Error, OSError) as error:
+        raise connector.explain("reading", error) from error
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _journal(generation: int) -> str:

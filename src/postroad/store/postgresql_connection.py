@@ -6,8 +6,8 @@ What is in the tables is the matter of postgresql.py and lease_keeper.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
@@ -49,6 +49,13 @@ SELECT set_config('search_path', quote_ident(%s), false),
 """
 _SYNCHRONOUS = "SELECT current_setting('synchronous_standby_names') <> ''"
 _EXISTS = "SELECT to_regclass(quote_ident(%s) || '.version') IS NOT NULL"
+_NAMESPACE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
+_SCHEMAS = """
+SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid
+WHERE relname IN ('lease', 'mark', 'message') AND relkind = 'r' GROUP BY nspname HAVING count(*) = 3 ORDER BY nspname"""
+_OUR_TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+    AND relname ~ '^(version|lease|standby|mark|message|state|journal_[0-9]+)$'"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext(%s))"
 
 T = TypeVar("T")
@@ -213,12 +220,11 @@ def prepare_tables(connector: Connector, connection: Connection, generation: Cal
     """Creates the schema and its tables, if they are not there. Raises psycopg.Error, and DatabaseFault for tables of a
     newer Postroad. `generation` is the first one of the journal."""
     place = connector.place
-    if not _scalar(connection, _EXISTS, (place.schema,)):
+    if not has_tables(connector, connection):
         with connection.transaction():
             connection.execute(_LOCK, (place.schema,))
-            if not _scalar(connection, _EXISTS, (place.schema,)):
-                exists = _scalar(connection, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", (place.schema,))
-                if not exists:
+            if not has_tables(connector, connection):
+                if not _scalar(connection, _NAMESPACE, (place.schema,)):
                     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(place.schema)))
                 connection.execute(TABLES.encode(), prepare=False)
                 connection.execute("INSERT INTO version VALUES (1, %s)", (VERSION,))
@@ -231,6 +237,43 @@ def prepare_tables(connector: Connector, connection: Connection, generation: Cal
             "newer Postroad, or another schema",
             Blame.SETTINGS,
         )
+
+
+def has_tables(connector: Connector, connection: Connection) -> bool:
+    return bool(_scalar(connection, _EXISTS, (connector.place.schema,)))
+
+
+def schemas(connector: Connector) -> list[str]:
+    """The schemas of this database that have a store. Raises StorageError."""
+    with _explained(connector, "reading"), connector.connect("copy") as connection:
+        return [name for (name,) in connection.execute(_SCHEMAS).fetchall()]
+
+
+def is_used(connector: Connector) -> tuple[bool, bool]:
+    """Whether the schema exists, and whether a store is in it. Raises StorageError."""
+    with _explained(connector, "reading"), connector.connect("copy") as connection:
+        exists = bool(_scalar(connection, _NAMESPACE, (connector.place.schema,)))
+        return exists, has_tables(connector, connection)
+
+
+def drop_tables(connector: Connector, *, schema_too: bool) -> None:
+    """Removes a store that is not whole. Raises StorageError."""
+    with _explained(connector, "cleaning up"), connector.connect("copy") as connection:
+        if schema_too:
+            connection.execute(
+                sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(connector.place.schema))
+            )
+        else:
+            for (name,) in connection.execute(_OUR_TABLES).fetchall():
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
+
+
+@contextmanager
+def _explained(connector: Connector, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, OSError) as error:
+        raise connector.explain(doing, error) from error
 
 
 def is_synchronous(connection: Connection) -> bool:
