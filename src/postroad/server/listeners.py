@@ -379,7 +379,7 @@ class Listeners:
             self._prepared.amqp_tls,
         )
         manager.doors.open(amqp=amqp.service)
-        await self._listen("amqp", port, amqp.start())
+        await self._listen("amqp", port, amqp.start)
         self._opened.push_async_callback(amqp.stop)
         self._amqp = amqp
         self._tls.append(_renewal(amqp, lambda prepared: prepared.amqp_tls))

@@ -253,7 +253,7 @@ def _server_tls(
 
 def server_tls_files(config: Configuration) -> tuple[TlsFiles | None, ssl.SSLContext | None]:
     """TLS for the API alone."""
-    files, context, _ = _server_tls(config)
+    files, context, *_ = _server_tls(config)
     return files, context
 
 
