@@ -22,6 +22,7 @@ from postroad.amqp.performatives import (
     HEADER,
     OPEN,
     SASL_HEADER,
+    STATE_ACCEPTED,
     TRANSFER,
     frame,
 )
@@ -34,6 +35,7 @@ from tests.amqp_peer import (
     begin,
     data,
     detach,
+    disposition,
     flow,
     opening,
     source,
@@ -267,3 +269,27 @@ def test_nothing_happens_before_the_login(door: AmqpDoor) -> None:
         connection.sendall(SASL_HEADER + opening() + begin() + HEADER)
         while connection.recv(1000):
             pass
+
+
+def test_a_peer_that_asks_without_end_and_reads_nothing_is_not_read(door: AmqpDoor) -> None:
+    """Every flow with echo has an answer. Those that wait for the peer have a bound."""
+    with RawPeer(door.dial()) as peer:
+        peer.connection.settimeout(1.0)
+        asking = frame(0, described(FLOW, listed(uint(0), uint(9), uint(0), uint(9), *[b"\x40"] * 5, b"\x41"))) * 5000
+        with pytest.raises(TimeoutError):
+            peer.write(asking * 400)  # 50 MB
+        [connection] = door.listener.listener.connections
+        assert connection.transport.get_write_buffer_size() < 6 << 20
+
+
+def test_dispositions_of_nothing_end_the_session(door: AmqpDoor) -> None:
+    door.send(*(b"x" for _ in range(2000)))
+    with RawPeer(door.dial()) as peer:
+        peer.write(attach_receiver(source(ORDERS)) + flow(2000))
+        for _ in range(2000):
+            peer.until(TRANSFER)
+        nothing = disposition(100_000, 0x7FFFFFFF, STATE_ACCEPTED)
+        peer.write(nothing * 5000)
+        assert peer.until(END)[0].value[0] == "amqp:resource-limit-exceeded"
+    while len(door.messages()) < 1000:
+        time.sleep(0.01)

@@ -84,6 +84,7 @@ from postroad.wire.constants import MAX_PACKET_SIZE
 
 _TRANSACTIONS: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 MOST_PAYLOAD: Final = MAX_PACKET_SIZE + (1 << 20)  # bytes of one message; its encoding may be longer than its packet
+MOST_IN_VAIN: Final = 1_000_000  # ids of dispositions of one read that name no message: each costs a look
 MOST_OUTPUT: Final = 512 << 10  # bytes of output that wait before nodes send more
 WINDOW: Final = 0x7FFFFFFF  # frames that a session takes: credit bounds the messages, so it never closes
 LINGER_S: Final = 2.0  # for the peer's close after ours: what it has sent meanwhile must not cut ours off
@@ -183,6 +184,7 @@ class Engine:
         self._held = 0  # bytes of messages of several frames that are not whole
         self._closed_at = now
         self._consuming = False
+        self._in_vain = 0  # ids of dispositions of one read that name no message
         self._without_login = False  # the peer began with the header of AMQP
         self._started_opening = False  # the peer has sent its header of AMQP
         self._started_at = now
@@ -240,6 +242,7 @@ class Engine:
 
     def _advance(self, now: float) -> None:
         self._consuming = True
+        self._in_vain = 0
         found: Fault | None = None
         try:
             self._consume(now)
@@ -650,8 +653,10 @@ class Engine:
         self._links -= 1
         self._held -= link.size
         self._touched.pop(link, None)
-        gone = [number for number, (each, _) in session.sent.items() if each is link] if link.unsettled else []
-        items = [session.sent.pop(number)[1] for number in gone] + [each.item for each in link.outcomes]
+        for number in link.sent:
+            del session.sent[number]
+        items = [*link.sent.values(), *(each.item for each in link.outcomes)]
+        link.sent.clear()
         link.outcomes.clear()
         node, link.node = link.node, None
         if node is not None:
@@ -852,8 +857,8 @@ class Engine:
         link.use_credit()
         self.sent_messages += 1
         if not settled:
-            session.sent[number] = (link, item)
-            link.unsettled += 1
+            session.sent[number] = link
+            link.sent[number] = item
         size = len(payload)
         body = link.transfer(number, settled=settled)
         if 8 + len(body) + size <= self._frame_size and session.remote_window > 0:
@@ -907,16 +912,18 @@ class Engine:
         sent = session.sent
         if span > WINDOW:
             raise SessionFault("amqp:invalid-field", "the last id of a disposition must not be before its first")
+        if not settled and (state is None or code_of(state.descriptor) == RECEIVED):
+            return  # no outcome yet
         if span < len(sent):
             numbers = [number for number in (first + step & SERIAL for step in range(span + 1)) if number in sent]
         else:
             numbers = [number for number in sent if (number - first & SERIAL) <= span]
-        if not settled and (state is None or code_of(state.descriptor) == RECEIVED):
-            return  # no outcome yet
+        self._in_vain += min(span, len(sent)) - len(numbers)
+        if self._in_vain > MOST_IN_VAIN:
+            raise SessionFault(RESOURCE_LIMIT, "too many dispositions of messages that are settled already")
         for number in numbers:
-            link, item = sent.pop(number)
-            link.unsettled -= 1
-            link.outcomes.append(Settled(number, item, state, settled))
+            link = sent.pop(number)
+            link.outcomes.append(Settled(number, link.sent.pop(number), state, settled))
             if link not in self._touched:
                 self._touched[link] = None
 

@@ -63,7 +63,7 @@ class Session:
     next_delivery: int = 0
     links: dict[int, Link] = field(default_factory=dict)  # by the peer's handle
     own_handles: dict[int, Link] = field(default_factory=dict)
-    sent: dict[int, tuple[Link, Any]] = field(default_factory=dict)  # not settled, by delivery id
+    sent: dict[int, Link] = field(default_factory=dict)  # the links of messages that are not settled, by delivery id
     waiting: deque[bytes] = field(default_factory=deque)  # frames of one message that wait for the peer's window
     answers: list[tuple[int, bytes]] = field(default_factory=list)  # delivery ids with states, for dispositions
     ours_detached: set[int] = field(default_factory=set)  # the peer's handles of links that we ended, until it answers
@@ -91,7 +91,7 @@ class Link:
     drain: bool = False
     immediate: bool = False  # each message goes to the node at once, after what came before on other links
     presettled: bool = False  # what we send is settled
-    unsettled: int = 0
+    sent: dict[int, Any] = field(default_factory=dict)  # items of the node that are not settled, by delivery id
     prefix: bytes = b""  # of our transfers
     # A message of several frames
     parts: list[bytes] = field(default_factory=list)
@@ -105,6 +105,11 @@ class Link:
         handle = uint(self.handle)
         # handle, delivery id, tag (the id again), format 0, not settled
         self.prefix = b"\0\x53\x14\xc0" + bytes((1 + len(handle) + 5 + 6 + 1 + 1, 5)) + handle + b"\x70"
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages the peer has not settled."""
+        return len(self.sent)
 
     def transfer(self, delivery_id: int, *, settled: bool) -> bytes:
         """The body of a transfer of one frame."""

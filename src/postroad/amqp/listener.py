@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 WRITE_BUFFER = 256 << 10  # bytes that a peer has not read, above which its links get nothing more
 MOST_UNCOMMITTED = 8 << 20  # bytes of messages that wait for the disk, above which a connection is not read
+MOST_UNREAD = 4 << 20  # bytes of answers that a peer has not read, above which it is not read either
 TOKEN_USER: Final = "token"  # the user name that stands for the API's token
 _ADMINISTRATOR, _NOBODY = Token.administrator(), Token.nobody()
 
@@ -120,7 +121,7 @@ class AmqpConnection(Connection):
         self.owner = owner
         self.guest: Any = None
         self._scheduled = False
-        self._waits = False  # for the disk: nothing is read meanwhile
+        self._waits = False  # for the disk or for the peer to read: nothing is read meanwhile
         self._turn: asyncio.TimerHandle | None = None
         self._certificate: str | None = None
 
@@ -144,9 +145,6 @@ class AmqpConnection(Connection):
         now = self.owner.clock()
         try:
             guest.engine.receive(data, now)
-            if guest.uncommitted > MOST_UNCOMMITTED and not self._waits:
-                self._waits = True
-                self.transport.pause_reading()
             held = guest.engine.held
             if held != self.admission.held:
                 self.admission.hold(held)
@@ -167,9 +165,6 @@ class AmqpConnection(Connection):
         if guest is None or self.transport.is_closing():
             return
         now = self.owner.clock()
-        if self._waits and guest.uncommitted <= MOST_UNCOMMITTED // 2:
-            self._waits = False
-            self.transport.resume_reading()
         try:
             guest.serve(now)
             engine = guest.engine
@@ -177,6 +172,7 @@ class AmqpConnection(Connection):
             data = engine.data_to_send(now)
             if data:
                 self.transport.write(data)
+            self._choose_reading(guest.uncommitted)
             if engine.finished:
                 self.transport.close()
             elif was_full and not engine.blocked:
@@ -186,6 +182,16 @@ class AmqpConnection(Connection):
             log.exception("connection broken off", extra={"peer": self.admission.address})
             self.transport.abort()
         self.owner.commit_soon()
+
+    def _choose_reading(self, uncommitted: int) -> None:
+        """Reads nothing while much waits: messages for the disk, or answers for a peer that does not read them."""
+        unread = self.transport.get_write_buffer_size()
+        if self._waits and uncommitted <= MOST_UNCOMMITTED // 2 and unread <= MOST_UNREAD // 2:
+            self._waits = False
+            self.transport.resume_reading()
+        elif not self._waits and (uncommitted > MOST_UNCOMMITTED or unread > MOST_UNREAD):
+            self._waits = True
+            self.transport.pause_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
