@@ -57,6 +57,8 @@ from postroad.wire.view import with_dead_letter_queue
 
 _FIXED = Struct("<BBHIII16s16sIIII")  # BaseHeader and the fixed part of UserHeader
 _ID = Struct("<I")
+_SIZE_AT = 8  # PacketSize in a packet
+_BODY_SIZES_AT = 32  # MessageSize and AllocationBodySize in the MessagePropertiesHeader, behind the label's length at 1
 _UNNUMBERED = pack("<IIIII", 0, 0, 0, 1, 0)  # a TransactionHeader without sequence numbers, which the commit fills in
 _RECOVERABLE = 0x20
 _SHA1, _RC4 = int(HashAlgorithm.SHA1), int(EncryptionAlgorithm.RC4)
@@ -330,10 +332,12 @@ class Composer:
     def compose_all(
         self, messages: Iterable[Message], ids: Iterable[int], sent_time: int, *, transactional: bool = False
     ) -> list[bytes]:
-        """Makes a packet for each message. If messages differ only in their ids and bodies, the rest is encoded
-        once."""
+        """Makes a packet for each message. If messages differ only in their ids, labels and bodies, the rest is
+        encoded once."""
         packets: list[bytes] = []
         common: tuple[object, ...] | None = None
+        rest: tuple[object, ...] = ()
+        pattern: _Pattern | None = None
         head = middle = tail = b""
         size = 0
         for message, message_id in zip(messages, ids, strict=True):
@@ -342,12 +346,20 @@ class Composer:
             if properties == common and len(body) == size:
                 packets.append(b"".join((head, _ID.pack(message_id), middle, body, tail)))
                 continue
+            if pattern is not None and properties[1:] == rest:
+                found = pattern.packet(properties[0], message_id, body)
+                if found is not None:
+                    packets.append(found)
+                    continue
             _check_properties(properties)
             packet, body_at = self._compose(message, body, message_id, sent_time, transactional)
             packets.append(packet)
-            common, size = properties, len(body)
+            common, rest, size = properties, properties[1:], len(body)
             head, middle = packet[: MESSAGE_ID.start], packet[MESSAGE_ID.stop : body_at]
             tail = packet[body_at + size :]
+            # what follows the body may depend on its size
+            plain = self.multi_queue is None and message.trace is None and message.dead_letter_queue is None
+            pattern = _Pattern(packet, body_at, message) if plain else None
         return packets
 
     def _compose(
@@ -482,6 +494,42 @@ class Composer:
         if not isinstance(parsed, PublicName | PrivateName | DirectName | MulticastName):
             raise InvalidMessage(f"{what}: must be a public, private, direct or multicast name, got {name}")
         return parsed
+
+
+class _Pattern:
+    """A packet without its id, label and body, and so without its sizes."""
+
+    __slots__ = ("_extension", "_head", "_parts", "_size")
+
+    def __init__(self, packet: bytes, body_at: int, message: Message) -> None:
+        units = len(message.label.encode("utf-16-le", "surrogatepass")) // 2
+        label_at = body_at - len(message.extension) - (2 * units + 2 if units else 0)
+        at = label_at - PROPERTIES.size
+        self._size = label_at + len(message.extension)
+        self._extension = message.extension
+        self._parts = (
+            packet[:_SIZE_AT],
+            packet[_SIZE_AT + 4 : MESSAGE_ID.start],
+            packet[MESSAGE_ID.stop : at + 1],
+            packet[at + 2 : at + _BODY_SIZES_AT],
+            packet[at + _BODY_SIZES_AT + 8 : label_at],
+        )
+        one, two, three, four, five = (f"{len(part)}s" for part in self._parts)
+        self._head = Struct(f"<{one}I{two}I{three}B{four}II{five}")
+
+    def packet(self, label: object, message_id: int, body: bytes) -> bytes | None:
+        """The packet. None if it would be too large or has a wrong label."""
+        if type(label) is not str or "\0" in label:
+            return None
+        text = label.encode("utf-16-le", "surrogatepass") + b"\0\0" if label else b""
+        units, count = len(text) // 2, len(body)
+        padding = _PADDING[len(text) + len(self._extension) + count & 3]
+        size = self._size + len(text) + count + len(padding)
+        if units > MAX_LABEL_UNITS or size > MAX_PACKET_SIZE:
+            return None
+        one, two, three, four, five = self._parts
+        head = self._head.pack(one, size, two, message_id, three, units, four, count, count, five)
+        return b"".join((head, text, self._extension, body, padding))
 
 
 def _octets(message: Message) -> bytes:

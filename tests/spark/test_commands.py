@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Outcome, postroad
-from tests.served import Served
+from tests.served import Served, served
 
 ENTERPRISE = """
 [[site]]
@@ -35,6 +35,10 @@ def run(*arguments: str, api: str | None = None) -> Outcome:
         (["--conf", "novalue"], "--conf: 'novalue' must be KEY=VALUE"),
         (["--sla", "orders=fast"], "--sla: must be QUEUE=TIME, as in"),
         (["--enterprise", "nowhere.toml"], "nowhere.toml"),
+        (
+            ["--api", "http://127.0.0.1:1", "--api", "http://127.0.0.1:2", "--token", "x"] + ["--token", "y"] * 2,
+            "--token: must be given once, or once for each of 2 --api, got 3",
+        ),
     ],
 )
 def test_what_can_never_be_run(options: list[str], sentence: str, tmp_path: Path) -> None:
@@ -65,6 +69,19 @@ def test_a_queue_to_send_to_that_is_no_name(tmp_path: Path) -> None:
     ended = run("replay", "--lake", str(tmp_path), "--where", "true", "--to", "orders")
     assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
     assert "a path must be a computer, a backslash and a queue" in ended.errors
+
+
+def test_managers_with_tokens_of_their_own(tmp_path: Path) -> None:
+    with served(token="one") as first, served(token="two") as second:
+        apis = [f"http://{each.server.host}:{each.server.port}" for each in (first, second)]
+        given = [
+            word for api, token in zip(apis, ("one", "two"), strict=True) for word in ("--api", api, "--token", token)
+        ]
+        ended = run("run", "--queue", r"private$\nosuch", "--lake", str(tmp_path / "lake"), *given)
+        assert r"--queue: no queue matches private$\nosuch" in ended.errors, "both managers have answered"
+        ended = run("run", "--lake", str(tmp_path / "lake"), *given[:-1], "one")
+        assert ended.code == 1
+        assert "token" in ended.errors
 
 
 def test_missing_queues_and_an_impossible_lake(alpha: Served, tmp_path: Path) -> None:

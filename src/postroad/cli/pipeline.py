@@ -3,6 +3,7 @@ letters."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from postroad.cli.context import DEFAULT_API, AsJson, Context, Token, is_given, read_token
+from postroad.cli.context import DEFAULT_API, AsJson, Context, is_given, read_token
 from postroad.cli.output import ExitCode, fail, print_json, print_line, print_table, size_text
 from postroad.reports.info import counted
 from postroad.runtime.private_files import write_private
@@ -51,6 +52,21 @@ QUICK = FEW_TASKS | {
 }
 
 
+def _tokens(context: typer.Context, given: list[str] | None) -> list[str]:
+    """The tokens after the command, or else the one before it or of the environment."""
+    before = os.environ.get("POSTROAD_TOKEN") if context.obj is None else context.obj["token"]
+    return given or ([before] if before is not None else [])
+
+
+def _keys(apis: list[str], tokens: list[str]) -> list[tuple[str, str | None]]:
+    """Each manager with its token."""
+    if len(tokens) < 2:
+        return [(api, read_token(tokens[0] if tokens else None)) for api in apis]
+    if len(tokens) != len(apis):
+        fail(f"--token: must be given once, or once for each of {len(apis)} --api, got {len(tokens)}", ExitCode.USAGE)
+    return list(zip(apis, tokens, strict=True))
+
+
 def _apis(context: typer.Context, given: list[str] | None) -> list[str]:
     """The APIs after the command, or else the one before it, or else those of the environment."""
     if not is_given(context, "apis") and is_given(cast(typer.Context, context.find_root()), "api"):
@@ -66,6 +82,16 @@ Apis = Annotated[
         envvar="POSTROAD_API",
         callback=_apis,
         help=f"The address of a queue manager's HTTP API; repeat it for more managers. {DEFAULT_API} if absent.",
+    ),
+]
+Tokens = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        callback=_tokens,
+        help="The token of every API, or one for each --api, in their order. [env var: POSTROAD_TOKEN, or "
+        "POSTROAD_TOKEN_FILE for a file]",
     ),
 ]
 LakePath = Annotated[
@@ -139,7 +165,7 @@ def run(
     master: Master = None,
     conf: Conf = None,
     as_json: AsJson = False,
-    token: Token = None,
+    tokens: Tokens = None,
 ) -> None:
     """Read the new messages of the queues into the tables. Messages stay in their queues unless --consume removes them.
 
@@ -151,14 +177,14 @@ def run(
     from postroad.spark.pipeline.run import run as run_pipeline
     from postroad.spark.pipeline.sources import sources, unmatched
 
-    key = read_token(token)
+    keys = _keys(apis or [], tokens or [])
     check_format(form)
     settings = _settings(conf)
     directory = _directory(enterprise)
     levels = _levels(sla)
 
     def find() -> list[Source]:
-        return [each for api in apis or () for each in sources(api, key, queues or (), consume or ())]
+        return [each for api, key in keys for each in sources(api, key, queues or (), consume or ())]
 
     remote = scheme_of(lake) not in (None, "file")
     if remote:  # a wrong address is refused before any manager is asked
@@ -492,7 +518,6 @@ def quick_settings(kept: int = 0) -> dict[str, str]:
 
 def _quiet_java_options() -> list[str]:
     """Java options that silence Spark's start, which a setting of the session would come too late for."""
-    import os
     from importlib.resources import files
 
     if not os.environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:

@@ -48,10 +48,14 @@ def read_messages(stream: bytes, most: int) -> Sending:
         fields[known.field] = known.values(name, column)
     transactional = _transactional(fields.pop("delivery", None), fields)
     names = list(fields)
-    messages = []
-    for values in zip(*fields.values(), strict=True) if names else ():
-        given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        messages.append(Message(**given))
+    rows = zip(*fields.values(), strict=True) if names else ()
+    if any(None in values for values in fields.values()):
+        messages = [
+            Message(**{name: value for name, value in zip(names, values, strict=True) if value is not None})
+            for values in rows
+        ]
+    else:
+        messages = [Message(**dict(zip(names, values, strict=True))) for values in rows]
     return Sending(messages or [Message() for _ in range(table.num_rows)], transactional)
 
 

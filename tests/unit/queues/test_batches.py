@@ -47,7 +47,11 @@ MESSAGES = st.builds(
 @given(st.lists(MESSAGES, max_size=12), st.booleans(), st.booleans())
 def test_a_batch_is_composed_like_its_messages(messages: list[Message], twice: bool, transactional: bool) -> None:
     if twice:  # so there are some that share what is written once
-        messages = [each for message in messages for each in (message, message)]
+        messages = [
+            each
+            for message in messages
+            for each in (message, message, replace(message, label="größer 𝄞", body=b"another"))
+        ]
     destination = parse_format_name(FAR)
     assert isinstance(destination, DirectName)
     ids = range(100, 100 + len(messages))

@@ -13,24 +13,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    VariantType,
+)
 
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.runtime.private_files import make_private_directory
-from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Table, day_of, rows_of
+from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Table, day_of, grown, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_WRITER_VERSION = 2  # tables of later ones have constraints or other features, which Delta's own writer must keep
 _APP = "postroad"  # how we appear in a table's log
 _NAMESPACE = "postroad"
 _BATCH, _FACTS, _SCHEMA = "postroad.batch", "postroad.facts", "postroad.schema"
@@ -81,22 +93,90 @@ class DeltaTable(_LocalTable):
 
     def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
         deltalake = _library("deltalake", "delta")
-        from deltalake.transaction import AddAction, RemoveAction
+        from deltalake.transaction import RemoveAction
 
         gone = self._replaced_files(replaced)
         removed_ms = time.time_ns() // 1_000_000
         files = self._draft(frame, commit)
-        schema = deltalake.Schema.from_json(commit.schema.json())  # Delta and Spark use the same JSON for schemas
         days = [DAY] if DAY in commit.schema.names else []
+        properties = deltalake.CommitProperties(
+            custom_metadata=_commit_properties(commit), app_transactions=[deltalake.Transaction(_APP, commit.batch)]
+        )
+        removed = [RemoveAction(self._relative(Path(file.path)), True, removed_ms, file.size) for file in gone]
+        self._transact(self._opened(commit.schema, days), files, removed, commit.schema, days, properties)
+
+    def append_once(self, frame: DataFrame, stream: str, batch: int) -> bool:
+        """Adds a batch of a stream to a table of its own or of others. Returns False and changes nothing if the table
+        has this batch or a later one of the stream. Other streams may write at the same time.
+
+        The columns are those of the table and new ones. Raises PipelineError for a table that only others can write.
+        """
+        deltalake = _library("deltalake", "delta")
+        table = self._table()
+        last = None if table is None else table.transaction_version(stream)
+        if last is not None and batch <= last:
+            return False
+        schema, days = self._grown(table, frame)
+        make_private_directory(self.root)
+        there = {field.name for field in frame.schema}
+        missing = [f.lit(None).cast(field.dataType).alias(field.name) for field in schema if field.name not in there]
+        directory = f"{self.name}/part={batch:08}-{uuid4().hex[:8]}"
+        written = self._write_files(frame.select("*", *missing), directory, keep_day=not days)
+        files = [file for file in (Path(self.lake.url(each.path)) for each in written) if rows_of(str(file))]
+        properties = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(stream, batch)])
+        self._transact(self._opened(schema, days), files, [], schema, days, properties)
+        return True
+
+    def _grown(self, table: Any, frame: DataFrame) -> tuple[StructType, list[str]]:
+        """The columns of the table after it took the frame, and those that divide its files."""
+        for field in frame.schema:
+            if not _is_plain(field.dataType):
+                raise PipelineError(
+                    f"{self.root}: the column {field.name} must have a type that every version of Delta knows, got "
+                    f"{field.dataType.simpleString()}; cast it, a variant with to_json(...)"
+                )
+        if table is None:
+            kind = frame.schema[DAY].dataType if DAY in frame.columns else None
+            return grown(self.name, None, frame.schema), [DAY] if isinstance(kind, StringType | DateType) else []
+        days = list(table.metadata().partition_columns)
+        version = table.protocol().min_writer_version
+        if version > _WRITER_VERSION or days not in ([], [DAY]):
+            raise PipelineError(
+                f"{self.root}: must be a table without constraints and features, divided by no column but {DAY}, got "
+                f"writer version {version}, divided by {', '.join(days) or 'none'}; write to another path"
+            )
+        return grown(self.name, StructType.fromJson(json.loads(table.schema().to_json())), frame.schema), days
+
+    def _opened(self, columns: StructType, days: list[str]) -> Any:
+        """The table, made if there is none, with all of these columns."""
+        deltalake = _library("deltalake", "delta")
+        try:
+            schema = deltalake.Schema.from_json(columns.json())  # Delta and Spark use the same JSON for schemas
+        except Exception as fault:  # of the library, without a type of its own
+            raise PipelineError(f"{self.root}: a column has a type that the table cannot hold: {fault}") from None
         table = self._table()
         if table is None:
-            table = deltalake.DeltaTable.create(str(self.root), schema, partition_by=days)
-        else:
-            known = {field.name for field in table.schema().fields}
-            added = [field for field in schema.fields if field.name not in known]
-            if added:
-                table.alter.add_columns(added)
-        actions = [
+            return deltalake.DeltaTable.create(str(self.root), schema, partition_by=days)
+        known = {field.name for field in table.schema().fields}
+        added = [field for field in schema.fields if field.name not in known]
+        if added:
+            table.alter.add_columns(added)
+        return table
+
+    def _transact(
+        self,
+        table: Any,
+        files: Sequence[Path],
+        removed: Sequence[Any],
+        columns: StructType,
+        days: list[str],
+        properties: Any,
+    ) -> None:
+        deltalake = _library("deltalake", "delta")
+        from deltalake.transaction import AddAction
+
+        schema = deltalake.Schema.from_json(columns.json())
+        added = [
             AddAction(
                 self._relative(file),
                 file.stat().st_size,
@@ -107,18 +187,22 @@ class DeltaTable(_LocalTable):
             )
             for file in files
         ]
-        table.create_write_transaction(
-            [*actions, *(RemoveAction(self._relative(Path(file.path)), True, removed_ms, file.size) for file in gone)],
-            "append",
-            schema,
-            days,
-            commit_properties=deltalake.CommitProperties(
-                custom_metadata=_commit_properties(commit), app_transactions=[deltalake.Transaction(_APP, commit.batch)]
-            ),
-        )
+        table.create_write_transaction([*added, *removed], "append", schema, days, commit_properties=properties)
 
     def _relative(self, file: Path) -> str:
         return quote(str(file.relative_to(self.root)), safe="/=")
+
+
+def _is_plain(kind: DataType) -> bool:
+    """Whether a table needs no feature for a column of this type."""
+    match kind:
+        case StructType():
+            return all(_is_plain(field.dataType) for field in kind)
+        case ArrayType():
+            return _is_plain(kind.elementType)
+        case MapType():
+            return _is_plain(kind.keyType) and _is_plain(kind.valueType)
+    return not isinstance(kind, VariantType | TimestampNTZType | NullType)
 
 
 class IcebergTable(_LocalTable):
@@ -250,6 +334,14 @@ class _FileSource(DataSource):
 
     @abstractmethod
     def reader(self, schema: StructType) -> _FileReader: ...
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise InvalidArgument(
+            f"{self.name()}: this session can read such tables but not write them by name, because it has no jars of "
+            "the format; write to a Delta table with .writeStream.foreachBatch(postroad.spark.lake_sink(path))"
+        )
+
+    streamWriter = writer  # noqa: N815
 
 
 class _FileReader(DataSourceReader):
