@@ -217,6 +217,8 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --soap
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --multicast
+	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --failover
+	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --failover --soap
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
 
 # Multicast between real processes in network namespaces, on a segment that loses packets. Needs root.

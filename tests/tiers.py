@@ -39,6 +39,7 @@ SLOW = {
     "integration/test_simulation_soap.py": "seeds of the simulated network, by SOAP; two minutes",
     "acceptance/test_failover.py": "PostgreSQL and two processes for each case; 40 s",
     "integration/test_store_postgresql_model.py": "a server of PostgreSQL and random histories; 15 s",
+    "integration/test_simulation_failover.py": "seeds of the simulated network, with failovers; half a minute",
     "integration/test_store_crash.py": "a disk that fails at every single write; a minute",
     "acceptance/test_any_names.py": "every door of two servers; unit/test_names_properties.py has the names; 25 s",
     "acceptance/test_backup.py": "a server for each case; unit/test_store_backup.py has the file's own tests; 70 s",

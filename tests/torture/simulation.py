@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroad.simulation.multicast import run_multicast_seed
-from postroad.simulation.seeds import http_scenario, random_scenario
+from postroad.simulation.seeds import failover_scenario, http_scenario, random_scenario
 from postroad.simulation.verdict import judge
 from postroad.simulation.world import World
 
@@ -37,8 +37,11 @@ class Outcome:
         return not self.sentences
 
 
-def run_seed(seed: int, *, soap: bool = False) -> Outcome:
-    world = World(http_scenario(seed) if soap else random_scenario(seed))
+def run_seed(seed: int, *, soap: bool = False, failover: bool = False) -> Outcome:
+    if failover:
+        world = World(failover_scenario(seed, soap=soap))
+    else:
+        world = World(http_scenario(seed) if soap else random_scenario(seed))
     try:
         world.run()
     except Exception as error:  # a fault like any other: the seeds after it run too
@@ -55,11 +58,11 @@ def run_seed(seed: int, *, soap: bool = False) -> Outcome:
     )
 
 
-def run(seeds: range, workers: int, *, soap: bool = False) -> Iterator[Outcome]:
+def run(seeds: range, workers: int, *, soap: bool = False, failover: bool = False) -> Iterator[Outcome]:
     """In the order of the seeds."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(partial(run_seed, soap=soap), seeds, chunksize=CHUNK)
+        yield from pool.map(partial(run_seed, soap=soap, failover=failover), seeds, chunksize=CHUNK)
 
 
 def run_multicast(seeds: range, workers: int) -> int:
@@ -89,12 +92,13 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--soap", action="store_true")
     parser.add_argument("--multicast", action="store_true")
+    parser.add_argument("--failover", action="store_true", help="managers of two processes, which fail over")
     arguments = parser.parse_args()
     messages = lost = duplicated = reordered = broken = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.multicast:
         return run_multicast(seeds, arguments.workers)
-    for outcome in run(seeds, arguments.workers, soap=arguments.soap):
+    for outcome in run(seeds, arguments.workers, soap=arguments.soap, failover=arguments.failover):
         messages += outcome.messages
         lost += outcome.lost
         duplicated += outcome.duplicated

@@ -13,7 +13,7 @@ from postroad.directory.objects import QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.errors import NoRoute
 from postroad.names import DirectName, FormatName
-from postroad.names.format import Protocol
+from postroad.names.format import ORDER_QUEUE, Protocol
 from postroad.routing import Router
 from postroad.wire.octets import NULL_GUID
 
@@ -26,6 +26,11 @@ def resolver(router: Callable[[], Router]) -> Resolve:
         current = router()
         if isinstance(name, DirectName):
             known = current.directory.manager_named(name.host) if name.protocol is Protocol.OS else None
+            if known is None and str(name.tail).lower().endswith(ORDER_QUEUE):
+                # Acknowledgments for the manager that sent from this address, and may have moved since.
+                at = current.directory.manager_at(name.host)
+                if at is not None and at.other_addresses:
+                    return [Hop(name.host, NULL_GUID, tuple(each for each in at.hosts if each != name.host))]
             return [_hop(known, NULL_GUID) if known is not None else Hop(name.host)]
         found = current.next_hops_to(name)
         if found is None:

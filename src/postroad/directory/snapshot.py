@@ -155,6 +155,11 @@ class Directory:
     def manager_at(self, address: str) -> QueueManager | None:
         return self._by_address.get(address.lower())
 
+    def first_address(self, address: str) -> str:
+        """The first address of the manager with this one, so that it is the same manager wherever it runs now."""
+        manager = self.manager_at(address)
+        return address if manager is None else manager.hosts[0]
+
     def site(self, identifier: UUID) -> Site | None:
         return self._site_by_identifier.get(identifier)
 

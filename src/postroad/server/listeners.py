@@ -243,7 +243,15 @@ class Listeners:
         transport = SoapTransport(manager, ClientOptions(host, prepared.client_tls, srmp.proxy, no_proxy), known)
         self._opened.push_async_callback(transport.stop)
         settings = soap_settings(srmp, config.limits.remote_managers, config.security.accept_hashes)
-        service = SoapService(manager.core, settings, transport, port_of, transport.addresses_of, transport.watcher)
+        service = SoapService(
+            manager.core,
+            settings,
+            transport,
+            port_of,
+            transport.addresses_of,
+            transport.watcher,
+            lambda address: manager.router.directory.first_address(address),
+        )
         transport.serve(service)
         self._tls.append(_renewal(transport, lambda prepared: prepared.client_tls))
         factory = partial(HttpConnection, transport)

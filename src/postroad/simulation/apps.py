@@ -49,7 +49,8 @@ class SendingApp:
             self.done = True
 
     def _send(self, count: int) -> None:
-        flow, core = self.flow, self.node.core
+        flow, node = self.flow, self.node.current
+        core = node.core
         perishable = [self._stage.chance.random() < flow.perishable for _ in range(count)]
         transaction = self._begin() if flow.kind is Kind.TRANSACTIONAL else None
         try:
@@ -78,7 +79,7 @@ class SendingApp:
         if flow.kind is Kind.EXPRESS:
             self._settle(sent, Promise.KEPT)
         else:
-            self.node.when_durable(
+            node.when_durable(
                 lambda error: self._settle(sent, Promise.KEPT if error is None else Promise.BROKEN), survives=True
             )
 
@@ -123,10 +124,22 @@ class SendingApp:
 def _admin_name(naming: Naming, node: Node) -> str:
     match naming:
         case Naming.DIRECT:
-            return f"DIRECT=TCP:{node.address}\\{ACKS}"
+            return direct_name(node, ACKS)
         case Naming.HTTP:
-            return f"DIRECT=HTTP://{node.address}/msmq/{ACKS}".replace("\\", "/")
+            return http_name(node, ACKS)
     return ACKS
+
+
+def direct_name(node: Node, path: str) -> str:
+    """By address, or by name if the manager has several."""
+    if node.moves:
+        return f"DIRECT=OS:{node.name}\\{path}"
+    return f"DIRECT=TCP:{node.address}\\{path}"
+
+
+def http_name(node: Node, path: str) -> str:
+    host = node.name if node.moves else node.address
+    return f"DIRECT=HTTP://{host}/msmq/{path}".replace("\\", "/")
 
 
 class ReadingApp:
@@ -137,47 +150,44 @@ class ReadingApp:
         self.node = node
         self._stage = stage
         self._starts_at = stage.loop.now + consumer.start_s
-        self._descriptor: OpenQueueDescriptor
-        node.started.append(self._start)
+        node.each_start(self._start)
 
     def _start(self) -> None:
-        core = self.node.core
-        self._descriptor = core.open(
-            local_path(self.consumer.queue), QueueAccess.RECEIVE, ShareMode.DENY_NONE, self.node.now
-        )
-        self.node.after(max(0.0, self._starts_at - self._stage.loop.now), self._ask)
+        node = self.node.current
+        path = local_path(self.consumer.queue)
+        descriptor = node.core.open(path, QueueAccess.RECEIVE, ShareMode.DENY_NONE, node.now)
+        node.after(max(0.0, self._starts_at - self._stage.loop.now), lambda: self._ask(node, descriptor))
 
-    @property
-    def _transactional(self) -> bool:
-        queue = self._descriptor.queue
-        return queue is not None and queue.properties.transactional
-
-    def _ask(self) -> None:
+    def _ask(self, node: Node, descriptor: OpenQueueDescriptor) -> None:
         transaction = None
-        if self._transactional:
-            transaction = self.node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
+        if descriptor.queue is not None and descriptor.queue.properties.transactional:
+            transaction = node.core.begin(UUID(int=self._stage.chance.getrandbits(128)))
         request = WaitingRead(
-            self._descriptor,
+            descriptor,
             ReadCall.RECEIVE,
             self._stage.chance.randint(1, self.consumer.batch),
             transaction=transaction,
             two_phase=transaction is None,
-            satisfied=lambda records: self._have(records, transaction),
+            satisfied=lambda records: self._have(node, descriptor, records, transaction),
         )
-        records = self.node.core.reading.read(request, self.node.now)
+        records = node.core.reading.read(request, node.now)
         if records is not None:
-            self._have(records, transaction)
-        self.node.changed()
+            self._have(node, descriptor, records, transaction)
+        node.changed()
 
-    def _have(self, records: list[Record], transaction: Transaction | None) -> None:
+    def _have(
+        self, node: Node, descriptor: OpenQueueDescriptor, records: list[Record], transaction: Transaction | None
+    ) -> None:
         think_s = self.consumer.think_ms / 1000 * 2 * self._stage.chance.random()
-        self.node.after(think_s, lambda: self._decide(records, transaction))
+        node.after(think_s, lambda: self._decide(node, descriptor, records, transaction))
 
-    def _decide(self, records: list[Record], transaction: Transaction | None) -> None:
-        core, now = self.node.core, self.node.now
+    def _decide(
+        self, node: Node, descriptor: OpenQueueDescriptor, records: list[Record], transaction: Transaction | None
+    ) -> None:
+        core, now = node.core, node.now
         keep = self._stage.chance.random() >= self.consumer.aborts
         if transaction is None:
-            queue = self._descriptor.queue
+            queue = descriptor.queue
             assert queue is not None
             for record in records:
                 core.reading.end(queue, record, now, delete=keep)
@@ -185,15 +195,15 @@ class ReadingApp:
             core.commit(transaction, now)
         else:
             core.abort(transaction, now)
-        error_s = self.node.clock_error_s
+        error_s = node.clock_error_s
 
         def settled(error: BaseException | None) -> None:
             if keep and error is None:
                 for record in records:
                     letter = self._stage.ledger.arrived(record, error_s, consumed=True)
                     self._stage.log.note(self.node.name, f"consumed {letter or 'an acknowledgment'}")
-            if self.node.up:
-                self.node.after(0.0, self._ask)
+            if node.up:
+                node.after(0.0, lambda: self._ask(node, descriptor))
 
-        self.node.when_durable(settled, survives=True)
-        self.node.changed()
+        node.when_durable(settled, survives=True)
+        node.changed()

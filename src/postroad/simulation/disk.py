@@ -31,9 +31,13 @@ class Disk:
     _speed: DiskSpeed
     store: MemoryStore = field(default_factory=MemoryStore)
     failing: float = 0.0  # the share of commits that fail; 1 means that the disk is full
+    valid: bool = True
     _writing: Batch | None = None
     _written: bool = True  # whether the last write succeeded
     _timer: Timer | None = None
+
+    def put(self, batch: Batch) -> None:
+        self.store.commit([batch])
 
     def commit(self, batch: Batch, done: Callable[[StorageError | None], None]) -> None:
         """Commits. Calls `done` shortly after the bytes are safe, as if from another thread."""

@@ -5,11 +5,12 @@ Virtual time replaces asyncio, threads and sockets. After a crash, only the disk
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from postroad.binary.next_hops import KnownManagers, resolver
@@ -20,13 +21,13 @@ from postroad.config import Configuration
 from postroad.directory.snapshot import Directory
 from postroad.errors import StorageError
 from postroad.manager.composition import build_core
+from postroad.net.endpoints import is_address
 from postroad.queues.core_settings import Chance
 from postroad.queues.durability import Done, Durability
 from postroad.queues.local import LocalQueueManager, QueueManagerState
 from postroad.queues.outgoing_queues import ConnectionStatus, Watcher
 from postroad.routing import Router
 from postroad.security.guard import Verdict
-from postroad.simulation.disk import Disk
 from postroad.simulation.keys import Vault
 from postroad.simulation.ledger import Stage
 from postroad.simulation.lines import End, Network
@@ -34,30 +35,56 @@ from postroad.simulation.loop import Timer, packet_lines
 from postroad.simulation.web import Web
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Batch
+from postroad.store.memory import MemoryStore
 
 TIMER_INTERVAL_S = 0.5
 START_RETRY_S = 1.0  # after a start that failed because of the disk
 OPENING_S = 0.02  # what the thread for signatures and keys takes at most
 
+NEXT_ADDRESS_S = 0.25  # as net/reaching.py has it
+
 POWER_FAILED = StorageError("the queue manager crashed before this was stored")
+
+
+class NodeDisk(Protocol):
+    """Where a node keeps its messages: a disk, or a database that another process uses too."""
+
+    failing: float
+
+    @property
+    def valid(self) -> bool:
+        """Whether no other process has taken over the store."""
+
+    @property
+    def store(self) -> MemoryStore: ...
+
+    def put(self, batch: Batch) -> None:
+        """Commits at once, at a start."""
+
+    def commit(self, batch: Batch, done: Callable[[StorageError | None], None]) -> None: ...
+
+    def crash(self) -> bool:
+        """Returns whether the last commit is kept."""
 
 
 @dataclass(eq=False, repr=False)
 class Node:
-    """`provide` makes the queues of a core that starts. Every function in `started` is called after each start."""
+    """`provide` makes the queues of a core that starts. Every function in `started` is called after each start. What
+    reaches the process passes through `gate`, which may let it wait."""
 
     config: Configuration
     address: str
     identifier: UUID
     settings: BinarySettings
     soap_settings: SoapSettings | None
-    disk: Disk
+    disk: NodeDisk
     directory: Directory
     network: Network
     stage: Stage
     provide: Callable[[LocalQueueManager, float], None]
     watcher: TransferWatcher
     vault: Vault
+    gate: Callable[[Callable[[], object]], object] = lambda callback: callback()
 
     def __post_init__(self) -> None:
         self.name = self.config.manager.name
@@ -83,6 +110,14 @@ class Node:
         self._held: dict[Session, bytearray] = {}  # what arrived after packets that are being opened
 
     @property
+    def current(self) -> Node:
+        """The process that serves now: of a manager with one process, this one."""
+        return self
+
+    def each_start(self, callback: Callable[[], None]) -> None:
+        self.started.append(callback)
+
+    @property
     def now(self) -> float:
         """What the wall clock of this manager shows."""
         return self._loop.now + self.clock_error_s
@@ -99,7 +134,13 @@ class Node:
     def after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Calls back later in this life. A crash drops the callback."""
         life = self._life
-        return self._loop.after(seconds, lambda: callback() if self._life == life else None)
+
+        def due() -> None:
+            if self._life == life and timer.callback is not None:  # cancelled while the process was stopped
+                callback()
+
+        timer = self._loop.after(seconds, lambda: self.gate(due))
+        return timer
 
     # The event loop
 
@@ -139,7 +180,7 @@ class Node:
             self.after(START_RETRY_S, self.start)
             return
         while (tick := core.ticks.seal()) is not None:
-            self.disk.store.commit([tick.batch])
+            self.disk.put(tick.batch)
             core.ticks.committed(tick, self.now)
         core.enter(QueueManagerState.READY)
         self.up = True
@@ -231,7 +272,7 @@ class Node:
         life = self._life
         self._log.note(self.name, f"connects to {peer.hop.host}")
 
-        def done(end: End | None, fault: str) -> None:
+        def connected(end: End | None, fault: str) -> None:
             if self._life != life:
                 if end is not None:
                     end.close()
@@ -244,7 +285,46 @@ class Node:
                 self._join(end, session)
             self.changed()
 
-        self.network.connect(self, peer.hop.host, done)
+        hosts = sorted(peer.hop.hosts, key=self.service.order.place)
+        self.reach(hosts, lambda end, fault: self.gate(lambda: connected(end, fault)))
+
+    @property
+    def moves(self) -> bool:
+        """Whether it may be at several addresses."""
+        manager = self.directory.manager(self.identifier)
+        return manager is not None and len(manager.hosts) > 1
+
+    def places(self, host: str) -> list[str]:
+        """The addresses at which the manager of this host may be, in the order to try them."""
+        manager = None if is_address(host) else self.directory.manager_named(host)
+        return sorted([host] if manager is None else manager.hosts, key=self.service.order.place)
+
+    def reach(self, hosts: Sequence[str], done: Callable[[End | None, str], object], *, http: bool = False) -> None:
+        """Connects to the first of these that takes the connection, and does not wait long for one of them."""
+        over = False
+        left = len(hosts)
+
+        def ended(end: End | None, fault: str) -> None:
+            nonlocal over, left
+            left -= 1
+            if over:
+                if end is not None:
+                    end.close()
+            elif end is not None or not left:
+                over = True
+                done(end, fault)
+
+        def attempt(host: str) -> None:
+            if over:
+                ended(None, "another address has answered")
+            else:
+                self.network.connect(self, host, ended, http=http)
+
+        for number, host in enumerate(hosts):
+            if number:
+                self._loop.after(number * NEXT_ADDRESS_S, partial(attempt, host))
+            else:
+                attempt(host)
 
     def _join(self, end: End, session: Session) -> None:
         self._ends[session] = end
@@ -281,6 +361,16 @@ class Node:
     # Host
 
     def accept(self, end: End) -> bool:
+        accepted = True
+
+        def accept() -> None:
+            nonlocal accepted
+            accepted = self._accept(end)
+
+        self.gate(accept)
+        return accepted  # a process that is stopped accepts, too
+
+    def _accept(self, end: End) -> bool:
         if end.http:
             return self.web is not None and self.web.accept(end)
         session = self.service.accepted(end.other.host.address, self.now)
@@ -291,6 +381,12 @@ class Node:
         return True
 
     def data_arrived(self, end: End, data: bytes) -> None:
+        self.gate(lambda: self._data_arrived(end, data))
+
+    def connection_lost(self, end: End) -> None:
+        self.gate(lambda: self._connection_lost(end))
+
+    def _data_arrived(self, end: End, data: bytes) -> None:
         if end.http and self.web is not None:
             self.web.data_arrived(end, data)
             self.changed()
@@ -302,7 +398,7 @@ class Node:
             self.service.received(session, data, self.now)
             self.changed()
 
-    def connection_lost(self, end: End) -> None:
+    def _connection_lost(self, end: End) -> None:
         if end.http and self.web is not None:
             self.web.connection_lost(end)
             self.changed()

@@ -175,6 +175,27 @@ class Fault:
     clock_error_s: float = 0.0
 
 
+class FailoverKind(Enum):
+    """What happens to the active process of a manager of two, or to the database of both."""
+
+    KILL = "kill"
+    POWER = "power"  # its machine is gone too
+    FREEZE = "freeze"  # the process is stopped, and goes on later
+    HAND_OVER = "hand-over"
+    CUT_OFF = "cut-off"  # it does not reach the database
+    RESTART = "restart"  # of the database
+    PROMOTE = "promote"  # the replica of the database becomes its primary
+    LOSSY = "lossy"  # requests and answers of the database are lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    kind: FailoverKind
+    manager: str
+    at_s: float
+    for_s: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
     """A manager gets new keys. The others see them in the directory `published_s` later."""
@@ -202,6 +223,8 @@ class Scenario:
     forwarder: str | None = None  # all messages by SOAP go through this manager; receipts of streams do not
     quotas_kb: Mapping[str, int] = field(default_factory=dict)  # of whole managers, by name
     disk: DiskSpeed = field(default_factory=DiskSpeed)
+    pairs: Mapping[str, float] = field(default_factory=dict)  # managers of two processes, and the time of their leases
+    failovers: tuple[Failover, ...] = ()
     workload_s: float = 60.0
     settle_s: float = 600.0
 

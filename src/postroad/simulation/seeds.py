@@ -15,6 +15,8 @@ from postroad.simulation.scenario import (
     LASTING,
     TWO_MANAGERS,
     Consumer,
+    Failover,
+    FailoverKind,
     Fault,
     FaultKind,
     Flow,
@@ -88,6 +90,38 @@ def http_scenario(seed: int) -> Scenario:
     names = [each.name for each in scenario.enterprise.managers]
     forwarder = chance.choice(names) if chance.random() < 0.3 else None
     return replace(scenario, flows=flows, soap=_soap_settings(chance), forwarder=forwarder)
+
+
+def failover_scenario(seed: int, *, soap: bool = False) -> Scenario:
+    """The same network, in which some managers have two processes and a database, which fail over. Returns the same
+    scenario for the same seed, always."""
+    scenario = http_scenario(seed) if soap else random_scenario(seed)
+    chance = Random(f"failover {seed}")
+    names = [each.name for each in scenario.enterprise.managers]
+    pairs = {name: chance.choice((2.0, 5.0)) for name in chance.sample(names, chance.randint(1, len(names)))}
+    managers = tuple(
+        replace(each, address=(*each.address, f"10.1.0.{number}")) if each.name in pairs else each
+        for number, each in enumerate(scenario.enterprise.managers, 1)
+    )
+    # What happens to the one process of a manager or to its disk is a failover here, or spares those of two.
+    faults = [each for each in scenario.faults if each.kind in TWO_MANAGERS or each.managers[0] not in pairs]
+    return replace(
+        scenario,
+        enterprise=replace(scenario.enterprise, managers=managers),
+        faults=tuple(faults),
+        pairs=pairs,
+        failovers=tuple(_failover(chance, sorted(pairs)) for _ in range(chance.randint(2, 8))),
+        forwarder=None,
+    )
+
+
+def _failover(chance: Random, names: list[str]) -> Failover:
+    return Failover(
+        kind=chance.choice((*FailoverKind, FailoverKind.FREEZE)),
+        manager=chance.choice(names),
+        at_s=chance.uniform(1.0, LAST_FAULT_S),
+        for_s=chance.choice((chance.uniform(0.1, 2.0), chance.uniform(0.1, LONGEST_FAULT_S))),
+    )
 
 
 def _soap_settings(chance: Random) -> SoapSettings:

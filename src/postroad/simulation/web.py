@@ -26,7 +26,9 @@ class Web:
     """The Driver of a SoapService. It dies with its node; answers that come later reach nobody."""
 
     def __init__(self, owner: Node, settings: SoapSettings) -> None:
-        self.service = SoapService(owner.core, settings, self, watcher=owner.watcher)
+        self.service = SoapService(
+            owner.core, settings, self, watcher=owner.watcher, first_address=owner.directory.first_address
+        )
         self._owner = owner
         self._log = owner.stage.log
         self._idle: dict[Peer, list[End]] = {}
@@ -65,7 +67,12 @@ class Web:
                 self._received[end] = bytearray()
                 self._ask(end, post)
 
-        self._owner.network.connect(self._owner, post.peer.address.host, done, http=True)
+        owner = self._owner
+        owner.reach(
+            owner.places(post.peer.address.host),
+            lambda end, fault: owner.gate(lambda: done(end, fault)),
+            http=True,
+        )
 
     def _ask(self, end: End, post: Post) -> None:
         self._waiting[end] = post

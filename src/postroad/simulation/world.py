@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from random import Random
+from typing import cast
 
 from postroad.carriers.flights import TransferWatcher
 from postroad.config import Configuration, default_configuration
-from postroad.directory.file import read_directory
+from postroad.directory.file import ManagerEntry, read_directory
+from postroad.directory.snapshot import Directory
 from postroad.names import FormatName, PrivateName, parse_format_name
 from postroad.names.format import AWAITING_FINAL_ACK
 from postroad.queues.collection import FIRST_PRIVATE_NUMBER
@@ -16,16 +19,19 @@ from postroad.queues.local import LocalQueueManager
 from postroad.queues.outgoing_queues import Watcher
 from postroad.queues.properties import QueueType
 from postroad.queues.queue import Queue
-from postroad.simulation.apps import ReadingApp, SendingApp
+from postroad.security.refusals import Refused
+from postroad.simulation.apps import ReadingApp, SendingApp, direct_name, http_name
+from postroad.simulation.database import Database, Pair, Process
 from postroad.simulation.disk import Disk
 from postroad.simulation.keys import Vault
 from postroad.simulation.ledger import Ledger, Stage
 from postroad.simulation.lines import Network
 from postroad.simulation.loop import STARTED, Log, Loop
-from postroad.simulation.node import Node
+from postroad.simulation.node import Node, NodeDisk
 from postroad.simulation.scenario import (
     ACKS,
     Consumer,
+    Failover,
     Fault,
     FaultKind,
     Flow,
@@ -39,6 +45,7 @@ from postroad.simulation.scenario import (
 from postroad.soap.addresses import Redirection, Redirections
 from postroad.soap.settings import SoapSettings
 from postroad.store.interface import Record
+from postroad.wire.view import MessageView
 
 CHECK_S = 1.0  # how often a network that settles is checked for movement
 PATIENCE = 20  # how many settling times a network that still moves may take
@@ -53,6 +60,7 @@ class World:
         self.stage = Stage(loop, Random(scenario.seed), Log(loop, wanted=log), Ledger())
         self.network = Network(self.stage.loop, self.stage.chance, self.stage.log.note)
         self.nodes: dict[str, Node] = {}
+        self.pairs: dict[str, Pair] = {}  # of the same names, those with two processes
         self.vault = Vault(scenario.seed, [each.id for each in scenario.enterprise.managers])
         self.settled_at: float | None = None  # seconds after the start; None if it never came to rest
         self._build_nodes()
@@ -69,24 +77,57 @@ class World:
         scenario = self.scenario
         directory = read_directory(scenario.enterprise)
         for entry in scenario.enterprise.managers:
-            node = Node(
-                self._configuration(entry.name),
-                entry.address[0],
-                entry.id,
-                scenario.settings,
-                self._soap_settings(entry.name),
-                Disk(self.stage.loop, self.stage.chance, scenario.disk),
-                directory,
-                self.network,
-                self.stage,
-                self._provide,
-                TransferWatcher(refused=lambda view, why: self.stage.ledger.ended(view.data, why.acknowledgment)),
-                self.vault,
-            )
-            node.started.append(lambda node=node: self._watch(node))  # type: ignore[misc]
+            lease_s = scenario.pairs.get(entry.name)
+            if lease_s is None:
+                disk = Disk(self.stage.loop, self.stage.chance, scenario.disk)
+                node = self._node(entry, entry.address[0], disk, directory)
+            else:
+                node = cast(Node, self._pair(entry, lease_s, directory))
             self.nodes[entry.name] = node
+        addresses = {each.name: each.address for each in scenario.enterprise.managers}
         for pair, line in scenario.lines.items():
-            self.network.lines[frozenset(self.nodes[name].address for name in pair)] = line
+            for ends in product(*(addresses[name] for name in pair)):
+                self.network.lines[frozenset(ends)] = line
+
+    def _pair(self, entry: ManagerEntry, lease_s: float, directory: Directory) -> Pair:
+        database = Database(self.stage.loop, self.stage.chance)
+        one, other = (
+            Process(f"{entry.name} {number}", database, self.stage, lease_s)
+            for number, _ in enumerate(entry.address, 1)
+        )
+        for process, address in zip((one, other), entry.address, strict=True):
+            process.adopt(self._node(entry, address, process, directory, process.input))
+        return self.pairs.setdefault(entry.name, Pair(database, (one, other)))
+
+    def _node(
+        self,
+        entry: ManagerEntry,
+        address: str,
+        disk: NodeDisk,
+        directory: Directory,
+        gate: Callable[[Callable[[], object]], object] = lambda callback: callback(),
+    ) -> Node:
+        def refused(view: MessageView, why: Refused) -> None:
+            if disk.valid:  # what a deposed process decides never becomes true
+                self.stage.ledger.ended(view.data, why.acknowledgment)
+
+        node = Node(
+            self._configuration(entry.name),
+            address,
+            entry.id,
+            self.scenario.settings,
+            self._soap_settings(entry.name),
+            disk,
+            directory,
+            self.network,
+            self.stage,
+            self._provide,
+            TransferWatcher(refused=refused),
+            self.vault,
+            gate,
+        )
+        node.each_start(lambda: self._watch(node))
+        return node
 
     def _configuration(self, name: str) -> Configuration:
         """The defaults of `postroad serve`, but for what the scenario says."""
@@ -103,7 +144,7 @@ class World:
             return scenario.soap
         if name == scenario.forwarder:
             return replace(scenario.soap, redirections=Redirections(store_and_forward=True))
-        addresses = {each.name: each.address for each in scenario.enterprise.managers}
+        addresses = {each.name: each.address[0] for each in scenario.enterprise.managers}
         gate = addresses.pop(scenario.forwarder)
         outbound = tuple(Redirection(f"http://{each}/*", f"http://{gate}/") for each in addresses.values())
         return replace(scenario.soap, redirections=Redirections(outbound=outbound))
@@ -130,9 +171,9 @@ class World:
     def _name(self, flow: Flow) -> FormatName:
         target, path = self.nodes[flow.to.computer], local_path(flow.to)
         if flow.naming is Naming.DIRECT:
-            return parse_format_name(f"DIRECT=TCP:{target.address}\\{path}")
+            return parse_format_name(direct_name(target, path))
         if flow.naming is Naming.HTTP:
-            return parse_format_name(f"DIRECT=HTTP://{target.address}/msmq/{path}".replace("\\", "/"))
+            return parse_format_name(http_name(target, path))
         paths = [local_path(each.path) for each in self._queues_of(target.name)]  # in the order of their numbers
         return PrivateName(target.identifier, FIRST_PRIVATE_NUMBER + paths.index(path))
 
@@ -141,7 +182,11 @@ class World:
         ledger = self.stage.ledger
 
         def removed(queue: Queue, records: Sequence[Record], reason: int, now: float) -> None:
-            if queue.properties.queue_type in (QueueType.OUTGOING, QueueType.PRIVATE, QueueType.SUBQUEUE):
+            if node.disk.valid and queue.properties.queue_type in (
+                QueueType.OUTGOING,
+                QueueType.PRIVATE,
+                QueueType.SUBQUEUE,
+            ):
                 for record in records:
                     ledger.ended(record.packet, reason)
 
@@ -154,6 +199,8 @@ class World:
         scenario, loop = self.scenario, self.stage.loop
         for fault in scenario.faults:
             loop.after(fault.at_s, lambda fault=fault: self._break(fault))  # type: ignore[misc]
+        for failover in scenario.failovers:
+            loop.after(failover.at_s, lambda failover=failover: self._fail(failover))  # type: ignore[misc]
         for rotation in scenario.rotations:
             loop.after(rotation.at_s, lambda rotation=rotation: self._rotate(rotation))  # type: ignore[misc]
         for node in self.nodes.values():
@@ -174,7 +221,7 @@ class World:
                 counts, end = now, loop.now + settle_s
 
     def _rotate(self, rotation: Rotation) -> None:
-        node = self.nodes[rotation.manager]
+        node = self.nodes[rotation.manager].current
         ring = self.vault.rotate(node.identifier)
         if node.up:
             node.core.protection.use_keys(ring)
@@ -204,6 +251,10 @@ class World:
         return {each.queue.key for each in self.scenario.consumers}
 
     # Breaking
+
+    def _fail(self, failover: Failover) -> None:
+        self.stage.log.note(failover.manager, f"fault: {failover.kind.value}, {failover.for_s:.3f} s")
+        self.pairs[failover.manager].fail(failover, self.stage.loop)
 
     def _break(self, fault: Fault) -> None:
         loop, nodes = self.stage.loop, [self.nodes[name] for name in fault.managers]

@@ -5,6 +5,7 @@ Everything that a request changes is in the gathering tick. Its answer leaves wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from postroad.carriers.arrivals import (
@@ -94,8 +95,14 @@ class Receiver:
     """Receives for one queue manager. Receipts of streams go to its `sender`."""
 
     def __init__(
-        self, core: LocalQueueManager, settings: SoapSettings, sender: Sender, watcher: TransferWatcher
+        self,
+        core: LocalQueueManager,
+        settings: SoapSettings,
+        sender: Sender,
+        watcher: TransferWatcher,
+        first_address: Callable[[str], str],
     ) -> None:
+        """`first_address` gives one address for all those of a manager: it is the same sender, wherever it runs."""
         self.core = core
         self.settings = settings
         self.sender = sender
@@ -117,6 +124,7 @@ class Receiver:
         self.receipts_ignored = 0  # for streams of ours, from others than their receivers
         self.receipts_dropped = 0  # wanted by strangers at hosts that these may not make us call
         self._watcher = watcher
+        self._first_address = first_address
         self._own = core.identifier.bytes_le
         self._destinations = Destinations(core.queues)
         self._forms = Forms()
@@ -160,7 +168,8 @@ class Receiver:
         if queue is None:
             return False
         packet = form.packet(digits, body)
-        key = _history_key(form.source + int(digits).to_bytes(4, "little"), incoming.address)
+        caller = self._first_address(incoming.address)
+        key = _history_key(form.source + int(digits).to_bytes(4, "little"), caller)
         if len(packet) > MAX_PACKET_SIZE or key in self.history or self._refusal(queue, form.view, len(packet), now):
             return False
         delivery = self.core.delivery
@@ -246,7 +255,7 @@ class Receiver:
         view = MessageView(packet)
         if envelope.stream is not None:
             return self._take_stream_message(queue, name, envelope.stream, view, address, forged, now)
-        if self._is_repeated(key := _history_key(view.identifier, address), now):
+        if self._is_repeated(key := _history_key(view.identifier, self._first_address(address)), now):
             return True
         refused = self._refusal(queue, view, len(packet), now, forged=forged)
         asked = refused in CLOSED and self.core.delivery.asked.answers(view, queue, address)
@@ -271,7 +280,8 @@ class Receiver:
         self, queue: Queue, name: DirectName, element: Stream, view: MessageView, address: str, forged: bool, now: float
     ) -> bool:
         """3.1.5.1.6.3: accepts the message in order, or not at all."""
-        state, stream = self.incoming.of(element.stream_id, name, address)  # 2.2.5.3.1: it identifies the sender
+        # 2.2.5.3.1: it identifies the sender
+        state, stream = self.incoming.of(element.stream_id, name, self._first_address(address))
         key = _history_key(view.identifier, self.incoming.address(state))  # the same, wherever the stream goes on from
         duplicate = self._is_repeated(key, now)
         delay_s = self.settings.receipt_ms / 1000
@@ -367,7 +377,7 @@ class Receiver:
             raise _NotForUs(f"{name.host} is not a name of this manager, and [relay] allow does not list it")
         packet = packet_of(envelope, attachments, int(now), name, address=address)
         view = MessageView(packet)
-        key = b"" if view.transactional else _history_key(view.identifier, address)
+        key = b"" if view.transactional else _history_key(view.identifier, self._first_address(address))
         if self._is_repeated(key, now):
             return True
         try:

@@ -214,13 +214,14 @@ class SoapService:
         port_of: Callable[[str, int], int] = lambda host, port: port,
         addresses_of: Callable[[str], Collection[str]] = lambda host: (),
         watcher: TransferWatcher = TransferWatcher(),  # noqa: B008  (it is frozen)
+        first_address: Callable[[str], str] = lambda address: address,
     ) -> None:
         self.core = core
         self.settings = settings
         self.driver = driver
         self.outgoing = Outgoing(core, settings.redirections)
         self.sender = Sender(core, settings, self.outgoing.receipts_url, self._standing)
-        self.receiver = Receiver(core, settings, self.sender, watcher)
+        self.receiver = Receiver(core, settings, self.sender, watcher, first_address)
         self.peers: dict[Address, Peer] = {}
         self.sent = self.taken = self.refused = 0  # requests of ours and of others, since the start
         self._watcher = watcher

@@ -3,9 +3,12 @@ forward."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from postroad.binary.next_hops import KnownManagers
+from postroad.binary.neighbours import Hop
+from postroad.binary.next_hops import KnownManagers, resolver
 from postroad.directory.snapshot import Directory
 from postroad.names import parse_format_name
 from postroad.routing import Router
@@ -116,3 +119,22 @@ def test_a_destination_that_the_owner_allows_is_forwarded_to_by_any_manager() ->
     view, name = known("alpha"), parse_format_name(private("beta"))
     assert view.forwards(STRANGER, name, lambda host: host == "10.0.0.9", trusted=False)
     assert not view.forwards(STRANGER, name, lambda host: host == "10.0.0.4", trusted=False)
+
+
+def test_acknowledgments_follow_a_manager_to_its_other_addresses() -> None:
+    moving = replace(client("mover", "london", address="10.0.0.7"), other_addresses=("10.1.0.7",))
+    router = Router(guid("alpha"), directory(*OBJECTS, moving), 0.0)
+    resolve = resolver(lambda: router)
+
+    def hops(name: str) -> list[Hop]:
+        return resolve(parse_format_name(f"DIRECT={name}"))
+
+    assert hops(r"TCP:10.0.0.7\private$\order_queue$") == [Hop("10.0.0.7", others=("10.1.0.7",))]
+    assert hops(r"TCP:10.1.0.7\private$\order_queue$") == [Hop("10.1.0.7", others=("10.0.0.7",))]
+    assert hops(r"OS:mover\private$\orders") == [Hop("10.0.0.7", others=("10.1.0.7",))]
+    assert hops(r"TCP:10.0.0.7\private$\orders") == [Hop("10.0.0.7")]  # an address means itself
+    assert hops(r"TCP:10.0.0.4\private$\order_queue$") == [Hop("10.0.0.4")]
+    assert (router.directory.first_address("10.1.0.7"), router.directory.first_address("10.9.9.9")) == (
+        "10.0.0.7",
+        "10.9.9.9",
+    )
