@@ -653,3 +653,54 @@ def test_a_link_of_the_same_name_takes_the_place_of_the_older(door: AmqpDoor, pe
     peer.write(attach_receiver(source(ORDERS), 1) + flow(1, 1))
     assert peer.until(DETACH)[2].value[0] == "amqp:link:stolen"
     peer.until(TRANSFER)
+
+
+def test_what_a_link_holds_has_no_time_limit(door: AmqpDoor, peer: RawPeer) -> None:
+    door.send(b"one")
+    peer.write(attach_receiver(source(ORDERS)) + flow(1))
+    peer.until(TRANSFER)
+    leases, now = door.manager.leases, door.manager.clock()
+
+    async def pass_time() -> None:
+        for half_second in range(1000):
+            leases.run_timers(now + half_second / 2)
+
+    door.run(pass_time())
+    assert door.bodies() == []
+    [lock] = leases.locks()
+    assert "peer by AMQP from 127.0.0.1" in lock.owner
+
+
+def test_the_verified_sender_is_the_user_id() -> None:
+    queues = {ORDERS: {"authenticate": True}}
+    with amqp_door(credentials=Credentials({"ann": "secret"}, "token"), users=[ANN], queues=queues) as door:
+        ann = connect(door, "PLAIN", user="ann", password="secret", allow_insecure_mechs=True)
+        ann.create_sender(ORDERS).send(Message(body="x", user_id=b"root"))
+        reader = connect(door, "PLAIN", user="token", password="token", allow_insecure_mechs=True)
+        found = reader.create_receiver(ORDERS).receive(timeout=PATIENCE_S)
+        assert (bytes(found.user_id), found.annotations["x-opt-msmq-authenticated"]) == (str(ANN.sid).encode(), True)
+        ann.close()
+        reader.close()
+
+
+def test_an_outcome_in_a_transaction_counts_with_it(door: AmqpDoor, transacted: RawPeer) -> None:
+    door.send(b"bad", b"good", queue=TX2)
+    transacted.write(attach_receiver(source(TX2), 5) + flow(2, 5))
+    transacted.until(TRANSFER)
+    transacted.until(TRANSFER)
+    identifier = declare(transacted, 0)
+    transacted.write(disposition(0, 0, state_transactional(identifier, described(0x25, listed()))))
+    transacted.write(disposition(1, 1, state_transactional(identifier, STATE_ACCEPTED)))
+    assert door.bodies(";deadxact") == []
+    assert discharge(transacted, identifier, 1).descriptor == ACCEPTED
+    assert (door.bodies(";deadxact"), door.count(TX2)) == ([b"bad"], 0)
+
+
+def test_an_operator_can_abort_a_transaction(door: AmqpDoor, transacted: RawPeer) -> None:
+    identifier = declare(transacted, 0)
+    transacted.write(transfer(data(b"x"), 1, state=state_transactional(identifier)))
+    transacted.until(DISPOSITION)
+    door.run(door.manager.leases.abort(UUID(bytes=identifier)))
+    state = discharge(transacted, identifier, 2)
+    assert state.value[0].value[0] == "amqp:transaction:rollback"
+    assert door.bodies(TX) == []

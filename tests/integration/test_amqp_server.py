@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -125,6 +127,30 @@ def test_users_log_in_by_certificate_and_by_password_over_tls(tmp_path: Path) ->
                     assert log_in(peer, "PLAIN", b"\0ann\0other")[1] == 0
 
             await asyncio.to_thread(after, address_of(server))
+
+    asyncio.run(run())
+
+
+def test_status_and_metrics_show_connections_and_links(tmp_path: Path) -> None:
+    def work(server: Server) -> None:
+        api = f"http://{server.ready['listen']['api']}"  # type: ignore[index]
+        with RawPeer(socket.create_connection(address_of(server), timeout=PATIENCE_S)) as peer:
+            peer.write(attach_sender(target(ORDERS)) + transfer(data(b"x")))
+            peer.until(DISPOSITION)
+            with urlopen(f"{api}/api/v1/status") as answer:
+                status = json.load(answer)
+            with urlopen(f"{api}/metrics") as answer:
+                metrics = answer.read().decode()
+        [connection] = status["amqp"]["connections"]
+        assert connection["container"] == "peer"
+        [link] = connection["links"]
+        assert (link["address"], link["role"], link["unsettled"]) == (ORDERS, "sender", 0)
+        assert "postroad_amqp_connections 1.0" in metrics
+        assert "postroad_amqp_messages_received_total 1.0" in metrics
+
+    async def run() -> None:
+        async with running(tmp_path / "alpha.toml", CONFIG) as server:
+            await asyncio.to_thread(work, server)
 
     asyncio.run(run())
 
