@@ -352,6 +352,28 @@ def test_a_message_is_read_by_an_id(api: Served, name: str) -> None:
     assert api.call("POST", f"{ORDERS}/peek?{both}").status == 400
 
 
+def test_who_excludes_other_readers_reads_with_the_handle(api: Served) -> None:
+    api.send("a", "b", "c", "d", "e")
+    opening = {"queue": "private$/orders", "access": "receive", "share": "deny-receive"}
+    own = f"handle={api.call('POST', f'{API}/handles', opening).json['handle']}"
+    assert api.call("POST", f"{ORDERS}/receive?timeout=0").status == 409
+    assert api.call("POST", f"{ORDERS}/receive?timeout=0&{own}").json["messages"][0]["body"] == "a"
+    (peeked,) = api.call("POST", f"{ORDERS}/peek?timeout=0&{own}").json["messages"]
+    assert api.call("DELETE", f"{ORDERS}/messages/{peeked['lookup_id']}?{own}").json["body"] == "b"
+    (locked,) = api.call("POST", f"{ORDERS}/lock?timeout=0&{own}").json["messages"]
+    assert api.call("POST", f"{ORDERS}/settle", {"lookup_ids": [locked["lookup_id"]], "delete": True}).status == 204
+    (taken,) = api.call("POST", f"{ORDERS}/peek?timeout=0&after={locked['lookup_id']}&{own}").json["messages"]
+    assert (locked["body"], taken["body"]) == ("c", "d")
+    wanted = f"message_id={quote(taken['id'])}&timeout=0&{own}"
+    assert api.call("POST", f"{ORDERS}/receive?{wanted}").json["messages"][0]["body"] == "d"
+    assert api.call("POST", f"{OTHER}/receive?timeout=0&{own}").status == 404, "a handle reads its own queue alone"
+    peeking = api.call("POST", f"{API}/handles", {"queue": "private$/other", "access": "peek"}).json["handle"]
+    assert api.call("POST", f"{OTHER}/receive?timeout=0&handle={peeking}").status == 403
+    assert api.call("DELETE", f"{API}/handles/{own.partition('=')[2]}").status == 204
+    assert api.call("POST", f"{ORDERS}/receive?timeout=0&{own}").status == 404
+    assert api.call("POST", f"{ORDERS}/receive?timeout=0").json["messages"][0]["body"] == "e"
+
+
 def test_one_message_by_its_lookup_id(api: Served) -> None:
     api.send("a", "b", "c")
     ids = [each["lookup_id"] for each in listed(api)]

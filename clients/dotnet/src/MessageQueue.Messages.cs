@@ -404,8 +404,10 @@ namespace System.Messaging
 
         Packet Take(string method, ulong lookupId, MessageLookupAction action, string query)
         {
-            var path = Manager.QueuePath(ApiName, $"/messages/{lookupId}?{query}action={action.ToString().ToLowerInvariant()}");
-            return Packet.ReadOne(Manager.Ask(method, path, null, Manager.Records, repeatable: method == "GET").Content);
+            string Path(string handle) =>
+                Manager.QueuePath(ApiName, $"/messages/{lookupId}?{handle}{query}action={action.ToString().ToLowerInvariant()}");
+            return Packet.ReadOne(
+                Reopened(handle => Manager.Ask(method, Path(handle), null, Manager.Records, repeatable: method == "GET")).Content);
         }
 
         // By cursor
@@ -628,11 +630,78 @@ namespace System.Messaging
             try
             {
                 var path = Manager.QueuePath(ApiName, call);
-                return Packet.ReadAll(Manager.Wait(path, query, Limit(timeout), null, withdrawal).Content);
+                return Packet.ReadAll(Reopened(handle => Manager.Wait(path, handle + query, Limit(timeout), null, withdrawal)).Content);
             }
             finally
             {
                 End(withdrawal);
+            }
+        }
+
+        // With DenySharedReceive, reads name the handle that keeps other readers out.
+
+        readonly object opening = new object();
+        string opened; // `handle=NUMBER&`, or null
+
+        string Handle()
+        {
+            if (!denySharedReceive)
+                return "";
+            lock (opening)
+            {
+                if (opened == null)
+                {
+                    var access = (AccessMode & QueueAccessMode.Receive) != 0 ? "receive" : "peek";
+                    var wanted = new JsonWriter().Add("queue", ApiName).Add("access", access).Add("share", "deny-receive");
+                    opened = $"handle={(long)Manager.Do("POST", "/handles", wanted)["handle"]}&";
+                }
+                return opened;
+            }
+        }
+
+        /// <summary>Reads with the handle. After a restart of the manager there is none: it opens the queue again.</summary>
+        Answer Reopened(Func<string, Answer> read)
+        {
+            var handle = Handle();
+            try
+            {
+                return read(handle);
+            }
+            catch (MessageQueueException fault) when (IsClosed(fault, handle))
+            {
+                return read(Handle());
+            }
+        }
+
+        bool IsClosed(MessageQueueException fault, string handle)
+        {
+            if (handle.Length == 0 || fault.MessageQueueErrorCode != MessageQueueErrorCode.InvalidHandle)
+                return false;
+            lock (opening)
+            {
+                if (opened == handle)
+                    opened = null;
+            }
+            return true;
+        }
+
+        void CloseHandle()
+        {
+            string handle;
+            lock (opening)
+            {
+                handle = opened;
+                opened = null;
+            }
+            if (handle == null)
+                return;
+            try
+            {
+                Manager.Do("DELETE", "/handles/" + handle.Substring(7).TrimEnd('&'), repeatable: true);
+            }
+            catch (MessageQueueException fault) when (fault.MessageQueueErrorCode == MessageQueueErrorCode.InvalidHandle)
+            {
+                // The manager has restarted since.
             }
         }
 
@@ -647,7 +716,17 @@ namespace System.Messaging
             {
                 try
                 {
-                    var answer = await Manager.WaitAsync(path, query, limit, withdrawal).ConfigureAwait(false);
+                    var handle = denySharedReceive ? await Task.Run(Handle).ConfigureAwait(false) : "";
+                    Answer answer;
+                    try
+                    {
+                        answer = await Manager.WaitAsync(path, handle + query, limit, withdrawal).ConfigureAwait(false);
+                    }
+                    catch (MessageQueueException fault) when (IsClosed(fault, handle))
+                    {
+                        handle = await Task.Run(Handle).ConfigureAwait(false);
+                        answer = await Manager.WaitAsync(path, handle + query, limit, withdrawal).ConfigureAwait(false);
+                    }
                     return Made(Packet.ReadOne(answer.Content));
                 }
                 catch (MessageQueueException fault) when (
@@ -673,8 +752,6 @@ namespace System.Messaging
         {
             if ((AccessMode & (QueueAccessMode.Receive | QueueAccessMode.Peek)) == 0)
                 throw new MessageQueueException(MessageQueueErrorCode.AccessDenied, "this MessageQueue was opened for sending: AccessMode must include Receive or Peek");
-            if (denySharedReceive)
-                throw new PlatformNotSupportedException("DenySharedReceive: the queue manager cannot keep other readers from a queue for this library; set it to false");
         }
 
         Withdrawal Begin()
@@ -706,6 +783,7 @@ namespace System.Messaging
             foreach (var each in waiting)
                 each.Cancel();
             ReleasePrefetched();
+            CloseHandle();
         }
 
         protected override void Dispose(bool disposing)
@@ -731,7 +809,7 @@ namespace System.Messaging
             RequireRead();
             lock (prefetching)
             {
-                prefetched = prefetched ?? new Prefetched(Manager, Manager.QueuePath(ApiName));
+                prefetched = prefetched ?? new Prefetched(Manager, Manager.QueuePath(ApiName), Reopened);
                 var withdrawal = Begin();
                 try
                 {
@@ -762,14 +840,16 @@ namespace System.Messaging
     {
         readonly Manager manager;
         readonly string queue;
+        readonly Func<Func<string, Answer>, Answer> reopened;
         readonly Queue<Locked> ahead = new Queue<Locked>();
         readonly List<Locked> returned = new List<Locked>();
         Task<List<Locked>> fetching;
 
-        public Prefetched(Manager manager, string queue)
+        public Prefetched(Manager manager, string queue, Func<Func<string, Answer>, Answer> reopened)
         {
             this.manager = manager;
             this.queue = queue;
+            this.reopened = reopened;
         }
 
         struct Locked
@@ -844,7 +924,7 @@ namespace System.Messaging
             Forget(settled);
             try
             {
-                answer = manager.Wait(queue + "/lock", $"count={count}&", timeout, settlement, withdrawal);
+                answer = reopened(handle => manager.Wait(queue + "/lock", $"{handle}count={count}&", timeout, settlement, withdrawal));
             }
             catch (MessageQueueException fault) when (
                 settlement != null
@@ -852,7 +932,7 @@ namespace System.Messaging
                     || fault.MessageQueueErrorCode == MessageQueueErrorCode.MessageAlreadyReceived))
             {
                 // The lease has ended, as after a restart: the last messages come again.
-                answer = manager.Wait(queue + "/lock", $"count={count}&", timeout, null, withdrawal);
+                answer = reopened(handle => manager.Wait(queue + "/lock", $"{handle}count={count}&", timeout, null, withdrawal));
             }
             var packets = Packet.ReadAll(answer.Content);
             var lease = new Lease { Id = answer.Header("Postroad-Lease"), Left = packets.Count };

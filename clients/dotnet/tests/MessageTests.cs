@@ -402,6 +402,34 @@ class MessageTests
         }
     }
 
+    public async Task Who_denies_shared_receive_reads_alone()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create(true))
+        {
+            foreach (var each in new[] { "a", "b", "c", "d", "e", "f" })
+                queue.Send(each, MessageQueueTransactionType.Single);
+            using (var own = new MessageQueue(queue.Path, true) { Formatter = queue.Formatter })
+            {
+                Check.Equal("a", (string)own.Receive(Patience).Body);
+                Check.Fails(MessageQueueErrorCode.SharingViolation, () => queue.Receive(TimeSpan.Zero));
+                using (var transaction = new MessageQueueTransaction())
+                {
+                    transaction.Begin();
+                    Check.Equal("b", (string)own.Receive(Patience, transaction).Body);
+                    transaction.Commit();
+                }
+                Check.Equal("c", (string)(await own.ReceiveAsync(Patience)).Body);
+                var walk = own.GetMessageEnumerator2();
+                Check.True(walk.MoveNext());
+                Check.Equal("d", (string)walk.RemoveCurrent().Body);
+                own.Prefetch = 2;
+                Check.Equal("e", (string)own.Receive(Patience).Body);
+            }
+            Check.Equal("f", (string)queue.Receive(Patience).Body);
+        }
+    }
+
     public void Events_consume_a_queue()
     {
         using (var queues = new Queues())

@@ -24,7 +24,7 @@ from postroad.api.json_values import (
     queue_name,
 )
 from postroad.api.waits import Waits
-from postroad.errors import AccessDenied, InvalidArgument, MessageTooLarge, TooManyHeld
+from postroad.errors import AccessDenied, InvalidArgument, InvalidHandle, MessageTooLarge, TooManyHeld
 from postroad.manager import Manager
 from postroad.net.exchange import BodyTooLarge, Request, Response
 from postroad.queues.leases import Holder
@@ -282,6 +282,14 @@ class Call:
         if identifier is not None and not self.owns(self.manager.leases.core.holder(identifier)):
             raise unknown_transaction(identifier)
         return identifier
+
+    @property
+    def handle(self) -> int | None:
+        """The open queue that the query names, if any. It must be the caller's own."""
+        handle: int | None = self.query["handle"]
+        if handle is not None and not self.owns(self.manager.leases.core.handle_holder(handle)):
+            raise InvalidHandle(f"there is no open queue {handle}")
+        return handle
 
     # The body
 

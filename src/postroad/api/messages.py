@@ -93,6 +93,7 @@ _CORRELATION = Parameter("correlation_id", TEXT, r"receive the first message tha
 _MESSAGE_ID = Parameter("message_id", TEXT, r"only the message with this id, {guid}\ordinal")
 _PEEKED = Parameter("correlation_id", TEXT, r"peek at the first message that answers {guid}\ordinal; only one")
 _PEEKED_AFTER = Parameter("after", _AFTER.kind, "only messages after this lookup id, in queue order")
+_HANDLE = Parameter("handle", LOOKUP_ID, "read with this open queue, which may exclude other readers")
 _TRANSACTION = Parameter("transaction", GUID, "the transaction that this call belongs to")
 PACKET = Parameter("packet", SWITCH, "whether Arrow has the column `packet`", False)
 DECODE = Parameter("decode", SWITCH, "whether JSON has what bodies and extensions say", False)
@@ -345,7 +346,9 @@ async def _page(call: Call, queue: str, count: int, after: int) -> tuple[list[Re
 async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **arguments: object) -> T:
     """Runs a read that may wait. A read that does not wait needs no watch on its client."""
     queue, count, timeout = call.queue, call.query["count"], call.query["timeout"]
-    reading = read(queue, min(count, MAX_ANSWER_MESSAGES), timeout, permitted=call.permitted, **arguments)
+    reading = read(
+        queue, min(count, MAX_ANSWER_MESSAGES), timeout, permitted=call.permitted, handle=call.handle, **arguments
+    )
     return await (reading if timeout == 0 else call.wait(reading))
 
 
@@ -354,7 +357,7 @@ async def _wait(call: Call, read: Callable[..., Coroutine[Any, Any, T]], **argum
     "Receive messages, waiting for the first",
     _FOUND,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, _MESSAGE_ID, PACKET),
+    parameters=(_COUNT, TIMEOUT, _TRANSACTION, _CORRELATION, _MESSAGE_ID, _HANDLE, PACKET),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
 )
@@ -363,7 +366,7 @@ async def receive(call: Call) -> Response:
     transaction = call.own_transaction(call.query["transaction"])
     if (matches := _matches(call)) is not None:
         reading = call.manager.reads.receive_found(
-            call.queue, matches, call.query["timeout"], transaction, call.permitted
+            call.queue, matches, call.query["timeout"], transaction, call.permitted, call.handle
         )
         return whole_answer(form, [await call.wait(reading)])
     return whole_answer(form, await _wait(call, call.manager.reads.receive, transaction=transaction))
@@ -374,7 +377,7 @@ async def receive(call: Call) -> Response:
     "Peek at the first messages, waiting for one",
     _FOUND,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, _PEEKED_AFTER, _PEEKED, _MESSAGE_ID, PACKET),
+    parameters=(_COUNT, TIMEOUT, _PEEKED_AFTER, _PEEKED, _MESSAGE_ID, _HANDLE, PACKET),
     errors=_CONFLICTS,
     needs=Action.PEEK,
 )
@@ -384,7 +387,7 @@ async def peek(call: Call) -> Response:
     if (matches := _matches(call)) is not None:
         if after is not None:
             raise InvalidArgument("after: must not be set together with an id")
-        reading = call.manager.reads.peek_found(call.queue, matches, call.query["timeout"], call.permitted)
+        reading = call.manager.reads.peek_found(call.queue, matches, call.query["timeout"], call.permitted, call.handle)
         return whole_answer(form, [await call.wait(reading)])
     if after is not None:
         return whole_answer(form, await _wait(call, call.manager.reads.peek_after, after=after))
@@ -411,7 +414,7 @@ def _matches(call: Call) -> Matches | None:
     "Lock messages: the first phase of a receive. Messages that were locked before can be settled with it",
     _LOCKED,
     _NONE,
-    parameters=(_COUNT, TIMEOUT, PACKET),
+    parameters=(_COUNT, TIMEOUT, _HANDLE, PACKET),
     body=Body({JSON: "Settlement"}, required=False),
     errors=_CONFLICTS,
     needs=Action.RECEIVE,
@@ -461,20 +464,21 @@ def _settlement(call: Call, given: dict[str, object]) -> dict[str, Any]:
     "GET /queues/{queue}/messages/{lookup_id}",
     "Show one message by its lookup id",
     Answer(description="the message", content=_ONE),
-    parameters=(_ACTION, PACKET),
+    parameters=(_ACTION, _HANDLE, PACKET),
     errors=(*_CONFLICTS, HTTPStatus.GONE),
     needs=Action.PEEK,
 )
 async def show(call: Call) -> Response:
     form = _format(call, one=True)
-    return whole_answer(form, [await call.manager.reads.lookup(call.queue, call.lookup_id, call.query["action"])])
+    found = await call.manager.reads.lookup(call.queue, call.lookup_id, call.query["action"], handle=call.handle)
+    return whole_answer(form, [found])
 
 
 @OPERATIONS.add(
     "DELETE /queues/{queue}/messages/{lookup_id}",
     "Receive one message by its lookup id",
     Answer(description="the received message", content=_ONE),
-    parameters=(_ACTION, _TRANSACTION, PACKET),
+    parameters=(_ACTION, _TRANSACTION, _HANDLE, PACKET),
     errors=(*_CONFLICTS, HTTPStatus.GONE),
     needs=Action.RECEIVE,
 )
@@ -486,6 +490,7 @@ async def take(call: Call) -> Response:
         call.query["action"],
         receive=True,
         transaction=call.own_transaction(call.query["transaction"]),
+        handle=call.handle,
     )
     return whole_answer(form, [message])
 

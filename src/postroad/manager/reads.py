@@ -6,16 +6,18 @@ The rules are in queues/reading.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
 from postroad.describe.received import ReceivedMessage
 from postroad.errors import (
+    AccessDenied,
     IllegalName,
     InvalidArgument,
+    InvalidHandle,
     MessageAlreadyReceived,
     MessageNotFound,
     OperationCancelled,
@@ -27,7 +29,7 @@ from postroad.manager.durable import DurableCore
 from postroad.manager.leases import LeaseService
 from postroad.names import FormatName, MessageId, PathName
 from postroad.queues.leases import THIS_PROCESS, Holder
-from postroad.queues.open_queue import Cursor, OpenQueueDescriptor, WaitingRead, always
+from postroad.queues.open_queue import RECEIVING, Cursor, OpenQueueDescriptor, WaitingRead, always
 from postroad.queues.queue import READ_BYTES, START, Queue
 from postroad.reports.operations import QueueAccess, ReadCall, SeekAction, ShareMode
 from postroad.store.interface import Record
@@ -85,18 +87,17 @@ class Reads:
         timeout: float | None = None,
         transaction: UUID | None = None,
         permitted: Permitted = always,
+        handle: int | None = None,
     ) -> list[ReceivedMessage]:
         """Receives at least one message and at most `count`. Waits up to `timeout` seconds for the first, without limit
-        if None. The wait ends with AccessDenied if the access list changes and `permitted` returns False."""
+        if None. The wait ends with AccessDenied if the access list changes and `permitted` returns False. With `handle`
+        it reads as whoever has opened the queue, also if this excludes other readers."""
         held = self._leases.used(transaction)
         holder = None if transaction is None else self._leases.core.holder(transaction)
-        descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
-        try:
+        with self._opened(name, QueueAccess.RECEIVE, holder, handle) as descriptor:
             deadline = self._deadline(timeout)
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, transaction=held, permitted=permitted)
             return _received(await self._receive(request))
-        finally:
-            self._close(descriptor)
 
     async def receive_found(
         self,
@@ -105,21 +106,27 @@ class Reads:
         timeout: float | None = None,
         transaction: UUID | None = None,
         permitted: Permitted = always,
+        handle: int | None = None,
     ) -> ReceivedMessage:
         """Receives the first message that matches. Waits for it up to `timeout` seconds."""
         while True:
-            lookup_id = await self.find(name, matches, timeout, permitted)
+            lookup_id = await self.find(name, matches, timeout, permitted, handle=handle)
             with suppress(MessageNotFound, MessageAlreadyReceived):  # another reader was faster
-                return await self.lookup(name, lookup_id, receive=True, transaction=transaction)
+                return await self.lookup(name, lookup_id, receive=True, transaction=transaction, handle=handle)
 
     async def peek_found(
-        self, name: Name, matches: Matches, timeout: float | None = None, permitted: Permitted = always
+        self,
+        name: Name,
+        matches: Matches,
+        timeout: float | None = None,
+        permitted: Permitted = always,
+        handle: int | None = None,
     ) -> ReceivedMessage:
         """The first message that matches, which stays in the queue. Waits for it up to `timeout` seconds."""
         while True:
-            lookup_id = await self.find(name, matches, timeout, permitted, access=QueueAccess.PEEK)
+            lookup_id = await self.find(name, matches, timeout, permitted, access=QueueAccess.PEEK, handle=handle)
             with suppress(MessageNotFound, MessageAlreadyReceived):
-                return await self.lookup(name, lookup_id)
+                return await self.lookup(name, lookup_id, handle=handle)
 
     async def peek_after(
         self,
@@ -127,13 +134,18 @@ class Reads:
         count: int = 1,
         timeout: float | None = None,
         permitted: Permitted = always,
+        handle: int | None = None,
         *,
         after: int,
     ) -> list[ReceivedMessage]:
         """At least one and at most `count` of the messages after that lookup id, which stay in the queue. Waits up to
         `timeout` seconds for the first."""
-        while not (found := await self.peek(name, count, after=after)):
-            await self.find(name, lambda record: record.lookup_id > after, timeout, permitted, QueueAccess.PEEK, after)
+
+        def behind(record: Record) -> bool:
+            return record.lookup_id > after
+
+        while not (found := await self.peek(name, count, after=after, handle=handle)):
+            await self.find(name, behind, timeout, permitted, QueueAccess.PEEK, after, handle)
         return found
 
     async def find(
@@ -144,28 +156,28 @@ class Reads:
         permitted: Permitted = always,
         access: QueueAccess = QueueAccess.RECEIVE,
         after: int = START,
+        handle: int | None = None,
     ) -> int:
         """The lookup id of the first message after `after` that matches. Searches the queue in steps, so that others
         get turns, and notices messages that arrive in the meantime."""
         deadline = self._deadline(timeout)
-        descriptor = self._open(name, access)
-        queue = descriptor.queue
-        assert queue is not None
-        request = WaitingRead(descriptor, ReadCall.PEEK, 1, deadline, permitted=permitted, matches=matches)
-        arrival = self.wait(request, lambda records: records[0].lookup_id)
-        try:
-            self._core.reading.watch(request)
-            while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after, READ_BYTES):
-                if (found := next(filter(matches, page), None)) is not None:
-                    return found.lookup_id
-                after = page[-1].lookup_id
-                await asyncio.sleep(0)
-            return await arrival
-        finally:
-            arrival.cancel()
-            if not arrival.cancelled():
-                arrival.exception()  # a time-out during the search is no error
-            self._close(descriptor)
+        with self._opened(name, access, handle=handle) as descriptor:
+            queue = descriptor.queue
+            assert queue is not None
+            request = WaitingRead(descriptor, ReadCall.PEEK, 1, deadline, permitted=permitted, matches=matches)
+            arrival = self.wait(request, lambda records: records[0].lookup_id)
+            try:
+                self._core.reading.watch(request)
+                while page := self._core.delivery.fresh(queue, SEARCHED_AT_ONCE, self._clock(), after, READ_BYTES):
+                    if (found := next(filter(matches, page), None)) is not None:
+                        return found.lookup_id
+                    after = page[-1].lookup_id
+                    await asyncio.sleep(0)
+                return await arrival
+            finally:
+                arrival.cancel()
+                if not arrival.cancelled():
+                    arrival.exception()  # a time-out during the search is no error
 
     async def peek(
         self,
@@ -175,11 +187,11 @@ class Reads:
         after: int | None = None,
         permitted: Permitted = always,
         most_bytes: int = READ_BYTES,
+        handle: int | None = None,
     ) -> list[ReceivedMessage]:
         """The first messages, which stay in the queue. With `after`, those after that lookup id, without waiting: of a
         large queue no more than to the one that brings them to `most_bytes`."""
-        descriptor = self._open(name, QueueAccess.PEEK)
-        try:
+        with self._opened(name, QueueAccess.PEEK, handle=handle) as descriptor:
             if after is not None:
                 if count < 1:
                     raise InvalidArgument(f"count: must be at least 1, got {count}")
@@ -187,8 +199,6 @@ class Reads:
                 return _received(self._core.delivery.fresh(queue, count, self._clock(), after, most_bytes))
             request = WaitingRead(descriptor, ReadCall.PEEK, count, self._deadline(timeout), permitted=permitted)
             return _received(await self._read(request))
-        finally:
-            self._close(descriptor)
 
     async def lookup(
         self,
@@ -198,13 +208,14 @@ class Reads:
         *,
         receive: bool = False,
         transaction: UUID | None = None,
+        handle: int | None = None,
     ) -> ReceivedMessage:
         """Reads one message by its lookup id, or the one before or after it."""
         held = self._leases.used(transaction)
-        descriptor = self._open(name, QueueAccess.RECEIVE if receive else QueueAccess.PEEK)
-        queue = descriptor.queue
-        assert queue is not None
-        try:
+        access = QueueAccess.RECEIVE if receive else QueueAccess.PEEK
+        with self._opened(name, access, handle=handle) as descriptor:
+            queue = descriptor.queue
+            assert queue is not None
             record, changed = self._durable.durability.run(
                 lambda: self._core.reading.read_by_lookup_id(
                     descriptor, lookup_id, action, self._clock(), peek=not receive, transaction=held
@@ -212,8 +223,6 @@ class Reads:
             )
             if changed:
                 await self._committed(queue, [record] if receive and held is None else [])
-        finally:
-            self._close(descriptor)
         return _received([record])[0]
 
     async def lock(
@@ -223,19 +232,17 @@ class Reads:
         timeout: float | None = None,
         holder: Holder = THIS_PROCESS,
         permitted: Permitted = always,
+        handle: int | None = None,
     ) -> Locked:
         """The first phase of a receive. No other reader gets the messages until `settle`, the end of their lease, or a
         restart."""
         self._leases.core.check_lock(holder)
-        descriptor = self._open(name, QueueAccess.RECEIVE, holder=holder)
-        queue = descriptor.queue
-        assert queue is not None
-        try:
+        with self._opened(name, QueueAccess.RECEIVE, holder, handle) as descriptor:
+            queue = descriptor.queue
+            assert queue is not None
             deadline = self._deadline(timeout)
             request = WaitingRead(descriptor, ReadCall.RECEIVE, count, deadline, two_phase=True, permitted=permitted)
             records = await self._read(request)
-        finally:
-            self._close(descriptor)
         return Locked(_received(records), self._leases.lock(queue, records, holder))
 
     async def settle(
@@ -419,9 +426,25 @@ class Reads:
             access = QueueAccess.PEEK_ADMIN
         return self._core.open(name, access, share, self._clock(), holder)
 
-    def _close(self, descriptor: OpenQueueDescriptor) -> None:
-        if not descriptor.closed:
-            self._core.close(descriptor)
+    @contextmanager
+    def _opened(
+        self, name: Name, access: QueueAccess, holder: Holder | None = None, handle: int | None = None
+    ) -> Iterator[OpenQueueDescriptor]:
+        """Opens the queue for one read, unless somebody has it open for reads of this kind: `handle`."""
+        if handle is not None:
+            descriptor = self._descriptor(handle)
+            if descriptor.queue is None or descriptor.queue is not self._core.queues.find(name):
+                raise InvalidHandle(f"handle {handle} is not of this queue; open it again")
+            if access is QueueAccess.RECEIVE and descriptor.access not in RECEIVING:
+                raise AccessDenied(f"handle {handle} was opened for peeking, not for receiving")
+            yield descriptor
+            return
+        descriptor = self._open(name, access, holder=holder)
+        try:
+            yield descriptor
+        finally:
+            if not descriptor.closed:
+                self._core.close(descriptor)
 
     def open_queue(
         self,
