@@ -39,7 +39,6 @@ CONFIGURATION = f"CN=Configuration,{BASE}"
 ADMINISTRATOR = f"Administrator@{REALM}"
 PASSWORD = "Passw0rd!x"  # of a domain that exists only while a test runs
 HOST = f"dc1.{DOMAIN}"
-TRIES = 3  # of samba-tool
 
 _CACHE = Path(__file__).parents[1] / "build" / "domain"
 _PLACE = "@PLACE@"  # stands for a controller's own directory in the cached smb.conf
@@ -159,14 +158,9 @@ class Controller:
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def tool(self, *arguments: str) -> str:
-        """Runs samba-tool on this controller's database, also while it runs. Tries again, because the controller may
-        hold the database's lock: a change is made whole or not at all."""
+        """Runs samba-tool on this controller's database, also while it runs."""
         command = ["samba-tool", *arguments, "-s", str(self._smb_conf)]
-        for left in reversed(range(TRIES)):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode == 0 or left == 0:
-                break
-            time.sleep(1)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             fault = subprocess.CalledProcessError(done.returncode, arguments)
             fault.add_note(f"{done.stdout}{done.stderr}")
@@ -212,8 +206,8 @@ class Controller:
         return file
 
     def credentials_cache(self, user: str = ADMINISTRATOR, password: str = PASSWORD, *options: str) -> Path:
-        """A credentials cache with a new ticket, from kinit."""
-        file = self.directory / f"{user.split('@')[0]}.ccache"
+        """A credentials cache of its own with a new ticket, from kinit."""
+        file = self.directory / f"{user.split('@')[0]}-{next(_numbers)}.ccache"
         subprocess.run(
             ["kinit", *options, "-c", str(file), user if "@" in user else f"{user}@{REALM}"],
             input=password.encode() + b"\n",

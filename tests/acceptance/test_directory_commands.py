@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from postroad.directory.ldap_connection import LdapSettings, connect
-from tests.commands import PATIENCE_S, Outcome, postroad, serving
+from tests.commands import PATIENCE_S, Outcome, ServerProcess, postroad, serving
 from tests.domain import ADMINISTRATOR, BASE, PASSWORD, Controller, add_enterprise
 from tests.enterprises import client, directory, link, queue, server, site
 
@@ -68,8 +70,13 @@ def until(command: Callable[[], Outcome], right: Callable[[Outcome], bool]) -> O
         time.sleep(0.1)
 
 
+def console(running: ServerProcess, path: str) -> str:
+    with urlopen(f"http://{running.ready['listen']['console']}{path}", timeout=PATIENCE_S) as answer:
+        return str(answer.read().decode())
+
+
 def test_a_manager_in_a_domain(controller: Controller, tmp_path: Path) -> None:
-    config = configuration(tmp_path, controller)
+    config = configuration(tmp_path, controller, listen=f"{QUIET}console = 0\n")
     with serving(config) as running:
         api = running.api
 
@@ -84,6 +91,10 @@ def test_a_manager_in_a_domain(controller: Controller, tmp_path: Path) -> None:
         assert postroad("route", "beta", api=api).lines[1] == "next hop  lon-gate"
         table = postroad("route", "table", "--from", "lon-gate", api=api)
         assert "par-gate" in table.lines[1]
+        page = console(running, "/0/network?to=beta")
+        assert "London - Paris, cost 3" in page
+        assert re.search(r'class="site used[^>]*><title>Paris: beta, par-gate', page)
+        assert "Default-First-Site-Name" not in page  # nobody of MSMQ is there
         exported = tmp_path / "exported.toml"
         assert postroad("directory", "export", str(exported), api=api).code == 0
         there = postroad("route", "table", "--from", "lon-gate", "--enterprise", str(exported))

@@ -133,6 +133,38 @@ def test_an_account_that_cannot_log_in_is_told_from_a_wrong_password(
     assert words in str(found)
 
 
+def test_a_locked_account_is_told_from_a_wrong_password(
+    domain_controller: Controller, settings: LdapSettings, tmp_path: Path
+) -> None:
+    domain_controller.add_user("guessed")
+    policy = ["domain", "passwordsettings", "pso"]
+    lockout = ["--account-lockout-threshold=2", "--account-lockout-duration=30", "--reset-account-lockout-after=30"]
+    domain_controller.tool(*policy, "create", "guessed", "1", *lockout)
+    domain_controller.tool(*policy, "apply", "guessed", "guessed")
+    right = replace(settings, user="guessed@POSTROAD.TEST")
+    connect(right).close()
+    (tmp_path / "guess").write_text("guess")
+    for _ in range(2):
+        assert fault(replace(right, password_file=tmp_path / "guess")).fault is LdapFault.WRONG_PASSWORD
+    found = fault(right)
+    assert found.fault is LdapFault.ACCOUNT
+    assert "locked" in str(found)
+
+
+def test_an_attribute_that_comes_in_ranges_is_whole(settings: LdapSettings) -> None:
+    """A real controller: Windows gives at most 1,500 values at once, and this one as many as it is asked for."""
+    values = [number.to_bytes(16, "big") for number in range(1, 1601)]
+    computer = names.child("CN", "Ranges", f"CN=Computers,{BASE}")
+    with connect(settings) as opened:
+        opened.add(computer, {"objectClass": ["computer"], "sAMAccountName": ["RANGES$"]})
+        opened.add(f"CN=msmq,{computer}", {"objectClass": ["mSMQConfiguration"], "mSMQSites": values})
+        found = opened.read(f"CN=msmq,{computer}", ["mSMQSites;range=0-1499"])
+        assert found is not None
+        assert sorted(found.attributes["msmqsites"]) == values
+        opened.delete(f"CN=msmq,{computer}")
+        opened.delete(computer)
+
+
 def test_a_ticket_that_has_expired(
     domain_controller: Controller, settings: LdapSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -349,7 +349,7 @@ def test_a_controller_that_stops_answering_does_not_hold_the_manager(
     controller: Controller, connection: LdapConnection, settings: DomainSettings, follow: Callable[..., LdapWatch]
 ) -> None:
     add_enterprise(connection, three_sites())
-    watch = follow(given=replace(settings, ldap=replace(settings.ldap, timeout_s=1.0)))
+    watch = follow(given=replace(settings, ldap=replace(settings.ldap, timeout_s=5.0)))
     controller.pause()
     try:
         assert not watch.reload(1.0)

@@ -24,7 +24,10 @@ NAME = 16  # characters of a site's name
 def site_map(directory: DirectoryInfo, way: Sequence[str], closed: Iterable[frozenset[str]]) -> Markup:
     """A map of sites and links. `way` are the names of managers, from first to last. `closed` are pairs of sites whose
     links are closed."""
-    sites = [site.name for site in directory.sites][:MAX_SITES]
+    involved = {name for manager in directory.managers for name in manager.sites}
+    involved.update(name for link in directory.links for name in link.sites)
+    # A domain has sites of its own, without MSMQ.
+    sites = [site.name for site in directory.sites if directory.kind != "ldap" or site.name in involved][:MAX_SITES]
     if not sites:
         return Markup("")
     links = {frozenset(link.sites): link.cost for link in directory.links if set(link.sites) <= set(sites)}

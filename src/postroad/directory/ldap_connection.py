@@ -8,7 +8,6 @@ Only this module knows ldap3 and pyspnego.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import socket
 import ssl
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 
 from postroad.directory.distinguished_names import normal
 from postroad.errors import LdapError, LdapFault
+from postroad.security.kerberos import end_point_binding
 
 PAGE_ENTRIES = 1000  # MaxPageSize of Active Directory
 MAX_ENTRIES = 2_000_000  # of one search
@@ -873,17 +873,3 @@ class _KerberosClient:
 
 def _signed(code: int) -> int:
     return code - (1 << 32) if code >= 1 << 31 else code
-
-
-def end_point_binding(certificate: bytes) -> bytes:
-    """The channel binding tls-server-end-point of a certificate in DER, RFC 5929 4.1."""
-    from cryptography import x509
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    try:
-        found = x509.load_der_x509_certificate(certificate).signature_hash_algorithm
-        name = "sha256" if found is None else found.name
-    except (ValueError, UnsupportedAlgorithm):
-        name = "sha256"
-    name = "sha256" if name in ("md5", "sha1") else name
-    return b"tls-server-end-point:" + hashlib.new(name, certificate).digest()

@@ -114,7 +114,11 @@ class LdapWatch:
         """A reload can always be tried: whatever the controllers answer, the last good copy stays."""
 
     def reload(self, now: float, *, asked: bool = False) -> bool:
-        """Asks for changes. Returns whether there is a new directory. `asked` does not wait for the timers."""
+        """Asks for changes. Returns whether there is a new directory.
+
+        `asked` is the forced read of [MS-MQDMPR] 3.1.7.1.20: it asks while offline too, and if it fails, everything is
+        as before but the error.
+        """
         with self._lock:
             if not self.online and now < self.online_at and not asked:
                 return False
@@ -123,7 +127,7 @@ class LdapWatch:
                 self._refresh(now)
             except DirectoryError as fault:
                 self._disconnect()
-                self._fail(fault, now)
+                self._fail(fault, now, forced=asked)
             else:
                 self._recover(now)
             return self.directory is not before
@@ -258,7 +262,7 @@ class LdapWatch:
             more_faults = len(sentences) - MAX_SENTENCES
             log.warning("directory", extra={"source": self.source, "more_faults": more_faults})
 
-    def _fail(self, fault: DirectoryError, now: float) -> None:
+    def _fail(self, fault: DirectoryError, now: float, *, forced: bool = False) -> None:
         sentence = str(fault)
         if self.online or sentence != self.last_error:
             log.error(
@@ -267,8 +271,9 @@ class LdapWatch:
             )
         self.failures += 1
         self.last_error = sentence
-        self.online = False
-        self.online_at = now + self.settings.online_s
+        if not forced:
+            self.online = False
+            self.online_at = now + self.settings.online_s
 
     def _recover(self, now: float) -> None:
         if self.last_error is not None:

@@ -290,9 +290,8 @@ class Server:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._directory_asked.wait(), watch.poll_s)
-            asked = self._directory_asked.is_set()
             self._directory_asked.clear()
-            await self._read_directory(manager, watch, asked=asked)
+            await self._read_directory(manager, watch)
             running()
 
     async def _read_directory(self, manager: Manager, watch: Watch, *, asked: bool = False) -> None:

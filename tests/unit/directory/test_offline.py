@@ -58,10 +58,13 @@ def test_a_read_that_somebody_asks_for_does_not_wait_for_the_timer(watch: LdapWa
     watch.reload(11.0)
     assert watch.failures == 1
     watch.reload(11.0, asked=True)
-    assert (watch.failures, watch.online) == (2, False)
+    assert (watch.failures, watch.online, watch.online_at) == (2, False, 70.0)
     watch.online = True
     watch.reload(12.0, asked=True)
-    assert (watch.failures, watch.online, watch.online_at) == (3, False, 72.0)
+    assert (watch.failures, watch.online, watch.online_at) == (3, True, 70.0)
+    assert watch.last_error is not None
+    watch.reload(13.0)
+    assert (watch.failures, watch.online, watch.online_at) == (4, False, 73.0)
 
 
 @pytest.mark.spec("DM-3.1.1.1-06")
