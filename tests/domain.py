@@ -75,7 +75,9 @@ def _may_mount() -> bool:
 class Controller:
     """A domain controller of the domain postroad.test. Clients reach it by `address`; it has no DNS."""
 
-    def __init__(self, directory: Path, address: str | None = None) -> None:
+    def __init__(self, directory: Path, address: str | None = None, *, backend: str = "tdb") -> None:
+        """With the backend `mdb`, the controller finds changes by an index, as Windows does. With `tdb`, it looks at
+        all objects of the class."""
         self.directory = directory
         self.address = address or _free_address()
         self.ldaps = f"ldaps://{self.address}"
@@ -84,7 +86,7 @@ class Controller:
         self._place = directory / "dc"
         self._smb_conf = self._place / "etc" / "smb.conf"
         self._process: subprocess.Popen[bytes] | None = None
-        _copy_domain(self._place)
+        _copy_domain(self._place, backend)
         self._smb_conf.write_text(
             self._smb_conf.read_text().replace(_PLACE, str(self._place)).replace("127.0.0.53", self.address)
         )
@@ -361,22 +363,29 @@ def domain_controller(new_controller: Callable[[], Controller]) -> Controller:
     return controller
 
 
-def _copy_domain(place: Path) -> None:
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
+def _copy_domain(place: Path, backend: str) -> None:
+    cache = _CACHE / backend
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes provision too
-        if not (_CACHE / "done").exists():
-            shutil.rmtree(_CACHE / "dc", ignore_errors=True)
-            _provision(_CACHE / "dc")
-            (_CACHE / "done").touch()
-        shutil.copytree(_CACHE / "dc", place, symlinks=True)
+        if not (cache / "done").exists():
+            shutil.rmtree(cache / "dc", ignore_errors=True)
+            _provision(cache / "dc", backend)
+            (cache / "done").touch()
+        shutil.copytree(cache / "dc", place, symlinks=True)
 
 
-def _provision(place: Path) -> None:
+def _provision(place: Path, backend: str) -> None:
     options = ["interfaces=127.0.0.53/8", "bind interfaces only=yes", "server services=ldap, cldap, kdc"]
     options += [f"posix:eadb={place}/eadb.tdb", "netbios name=DC1"]
     names = [f"--realm={REALM}", "--domain=POSTROAD", "--host-name=dc1", "--host-ip=127.0.0.53"]
-    rest = ["--server-role=dc", f"--adminpass={PASSWORD}", "--dns-backend=NONE", f"--targetdir={place}"]
+    rest = [
+        f"--backend-store={backend}",
+        "--server-role=dc",
+        f"--adminpass={PASSWORD}",
+        "--dns-backend=NONE",
+        f"--targetdir={place}",
+    ]
     done = subprocess.run(
         ["samba-tool", "domain", "provision", *names, *rest, *(f"--option={each}" for each in options)],
         capture_output=True,

@@ -12,7 +12,7 @@ import pytest
 
 from postroad.directory.ldap_connection import LdapSettings, connect
 from tests.commands import PATIENCE_S, Outcome, ServerProcess, postroad, serving
-from tests.domain import ADMINISTRATOR, BASE, PASSWORD, Controller, add_enterprise
+from tests.domain import ADMINISTRATOR, BASE, DOMAIN, PASSWORD, Controller, add_enterprise
 from tests.enterprises import client, directory, link, queue, server, site
 
 QUIET = "[listen]\napi = 0\nbinary = false\nping = false\nhttp = false\nrpc = false\n"
@@ -121,9 +121,14 @@ def test_a_manager_in_a_domain(controller: Controller, tmp_path: Path) -> None:
         assert online.objects[0]["online"]
 
 
+@pytest.mark.spec("DM-3.1.1.2-02")
 def test_the_same_without_a_manager(controller: Controller, tmp_path: Path) -> None:
     config = str(configuration(tmp_path, controller))
+    host = f"dn: CN=beta,CN=Computers,{BASE}\nchangetype: modify\nadd: dNSHostName\ndNSHostName: beta.{DOMAIN}\n"
+    controller.edit(host)
     (shown,) = postroad("directory", "show", "--json", "-c", config).objects
+    paths = {each["path"]: each["qualified_path"] for each in shown["queues"]}
+    assert paths == {r"alpha\orders": None, r"beta\orders": rf"beta.{DOMAIN}\orders"}
     assert len(shown["managers"]) == 4
     export = postroad("directory", "export", "-c", config)
     assert export.text.count("[[manager]]") == 4

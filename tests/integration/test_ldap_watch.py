@@ -373,6 +373,27 @@ def test_a_user_who_may_not_see_deleted_objects_notices_deletions_too(
     assert watch.full_reads == 1
 
 
+def test_a_round_of_several_parts_finds_what_is_gone(
+    controller: Controller,
+    connection: LdapConnection,
+    settings: DomainSettings,
+    follow: Callable[..., LdapWatch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroad.directory.ldap_watch._COMPARED_AT_ONCE", 3)
+    add_enterprise(connection, three_sites())
+    controller.add_user("reader")
+    watch = follow(given=replace(settings, ldap=replace(settings.ldap, user="reader@POSTROAD.TEST")))
+    assert not watch.reload(1.0)
+    connection.delete(f"CN=orders,CN=msmq,CN=beta,{COMPUTERS}")
+    connection.add(f"CN=new,CN=msmq,CN=beta,{COMPUTERS}", {"objectClass": ["mSMQQueue"]})
+    for number in range(2, 2 + 2 * len(watch.directory.managers)):
+        watch.reload(float(number))
+    assert [str(each.pathname) for each in watch.directory.queues] == [r"alpha\orders", r"beta\new"]
+    assert format_enterprise(watch.directory) == format_enterprise(follow().directory)
+    assert watch.full_reads == 1
+
+
 def test_another_controller_is_read_from_the_start(
     new_controller: Callable[[], Controller],
     controller: Controller,

@@ -137,6 +137,9 @@ class DomainCopy:
                 self._touch(identifier, queue)
                 self.queues[identifier] = replace(queue, pathname=path, full_path=dn)
 
+    def identifiers(self) -> set[UUID]:
+        return {*self.sites, *self.links, *self.managers, *self.queues}
+
     def knows(self, identifier: UUID) -> bool:
         return any(identifier in kind for kind in (self.sites, self.links, self.managers, self.queues))
 

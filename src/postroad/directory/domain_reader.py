@@ -6,6 +6,7 @@ A bad object becomes a sentence in `Changes.faults`, and the rest is read.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ MAX_FAULTS = 1000  # sentences of one read; bad objects beyond are passed over i
 MAX_COPY_BYTES = 2 << 30  # of all objects of a domain, as lines
 _NAMES_OF_A_FILTER = 100
 _QUEUES_AT_ONCE = 1000
+_MOST_NUMBERS = 500  # of changes in a filter
 _CLOSED = SecurityDescriptor(owner=ADMINISTRATORS, dacl=Acl()).encode()
 
 _Values = Mapping[str, tuple[bytes, ...]]
@@ -84,9 +86,8 @@ class DomainReader:
             text = names.equals("objectClass", schema.CONFIGURATION_CLASS)
             entries = self._connection.search(manager.full_path, text, with_descriptor, scope=Scope.BASE, extended=True)
             self._map_managers(list(entries), found)
-            for part in self._queues(
-                manager.full_path, names.equals("objectClass", schema.QUEUE_CLASS), descriptors=True
-            ):
+            queues = names.equals("objectClass", schema.QUEUE_CLASS)
+            for part in self._queues(manager.full_path, queues, scope=Scope.CHILDREN, descriptors=True):
                 found.add(part)
         return found
 
@@ -100,11 +101,12 @@ class DomainReader:
 
     # What has changed
 
-    def changes(self, copy: DomainCopy) -> Changes:
-        """All changes after the copy's stamp, with the objects that are gone, as far as the user sees them."""
+    def changes(self, copy: DomainCopy, stamp: Stamp) -> Changes:
+        """All changes after the copy's stamp and up to another, with the objects that are gone, as far as the user sees
+        them."""
         assert copy.stamp is not None
         self._managers = {names.normal(each.full_path): each for each in copy.managers.values()}
-        newer = names.at_least("uSNChanged", copy.stamp.usn + 1)
+        newer = changed_between(copy.stamp.usn + 1, stamp.usn)
         found = self._configuration((newer,))
         self._changed_managers(copy, newer, found)
         for part in self._queues(
@@ -126,17 +128,18 @@ class DomainReader:
             return next(found, None) is not None
         return False
 
-    def missing(self, copy: DomainCopy) -> set[UUID]:
-        """The copy's objects that no longer exist, by looking at every object."""
-        seen: set[UUID] = set()
+    def exists(self, identifier: UUID) -> bool:
+        return self._connection.read(f"<GUID={identifier}>", ["objectGUID"]) is not None
+
+    def identifiers(self) -> Iterator[UUID]:
+        """Those of all objects of a copy, page by page: other questions may come in between."""
         classes = (schema.CONFIGURATION_CLASS, schema.QUEUE_CLASS)
         text = names.any_of(*(names.equals("objectClass", each) for each in classes))
         for entry in self._connection.search(self._connection.base, text, ["objectGUID"]):
-            seen.add(schema.guid(entry.attributes))
+            yield schema.guid(entry.attributes)
         for place, kind in (self._sites_place, schema.SITE_CLASS), (self._links_place, schema.LINK_CLASS):
             for entry in self._search_place(place, names.equals("objectClass", kind), ["objectGUID"]):
-                seen.add(schema.guid(entry.attributes))
-        return {*copy.sites, *copy.links, *copy.managers, *copy.queues} - seen
+                yield schema.guid(entry.attributes)
 
     def _deleted(self, copy: DomainCopy, newer: str) -> set[UUID]:
         text = names.all_of(newer, names.equals("isDeleted", "TRUE"))
@@ -238,13 +241,19 @@ class DomainReader:
         return found
 
     def _queues(
-        self, base: str, text: str, *, descriptors: bool = False, copy: DomainCopy | None = None
+        self,
+        base: str,
+        text: str,
+        *,
+        scope: Scope = Scope.SUBTREE,
+        descriptors: bool = False,
+        copy: DomainCopy | None = None,
     ) -> Iterator[Changes]:
         """Queues of known managers. With a copy, managers that have moved are read again."""
         attributes = [*schema.QUEUE_ATTRIBUTES, *([schema.DESCRIPTOR_ATTRIBUTE] if descriptors else [])]
         found = Changes()
         read_again = False
-        for entry in self._connection.search(base, text, attributes):
+        for entry in self._connection.search(base, text, attributes, scope=scope):
             with _passing_over(entry.dn, entry, found):
                 place = names.normal(names.parent(entry.dn))
                 if place not in self._managers and copy is not None and not read_again:
@@ -283,6 +292,13 @@ def _passing_over(dn: str, entry: LdapEntry, found: Changes) -> Iterator[None]:
             found.gone.add(schema.guid(entry.attributes))
 
 
+def changed_between(first: int, last: int) -> str:
+    """Samba has no index for "at least": to find a few changes, it would look at all objects."""
+    if last - first < _MOST_NUMBERS:
+        return names.any_of(*(names.equals("uSNChanged", str(number)) for number in range(first, last + 1)))
+    return names.at_least("uSNChanged", first)
+
+
 def _security(entry: LdapEntry, found: Changes) -> bytes:
     try:
         return schema.queue_security(entry.attributes)
@@ -309,6 +325,8 @@ def encode_request(settings: LdapSettings, own: str) -> bytes:
 
 def main() -> None:
     """Reads a request from standard input, and writes lines: all objects and a stamp, or one line with an error."""
+    if sys.platform != "win32":
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the manager has stopped, and nobody reads any longer
     request = json.load(sys.stdin.buffer)
     given = request["settings"]
     paths = {name: Path(given[name]) for name in ("password_file", "keytab", "ca_certificates") if given[name]}

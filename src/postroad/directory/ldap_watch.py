@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 from uuid import UUID
@@ -37,7 +38,7 @@ _READER = "postroad.directory.domain_reader"
 _MAX_LINE_BYTES = 64 << 20
 _FULL_READ_S = 3600.0  # a controller that sends a little at a time ends here
 _PAUSE = 29  # times the processor time of each part of a full read: messages get the rest of it
-_COMPARE_SHARE = 100  # looking for deleted objects one by one takes at most one part of this of the time
+_COMPARED_AT_ONCE = 1000  # objects that are looked for at each refresh, where the user sees no deleted ones
 _STAMP_S = 600.0  # after how long the kept copy says again that it is still true
 _OLDEST_COPY_S = 7 * 86_400.0  # deleted objects are forgotten after 60 days or more: [MS-ADTS] 3.1.1.5.5
 
@@ -78,7 +79,8 @@ class LdapWatch:
         self._lock = threading.Lock()
         self._connection: LdapConnection | None = None
         self._sees_deleted = False
-        self._compare_at = now
+        self._comparing: LdapConnection | None = None
+        self._comparison: tuple[set[UUID], Iterator[UUID]] | None = None  # what was not found yet, and what is next
         self._stamped_at = now
         self._started = False
         self.sites_update_at = now + settings.timers.sites_update_s
@@ -155,15 +157,11 @@ class LdapWatch:
             self._read_everything(stamp, now)
             return
         assert copy.stamp is not None
-        changes = reader.changes(copy) if stamp.usn != copy.stamp.usn else Changes()
+        changes = reader.changes(copy, stamp) if stamp.usn != copy.stamp.usn else Changes()
         if configuration:
             changes.add(_configuration(reader, copy))
-        if not self._sees_deleted and now >= self._compare_at:
-            started = time.monotonic()
-            changes.gone |= reader.missing(copy)
-            self._compare_at = now + _COMPARE_SHARE * (time.monotonic() - started)
-            if changes.gone:  # a domain in which nothing was deleted yet shows no deleted objects to anybody
-                self._sees_deleted = reader.sees_deleted()
+        if not self._sees_deleted:
+            changes.gone |= self._missing(reader)
         differs = copy.apply(changes)
         copy.confirm(stamp, now)
         if differs or changes.faults:
@@ -171,6 +169,26 @@ class LdapWatch:
             self._append(changes, now)
         elif now - self._stamped_at >= _STAMP_S:
             self._append(changes, now)
+
+    def _missing(self, reader: DomainReader) -> set[UUID]:
+        """The copy's objects that no longer exist. It looks at a part of all objects at each refresh, and knows after
+        the last part, so that neither messages nor other changes wait for it."""
+        if self._comparing is None:
+            # Of one connection, a controller remembers only a few answers that have not ended.
+            self._comparing = connect(self.settings.ldap)
+        if self._comparison is None:
+            found = DomainReader(self._comparing, self.settings.own).identifiers()
+            self._comparison = self._copy.identifiers(), found
+        unseen, entries = self._comparison
+        part = list(islice(entries, _COMPARED_AT_ONCE))
+        unseen.difference_update(part)
+        if len(part) == _COMPARED_AT_ONCE:
+            return set()
+        self._comparison = None
+        gone = {each for each in unseen if self._copy.knows(each) and not reader.exists(each)}
+        if gone:  # a domain in which nothing was deleted yet shows no deleted objects to anybody
+            self._sees_deleted = reader.sees_deleted()
+        return gone
 
     def _reader(self) -> DomainReader:
         connection = self._connection
@@ -186,9 +204,10 @@ class LdapWatch:
         return DomainReader(connection, self.settings.own)
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        for connection in (self._connection, self._comparing):
+            if connection is not None:
+                connection.close()
+        self._connection = self._comparing = self._comparison = None
 
     def _due(self, now: float) -> tuple[bool, bool]:
         """Whether to read everything, and whether to read all but the queues. Restarts the timers that have run out."""
@@ -223,6 +242,7 @@ class LdapWatch:
         self.full_reads += 1
         self._stamped_at = now
         self._copy = copy
+        self._comparison = None
         self._use(faults)
 
     def _lines(self, stamp: Stamp) -> Iterator[bytes]:

@@ -133,12 +133,18 @@ def describe_directory(
         for each in directory.managers
     )
     held = directory.queues if queues else ()
+    paths = ((each, directory.qualified_pathname(each)) for each in held)
     info = DirectoryInfo(
         manager=manager,
         sites=sites,
         links=links,
         managers=managers,
-        queues=tuple(DirectoryQueue(path=str(each.pathname), id=str(each.identifier)) for each in held),
+        queues=tuple(
+            DirectoryQueue(
+                path=str(each.pathname), id=str(each.identifier), qualified_path=None if path is None else str(path)
+            )
+            for each, path in paths
+        ),
     )
     if state is None:
         return info

@@ -20,6 +20,7 @@ from postroad.directory.objects import (
     get_directory_data,
 )
 from postroad.errors import DirectoryError
+from postroad.names import PathName
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -176,6 +177,12 @@ class Directory:
 
     def queue(self, identifier: UUID) -> Queue | None:
         return self.public_queues.get(identifier)
+
+    def qualified_pathname(self, queue: Queue) -> PathName | None:
+        """[MS-MQDMPR] 3.1.1.2 QualifiedPathname. None if the host name of the queue's manager is not known."""
+        manager = self.manager(queue.queue_manager_identifier)
+        host = None if manager is None else manager.qualified_computer_name
+        return None if host is None else PathName(host, queue.pathname.tail)
 
     def queues_of(self, manager: UUID) -> Sequence[Queue]:
         """The public queues of a manager."""

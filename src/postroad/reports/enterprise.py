@@ -39,10 +39,11 @@ class DirectoryManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryQueue:
-    """A public queue of the directory."""
+    """A public queue of the directory. `qualified_path` has the host name of its manager, if the directory knows it."""
 
     path: str
     id: str
+    qualified_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

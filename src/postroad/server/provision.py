@@ -96,17 +96,20 @@ def _wanted_queues(manager: Manager, config: Configuration, directory: Directory
     return list(wanted.values())
 
 
-async def provide_public(manager: Manager, config: Configuration, directory: Directory, mark: int = 0) -> None:
+async def provide_public(manager: Manager, config: Configuration, directory: Directory, mark: int = 0) -> bool:
     """Creates the directory's public queues that do not exist here yet. Others get the properties that Active Directory
     holds; with a file, they stay as they are. A queue that was published or deleted here after `mark`, when the
-    directory may have been read already, is left alone."""
+    directory may have been read already, is left alone. Returns whether there was one: then this must be done again
+    after the next read, even if that finds nothing new."""
     publishing = manager.publishing
     wanted = [each for each in _wanted_queues(manager, config, directory) if each.identifier is not None]
+    ready = wanted
     if publishing is not None:
         publishing.compare({each.identifier for each in wanted}, mark)
-        wanted = [each for each in wanted if not publishing.is_newer(each.identifier, mark)]
-    for each in wanted:
+        ready = [each for each in wanted if not publishing.is_newer(each.identifier, mark)]
+    for each in ready:
         await _try_to_provide(manager, config, replace(each, key=None))
+    return len(ready) < len(wanted)
 
 
 async def _try_to_provide(manager: Manager, config: Configuration, wanted: _Wanted) -> None:

@@ -63,6 +63,7 @@ class Server:
         self._prepared: Prepared
         self._published: bytes | None = None  # this manager's keys in the directory, at the last check
         self._directory_asked = asyncio.Event()  # read the directory now
+        self._provide_again = False  # a public queue changed here while the directory was read
         self._opened = AsyncExitStack()  # what `stop` closes, in reverse order
         self._running: tuple[Manager, Listeners] | None = None
 
@@ -165,6 +166,7 @@ class Server:
             self._opened.push_async_callback(manager.supervisor.stop, "directory")
         if membership is not None:
             membership.publish(manager, config, self._directory_asked.set)
+            self._provide_again = True
         await provide_all(manager, config, prepared.directory)
         self._use_access_lists(manager)
         listeners = Listeners(manager, config, prepared, self._opened, patient=self._shared is not None)
@@ -297,11 +299,15 @@ class Server:
     async def _read_directory(self, manager: Manager, watch: Watch, *, asked: bool = False) -> None:
         now = manager.clock()
         mark = 0 if manager.publishing is None else manager.publishing.mark()
-        if await asyncio.to_thread(partial(watch.reload, now, asked=asked)):  # a large file takes a second to read
+        # in a thread: a large file takes a second to read
+        changed = await asyncio.to_thread(partial(watch.reload, now, asked=asked))
+        if changed:
             manager.router.initialize(watch.directory, now)
             self._check_own_keys(manager)
             self._use_access_lists(manager)  # first: a new queue must not be open until its list is known
-            await provide_public(manager, self._config, watch.directory, mark)
+        if changed or self._provide_again:
+            self._provide_again = await provide_public(manager, self._config, watch.directory, mark)
+        if changed:
             protection = manager.core.protection
             protection.use_certificates(protection.certificates)  # those of other managers may have changed
         else:

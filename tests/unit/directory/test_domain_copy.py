@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.directory.domain_copy import Changes, DomainCopy, Stamp
+from postroad.directory.domain_reader import changed_between
 from postroad.directory.objects import Queue, QueueManager
 from postroad.directory.snapshot import Directory
 from postroad.names import PathName
@@ -82,3 +84,17 @@ def test_a_change_of_one_queue_leaves_the_rest_as_it_is() -> None:
     assert first.queues == (*some, *others)
     assert second.queues == (*some[:3], *some[4:50], changed, new, *some[51:], *others)
     assert second.queues_of(beta.identifier) is first.queues_of(beta.identifier)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "text"),
+    [
+        (7, 7, "(|(uSNChanged=7))"),
+        (7, 9, "(|(uSNChanged=7)(uSNChanged=8)(uSNChanged=9))"),
+        (7, 506, None),
+        (7, 507, "(uSNChanged>=7)"),
+    ],
+)
+def test_a_few_changes_are_asked_for_by_their_numbers(first: int, last: int, text: str | None) -> None:
+    found = changed_between(first, last)
+    assert found == text if text is not None else found.count("uSNChanged=") == 500
