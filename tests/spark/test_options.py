@@ -120,6 +120,7 @@ def test_columns() -> None:
             {"startingOffsets": r'{"private$\\orders": [[]]}'},
             r"startingOffsets: private$\orders: must be earliest, lat",
         ),
+        ({"startingTimestamp": "9" * 20}, "startingTimestamp: must be milliseconds since 1970"),
         ({"startingOffsets": "9" * 1000}, "startingOffsets: must be earliest, latest, an arrival number or JSON"),
         (
             {"endingOffsets": r'{"private$\\orders": "earliest"}'},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
+from postroad.message import Message
 from postroad.spark.data_source import MessageSource
 from postroad.spark.streaming import StreamReader
 from tests.relay import relayed
@@ -137,6 +139,19 @@ def test_a_stream_and_a_batch_end_at_a_time(alpha: Served) -> None:
     source = MessageSource(options(alpha, endingTimestamp=between_ms))
     batch = source.reader(source.schema())
     assert [row for part in batch.partitions() for each in batch.read(part) for row in each.to_pylist()] == []
+
+
+@pytest.mark.parametrize("name", [r"private$\my orders", r"private$\größe 𝄞", r"private$\it's", r"private$\50%?#/x"])
+def test_a_queue_with_any_name(alpha: Served, name: str) -> None:
+    alpha.run(alpha.manager.create_queue(name))
+    alpha.run(alpha.manager.send(name, [Message("a", recoverable=True)]))
+    stream = query(alpha, queue=name, mode="consume", hold="mine", startingOffsets=json.dumps({name: 0}))
+    assert stream.batch() == ["a"]
+    with pytest.raises(MessagesGone) as caught:
+        query(alpha, queue=name, startingOffsets=0).batch()
+    assert shlex.split(str(caught.value).rpartition(": ")[2]) == ["postroad", "queue", "release", name, "mine"]
+    assert stream.batch() is None
+    assert alpha.run(alpha.manager.offsets.mark(name)).messages == 0
 
 
 def test_messages_that_another_stream_holds_are_no_loss_but_its_own(alpha: Served) -> None:

@@ -96,7 +96,9 @@ class _Connection:
                 )
             except InvalidArgument as fault:  # a file, which each machine has or has not
                 name, _, why = str(fault).partition(": ")
-                raise InvalidArgument(f"{_OPTIONS.get(name, name)}: {why}, on {gethostname()}") from None
+                if name not in _OPTIONS:
+                    raise
+                raise InvalidArgument(f"{_OPTIONS[name]}: {why}, on {gethostname()}") from None
             self._open = address, Transport(address, ANSWER_S)
         return self._open
 

@@ -388,7 +388,8 @@ def _by_queue(
         if queue.lower() in found:
             raise InvalidArgument(f"{name}: {queue!r} must be given once, got it twice")
         # -2 and -1 as Kafka has them
-        plain = _WORDS.get(value, str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+        is_plain = isinstance(value, int | str) and not isinstance(value, bool)
+        plain = _WORDS.get(value, str(value)) if is_plain else str(value)[:60]
         try:
             found[queue.lower()] = read(plain)
         except FieldFault as fault:
@@ -401,7 +402,7 @@ _WORDS: Mapping[object, str] = {-2: "earliest", -1: "latest"}
 
 
 def _time_ms(text: str) -> int:
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) < len(str(_LAST_MS)):
         return int(text)
     try:
         found = datetime.fromisoformat(text)
@@ -411,7 +412,10 @@ def _time_ms(text: str) -> int:
         ) from None
     if found.tzinfo is None:
         raise FieldFault(f"must have a time zone, as in {text}Z or {text}+02:00")
-    return int(found.timestamp() * 1000)
+    return max(0, int(found.timestamp() * 1000))
+
+
+_LAST_MS = 1 << 53  # JSON numbers are exact up to here
 
 
 _QUEUE = parsed("text", _checked_name)

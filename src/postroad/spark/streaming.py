@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 from uuid import uuid4
 
@@ -365,7 +366,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if holders:
             return MessagesGone(
                 f"{some} held by {holders}: let that stream finish, or, if it never will, release them: "
-                f"postroad queue release '{queue}' {holders.partition(',')[0]}"
+                f"postroad queue release {quote(queue)} {quote(holders.partition(',')[0])}"
             )
         return MessagesGone(
             f"{some} lost: others have received them, or they were purged or have expired, or were express and the "
