@@ -11,12 +11,21 @@ from typing import Any
 
 import pytest
 
-from postroad.errors import InvalidArgument, ManagerUnavailable, MessagesGone, QueueNotFound, SharingViolation
+from postroad.errors import (
+    AccessDenied,
+    InvalidArgument,
+    ManagerUnavailable,
+    MessagesGone,
+    QueueNotFound,
+    SharingViolation,
+)
 from postroad.message import Message
+from postroad.security.descriptors import Sid
+from postroad.security.users import User
 from postroad.spark.data_source import MessageSource
 from postroad.spark.streaming import StreamReader
 from tests.relay import relayed
-from tests.served import ORDERS, Served
+from tests.served import ORDERS, PASSWORD, Served, served
 from tests.spark.driver import bodies, options, query, stream_reader
 
 ORDERS_PATH = r"private$\orders"
@@ -152,6 +161,27 @@ def test_a_queue_with_any_name(alpha: Served, name: str) -> None:
     assert shlex.split(str(caught.value).rpartition(": ")[2]) == ["postroad", "queue", "release", name, "mine"]
     assert stream.batch() is None
     assert alpha.run(alpha.manager.offsets.mark(name)).messages == 0
+
+
+def test_rights_that_are_taken_away_end_a_stream_and_lose_nothing() -> None:
+    ann = User("ann", Sid.parse("S-1-5-21-1-2-3-1001"))
+    with served(users=[ann]) as manager:
+        manager.run(manager.manager.create_queue(ORDERS_PATH))
+        manager.run(manager.manager.send(ORDERS_PATH, [Message(each, recoverable=True) for each in "ab"]))
+        edit = manager.manager.access_lists.edit
+        manager.run(edit(ORDERS_PATH, "grant", "ann", ["receive", "peek"]))
+        stream = query(manager, user="ann", password=PASSWORD, mode="consume", maxMessagesPerBatch=1)
+        assert stream.batch() == ["a"]
+        assert stream.construct()
+        parts = stream.parts()
+        manager.run(edit(ORDERS_PATH, "revoke", "ann", ["receive", "peek"]))
+        with pytest.raises(AccessDenied, match="no right to"):
+            bodies(stream_reader(stream.given), parts)
+        manager.run(edit(ORDERS_PATH, "grant", "ann", ["receive", "peek"]))
+        stream.start()
+        assert stream.batch() == ["b"]
+        assert stream.batch() is None
+        assert manager.run(manager.manager.offsets.mark(ORDERS_PATH)).messages == 0
 
 
 def test_messages_that_another_stream_holds_are_no_loss_but_its_own(alpha: Served) -> None:
