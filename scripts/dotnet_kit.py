@@ -102,7 +102,8 @@ class Kit:
         """Compiles a program for the newest runtime of this kit."""
         packs = sorted((self.dotnet.resolve().parent / "packs" / "Microsoft.NETCore.App.Ref").glob("*/ref/*"))
         framework = [each for each in packs[-1].glob("*.dll") if each.name != "System.Messaging.dll"]
-        self.compile(out, sources, [*framework, *references], options=("-target:exe", *options))
+        # 0014: WebClient is old, and in every version.
+        self.compile(out, sources, [*framework, *references], options=("-target:exe", "-nowarn:SYSLIB0014", *options))
         version = packs[-1].name.removeprefix("netcoreapp").removeprefix("net")
         settings = {
             "framework": {"name": "Microsoft.NETCore.App", "version": f"{version}.0"},

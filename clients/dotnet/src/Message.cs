@@ -491,7 +491,7 @@ namespace System.Messaging
                 json.Add("app_tag", unchecked((uint)appSpecific));
             if (correlationId.Length > 0 && Names.ReadId(correlationId, out var manager, out var number) && (number != 0 || manager != Guid.Empty))
                 json.Add("correlation_id", $"{manager:B}\\{number}");
-            json.Add("response_queue", responseQueue?.ApiName).Add("admin_queue", administrationQueue?.ApiName);
+            json.Add("response_queue", responseQueue?.NameForOthers).Add("admin_queue", administrationQueue?.NameForOthers);
             if (acknowledgeType != AcknowledgeTypes.None)
                 json.Add("ack", (long)acknowledgeType);
             if (timeToReachQueue < InfiniteTimeout)

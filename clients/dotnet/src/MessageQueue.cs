@@ -359,6 +359,18 @@ namespace System.Messaging
             }
         }
 
+        /// <summary>The name of this queue in a message, which others read: a dot would mean their own computer.</summary>
+        internal string NameForOthers
+        {
+            get
+            {
+                const string Here = @"DIRECT=OS:.\";
+                return ApiName.StartsWith(Here, StringComparison.OrdinalIgnoreCase)
+                    ? $"DIRECT=OS:{Manager.Name}\\{ApiName.Substring(Here.Length)}"
+                    : ApiName;
+            }
+        }
+
         internal static MessageQueue Named(string formatName)
         {
             return formatName == null ? null : new MessageQueue(Names.FormatName + formatName);

@@ -85,6 +85,11 @@ class MessageTests
             Check.Equal(@"private$\" + answers.QueueName.Split('\\')[1], read.ResponseQueue.QueueName);
             Check.True(read.DestinationQueue != null && read.LookupId > 0);
             Check.True(!read.IsFirstInTransaction && read.TransactionId == "");
+            var named = new MessageQueue($@"FormatName:DIRECT=OS:{Environment.MachineName}\{answers.QueueName}");
+            queue.Send(new Message("named") { ResponseQueue = named, Priority = MessagePriority.Lowest });
+            var other = queue.GetAllMessages().Last();
+            Check.Equal($@"FormatName:DIRECT=OS:alpha\{answers.QueueName}", other.ResponseQueue.Path);
+            queue.ReceiveById(other.Id);
             read.ResponseQueue.Send("answer");
             Check.Equal("answer", (string)answers.Receive(Patience).Body);
             queue.Receive();
@@ -127,8 +132,10 @@ class MessageTests
         }
     }
 
-    public void Bodies_of_every_formatter_are_read_again()
+    public void Binary_bodies_have_only_allowed_types()
     {
+        if (Environment.Version.Major >= 9)
+            return; // BinaryFormatter has become a package
         using (var queues = new Queues())
         using (var queue = queues.Create())
         {
@@ -145,7 +152,14 @@ class MessageTests
             Check.Equal(3, ((Order)message.Body).Id);
             queue.Send(new[] { new Order { Id = 4 } });
             Check.Equal(4, ((Order[])queue.Receive().Body)[0].Id);
+        }
+    }
 
+    public void Bodies_of_every_formatter_are_read_again()
+    {
+        using (var queues = new Queues())
+        using (var queue = queues.Create())
+        {
             queue.Formatter = new ActiveXMessageFormatter();
             var values = new object[]
             {
@@ -163,7 +177,7 @@ class MessageTests
 
             queue.Formatter = new XmlMessageFormatter(new[] { "System.String" });
             queue.Send(5);
-            message = queue.Receive();
+            var message = queue.Receive();
             Check.Throws<InvalidOperationException>(() => message.Body.ToString());
             message.Formatter = new XmlMessageFormatter(new[] { typeof(string), typeof(int) });
             Check.Equal(5, (int)message.Body);
