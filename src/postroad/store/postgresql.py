@@ -135,6 +135,7 @@ class Sessions:
         self._writer: Connection | None = None
         self._mover: Connection | None = None
         self._reader: Connection | None = None
+        self._reader_fence = 0  # of the lease when it was opened
         self._mending = Lock()
         self._given_up = Event()
         self._aside: deque[Connection] = deque()
@@ -269,8 +270,18 @@ class Sessions:
             self._mend_soon()
             raise StorageError(self.trouble or f"{self.connector.place}: the connection is being opened")
         try:
-            return fetch(connection, query, parameters)
-        except (psycopg.Error, OSError) as error:
+            try:
+                return fetch(connection, query, parameters)
+            except psycopg.OperationalError:
+                if self._reader_fence == self.fence:
+                    raise
+                # Since it was opened, the writer has reached the server anew: it was restarted, or another one took its
+                # place, and a new connection is quick.
+                close_quietly(connection)
+                self.open_reader()
+                return fetch(self._reader or connection, query, parameters)
+        except (psycopg.Error, OSError, DatabaseFault) as error:
+            connection = self._reader or connection
             self._reader = None
             close_quietly(connection)
             fault = self.failed("reading", error)
@@ -280,7 +291,7 @@ class Sessions:
     def open_reader(self) -> None:
         connection = self.connector.connect("store")
         connection.bound(READ_S)
-        self._reader = connection
+        self._reader, self._reader_fence = connection, self.fence
 
     def _mend_soon(self) -> None:
         """Opens the reader's connection again, in a thread of its own, however long that takes."""
