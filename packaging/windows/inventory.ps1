@@ -70,7 +70,7 @@ public static class PostroadKit
 
 function ConvertTo-TomlText([string] $Text) {
     # A literal text where possible, because paths have backslashes.
-    if ($Text -cmatch "^[^'\x00-\x1f\x7f]*$") {
+    if ($Text -cmatch "^[^'\x00-\x1f\x7f]*\z") {
         return "'$Text'"
     }
     $made = New-Object System.Text.StringBuilder

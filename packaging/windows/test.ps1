@@ -496,8 +496,12 @@ try {
         $message.Label = 'send large'
         $message.BodyStream = New-Object System.IO.MemoryStream(, $data)
         (Open-QueueByName (Get-PostroadName 'plain')).Send($message)
-        # Not by ConvertFrom-Json, which takes no text of this size everywhere.
-        $text = Invoke-Api 'POST' ((Get-QueuePath (Get-OwnPostroadQueue 'plain')) + '/receive?count=1&timeout=60')
+        # Not by ConvertFrom-Json, which takes no text of this size everywhere. Earlier messages are left over from steps
+        # that failed.
+        do {
+            $text = Invoke-Api 'POST' ((Get-QueuePath (Get-OwnPostroadQueue 'plain')) + '/receive?count=1&timeout=60')
+            if (-not $text) { throw "no message labelled 'send large' came to Postroad's queue plain within 60 s" }
+        } until ($text -cmatch '"label":\s*"send large"')
         $found = [regex]::Match($text, '"body_base64":\s*"([^"]*)"')
         $got = [System.Convert]::FromBase64String($found.Groups[1].Value)
         Add-Fact 'length' $data.Length $got.Length
