@@ -29,7 +29,7 @@ from postroad.errors import (
 from postroad.names import parse_format_name
 from postroad.remote_read import client as client_module
 from postroad.remote_read import remoteread as wire
-from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity
+from postroad.remote_read.client import OPEN_TIMEOUT_S, Identity, Received
 from postroad.remote_read.message_packet import message_in
 from postroad.remote_read.mqrr_client import MqrrClient
 from postroad.remote_read.remoteread import REMOTE_READ, SectionBuffer, SectionType
@@ -292,7 +292,70 @@ def test_an_acknowledgment_that_fails_is_an_error_and_not_a_message(running: Sta
     assert running.labels() == ["one"]
 
 
+@pytest.mark.spec("RR-3.2.4.4.1-02")
+def test_the_message_after_an_acknowledgment_that_fails_goes_back(running: Station, trace: Trace) -> None:
+    running.send("one", "two", "three")
+    trace.instead(wire.END_RECEIVE, lambda call, request: Result(0xC00E0088))
+
+    async def scene(client: MqrrClient) -> None:
+        opened = await client.open(NAME)
+        first = await client.receive(opened)
+        with pytest.raises(MessageNotFound):
+            await client.end(first.entry, Ack.RR_ACK)
+        second = await client.receive(opened)
+        with pytest.raises(MessageNotFound):
+            await client.receive_next(opened, second.entry)
+        assert [each.ack for each in trace.of("RemoteRead 9")] == [Ack.RR_ACK, Ack.RR_ACK, Ack.RR_NACK]
+        assert not client.pending
+
+    play(running, scene)
+
+
+def test_reads_and_ends_of_several_messages_are_one_round_trip(running: Station, trace: Trace) -> None:
+    running.send("one", "two", "three")
+
+    async def scene(client: MqrrClient) -> None:
+        opened = await client.open(NAME)
+        found = await client.receive_all(opened, 4)
+        received = [each for each in found if isinstance(each, Received)]
+        assert [each.message.label for each in received] == ["one", "two", "three"]
+        assert isinstance(found[3], NoMessage)
+        entries = [each.entry for each in received]
+        assert await client.end_all(entries[:2], Ack.RR_ACK) == [None, None]
+        gone, back = (received[n].message.lookup_id for n in (0, 2))
+        assert await client.end_all(entries[2:], Ack.RR_NACK) == [None]
+        looked = await client.lookup_all(opened, Action.LOOKUP_PEEK_CURRENT, (gone, back))
+        assert isinstance(looked[0], MessageNotFound)
+        assert isinstance(looked[1], Received)
+        assert (looked[1].message.label, looked[1].entry) == ("three", None)
+        with pytest.raises(InvalidHandle):
+            await client.end_all(entries[:1], Ack.RR_ACK)
+        assert not client.pending
+
+    play(running, scene)
+    assert running.labels() == ["three"]
+
+
 # Reads whose caller leaves
+
+
+def test_several_receives_whose_caller_leaves_take_nothing(running: Station) -> None:
+    running.send("one", "two")
+
+    async def scene(client: MqrrClient) -> None:
+        opened = await client.open(NAME)
+        receiving = asyncio.ensure_future(client.receive_all(opened, 3))
+        for _ in range(4):
+            await asyncio.sleep(0)  # the calls have left
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+        assert not client.pending
+        found = await client.receive_all(opened, 2)
+        assert [each.message.label for each in found if isinstance(each, Received)] == ["one", "two"]
+
+    play(running, scene)
+    assert running.labels() == ["one", "two"]
 
 
 def test_a_reader_that_leaves_cancels_its_read(running: Station, trace: Trace) -> None:
