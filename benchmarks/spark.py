@@ -31,7 +31,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import postroad
-from benchmarks import spark_remote, spark_routing
+from benchmarks import spark_remote
 from benchmarks.harness import print_table
 from benchmarks.spark_lake import usage
 from postroad.columns.schema import BYTES, INT, LONG, TEXT, TIME, TRUTH
@@ -84,7 +84,6 @@ def main() -> None:
                 measure(spark, api, directory, arguments.messages, arguments.rounds, filled_s)
         if not arguments.decode:
             spark_remote.measure(spark)
-            spark_routing.measure(spark)
         spark.stop()
 
 

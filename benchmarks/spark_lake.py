@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.harness import print_table
 from postroad.cli.pipeline import SETTINGS, SMALL, quick_settings
 from postroad.spark import session
-from postroad.spark.pipeline import gold, silver
+from postroad.spark.pipeline import silver
 from postroad.spark.pipeline.bronze import BRONZE as BRONZE_COLUMNS
 from postroad.spark.pipeline.facts import gather
 from postroad.spark.pipeline.lake import BRONZE, DELIVERY, DEPTHS, SILVER, STATES, Lake, kept_packets
@@ -207,9 +207,6 @@ def add(lake: Lake, sent: Sequence[Sent], clock: Clock, *, each: bool) -> None:
 
 
 def timed_run(lake: Lake, clock: Clock, *, each: bool) -> None:
-    if each:
-        gold._AT_ONCE = 1
-
     def progress(name: str, done: int, steps: int) -> None:
         stages = {BRONZE: "bronze", DEPTHS: "bronze", DELIVERY: DELIVERY, "compaction": "compaction"}
         stage = "silver" if name in SILVER else stages.get(name, REST)

@@ -22,10 +22,11 @@ READ = {
     *("send --extension", "send --file", "remote info --config"),
     *("directory check --config", "directory export --config", "directory show --config"),
     *("remote purge --config", "remote receive --config", "pipeline run --enterprise", "pipeline retain --enterprise"),
-    *("pipeline routes ENTERPRISE", "pipeline what-if ENTERPRISE", "pipeline what-if CHANGED"),
+    *("pipeline what-if ENTERPRISE", "pipeline what-if CHANGED"),
 }
 WRITTEN = {"backup FILE", "definitions export FILE", "export FILE", "restore --data"}
-WRITTEN_BY_SPARK = {"pipeline report --output", "pipeline run --report", "pipeline routes --output"}
+WRITTEN_BY_SPARK = {"pipeline report --output", "pipeline run --report"}
+WRITTEN_BY_SPARK |= {"pipeline report --alert-file", "pipeline run --alert-file"}
 METAVARS = ("FILE", "DIR", "ENTERPRISE", "CHANGED")
 
 

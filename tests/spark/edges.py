@@ -248,13 +248,14 @@ class Generator:
         journaled = (letter.manager, letter.queue) in self._answers
         blind = letter.queue == "blind"
         path = rf"private$\{letter.queue}"
+        silent = chance.random() < 0.1  # only acknowledgments tell of it
 
         def seen(manager: UUID, queue: str, role: str, when: int, likely: float, reason: Any = None) -> Iterator[Found]:
-            if chance.random() < likely:
+            if chance.random() < likely and not silent:
                 yield Found(manager, queue, role, self._at(manager, when), letter.packet, letter, reason)
 
         def said(kind: MessageClass, by: UUID, when: int, likely: float) -> Iterator[Found]:
-            if chance.random() < likely:
+            if chance.random() < likely or silent:
                 yield self._acknowledgment(letter, kind, by, when)
 
         yield from seen(letter.source, letter.to, "outgoing", at + chance.randrange(50), 0.2)

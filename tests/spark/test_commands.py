@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from postroad.spark.pipeline.lake import DELIVERY, Lake
 from tests.commands import Outcome, postroad
 from tests.served import Served, served
 
@@ -60,7 +64,7 @@ def test_what_can_never_be_run(options: list[str], sentence: str, tmp_path: Path
 def test_changes_of_links_that_are_none(options: list[str], sentence: str, tmp_path: Path) -> None:
     file = tmp_path / "enterprise.toml"
     file.write_text(ENTERPRISE)
-    ended = run("routes", str(file), *options)
+    ended = run("what-if", str(file), *options)
     assert (ended.code, ended.errors.count("\n")) == (2, 1), ended.errors
     assert sentence in ended.errors
 
@@ -94,3 +98,38 @@ def test_missing_queues_and_an_impossible_lake(alpha: Served, tmp_path: Path) ->
     lake.touch()
     ended = run("run", "--lake", str(lake), api=api)
     assert (ended.code, ended.errors) == (1, f"postroad: {lake} cannot be used for tables: Not a directory\n")
+
+
+def test_following_takes_messages_as_they_come(alpha: Served, tmp_path: Path) -> None:
+    alpha.send("one", label="first")
+    url = f"http://{alpha.server.host}:{alpha.server.port}"
+    lake = str(tmp_path / "lake")
+    command = [sys.executable, "-m", "postroad", "pipeline", "run", "--follow", "--api", url, "--lake", lake, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        try:
+            assert json.loads(following.stdout.readline())["packets"] == 1
+            alpha.send("two", label="second")
+            assert json.loads(following.stdout.readline())["packets"] == 1
+        finally:
+            following.terminate()
+    assert {row["label"] for row in Lake(None, lake).rows(DELIVERY)} == {"first", "second"}
+
+
+def test_without_news_the_second_run_needs_no_java(alpha: Served, tmp_path: Path) -> None:
+    alpha.send("one", label="first")
+    url = f"http://{alpha.server.host}:{alpha.server.port}"
+    lake = str(tmp_path / "lake")
+    assert postroad("pipeline", "run", "--lake", lake, api=url).code == 0
+    no_java = ["pipeline", "run", "--lake", lake, "--conf", "spark.driver.memory=none"]
+    ended = postroad(*no_java, api=url)
+    assert (ended.code, ended.errors) == (0, "")
+    assert "0 new packets" in ended.text
+    alpha.send("two", label="second")
+    assert postroad(*no_java, api=url).code != 0
+
+
+def test_a_command_that_is_gone_says_what_replaced_it() -> None:
+    ended = run("routes", "enterprise.toml", "--down", "london-paris")
+    assert ended.code == 2
+    assert "postroad pipeline what-if" in ended.errors

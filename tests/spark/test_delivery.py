@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as f
 
 from postroad.names import MessageId
 from postroad.spark.pipeline import silver, summaries
-from postroad.spark.pipeline.conversations import chains
+from postroad.spark.pipeline.conversations import CHAIN_COLUMNS, chains, counts, hours
 from postroad.spark.pipeline.fates import delivery
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
+from postroad.spark.pipeline.passes import Summary, in_driver, in_tasks
 from postroad.spark.pipeline.service_levels import latency, spans
 from postroad.spark.pipeline.summaries import floor_rows
-from postroad.spark.pipeline.traffic import demand, link_traffic, traffic
-from postroad.spark.pipeline.trends import trend
+from postroad.spark.pipeline.traffic import link_traffic, traffic
+from postroad.spark.pipeline.trends import Periods, trend
 from postroad.wire.constants import MessageClass
 from tests.enterprises import client, directory, link, server, site
 from tests.spark.packets import (
@@ -36,7 +40,7 @@ from tests.spark.packets import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from postroad.directory.snapshot import Directory
 
@@ -188,9 +192,7 @@ def test_whether_a_message_is_still_in_its_queue_is_known_where_the_queue_was_lo
         15: True,
     }
     (reached,) = [
-        row
-        for row in summaries.states(told.gold).collect()
-        if row["state"] == "reached" and row["delivery"] is not None
+        row for row in made(told, summaries.states) if row["state"] == "reached" and row["delivery"] is not None
     ]
     assert (reached["messages"], reached["in_queue"], reached["left_queue"]) == (1, 1, 0)
 
@@ -199,27 +201,27 @@ def test_undecodable_packets_are_kept_with_the_error_and_first_bytes(told: Told)
     rows = silver.undecodable(told.decoded).orderBy("arrival").collect()
     assert [row["head"] for row in rows] == [b"no packet at all".hex(), sent(14)[:64].hex()]
     assert all(row["error"] for row in rows)
-    counted = summaries.undecodable(silver.undecodable(told.decoded)).collect()
+    counted = summaries.undecodable(silver.undecodable(told.decoded).toArrow()).to_pylist()
     assert sum(row["packets"] for row in counted) == 2
 
 
 def test_the_summaries_add_up(told: Told) -> None:
-    states = summaries.states(told.gold).collect()
+    states = made(told, summaries.states)
     assert sum(row["messages"] for row in states) == len(told.rows)
     for until in ("reach", "receive"):
         counted = sum(sum(row[f"{until}_spread"]) for row in states)
         assert counted == sum(row[f"{until}_s"] is not None for row in told.rows.values())
-    dead = summaries.dead_letters(told.gold).collect()
+    dead = made(told, summaries.dead_letters)
     columns = ("reason", "source", "dead_in", "messages", "replayed")
     assert {tuple(row[column] for column in columns) for row in dead} == {
         ("nack-reach-queue-timeout", "london", "london", 1, 1),
         ("nack-q-exceed-quota", "london", None, 1, 0),  # only an acknowledgment tells
     }
-    assert [row["id"].rpartition("\\")[2] for row in summaries.oldest(told.gold).collect()] == ["5"]
+    assert [row["id"].rpartition("\\")[2] for row in made(told, summaries.oldest)] == ["5"]
 
 
 def test_latency_is_counted_in_all_and_by_queue_route_and_priority(told: Told) -> None:
-    rows = {(row["by"], row["value"], row["until"]): row for row in latency(spans(told.gold)).collect()}
+    rows = {(row["by"], row["value"], row["until"]): row for row in latency(table(told, spans)).to_pylist()}
     seconds = sorted(row["receive_s"] for row in told.rows.values() if row["receive_s"] is not None)
     everything = rows["all", "all", "receive"]
     assert (everything["messages"], everything["max_s"]) == (len(seconds), 9.0)
@@ -229,36 +231,52 @@ def test_latency_is_counted_in_all_and_by_queue_route_and_priority(told: Told) -
     assert rows["queue", r"rome: private$\orders", "reach"]["p50_s"] == 1.0
 
 
-def test_traffic_is_counted_by_minute_and_by_link(spark: SparkSession, told: Told) -> None:
-    by_minute = traffic(told.gold).persist()
-    assert by_minute.selectExpr("sum(messages)", "sum(bytes)").first() == (
-        len(told.rows),
-        sum(row["size"] or 0 for row in told.rows.values()),
-    )
-    (pair,) = demand(by_minute).collect()
-    assert (pair["from_site"], pair["to_site"], pair["messages"]) == ("uk", "italy", len(told.rows))
-    links = link_traffic(spark, by_minute, enterprise()).groupBy("site_a", "site_b").sum("messages").collect()
-    assert {tuple(row) for row in links} == {("france", "uk", len(told.rows)), ("france", "italy", len(told.rows))}
-    assert link_traffic(spark, by_minute, None).count() == 0
+def test_traffic_is_counted_by_minute_and_by_link(told: Told) -> None:
+    by_minute = table(told, traffic)
+    size = sum(row["size"] or 0 for row in told.rows.values())
+    assert (sum(by_minute["messages"].to_pylist()), sum(by_minute["bytes"].to_pylist())) == (len(told.rows), size)
+    sums: Counter[tuple[str, str]] = Counter()
+    for row in link_traffic(by_minute, enterprise()).to_pylist():
+        sums[row["site_a"], row["site_b"]] += row["messages"]
+    assert sums == {("france", "uk"): len(told.rows), ("france", "italy"): len(told.rows)}
+    assert link_traffic(by_minute, None).num_rows == 0
 
 
-def trend_of(delivered: DataFrame) -> DataFrame:
-    return trend(delivered, summaries.states(delivered))
+def table(told: Told, summary: Summary) -> pyarrow.Table:
+    return in_driver(told.gold.toArrow(), {"it": summary})["it"]
+
+
+def made(told: Told, summary: Summary) -> list[dict[str, Any]]:
+    return list(table(told, summary).to_pylist())
+
+
+def test_tasks_make_the_same_summaries_as_the_driver(told: Told) -> None:
+    wanted = {"states": summaries.states, "spans": spans, "traffic": traffic, "dead": summaries.dead_letters}
+    wanted |= {"hours": hours, "counts": counts, "oldest": summaries.oldest}
+    ours, theirs = (make(of, wanted) for make, of in ((in_driver, told.gold.toArrow()), (in_tasks, told.gold)))
+    for name in wanted:
+        rows = [Counter(repr(sorted(row.items())) for row in each[name].to_pylist()) for each in (ours, theirs)]
+        assert rows[0] == rows[1], name
+        assert ours[name].num_rows
+
+
+def trend_of(delivered: DataFrame) -> list[dict[str, Any]]:
+    rows = delivered.toArrow()
+    periods = Periods.of(in_driver(rows, {"states": summaries.states})["states"])
+    return list(in_driver(rows, {"trend": trend(periods)})["trend"].to_pylist())
 
 
 def test_two_periods_are_compared_if_the_data_covers_both(told: Told) -> None:
     """The first message was sent at noon and the last one died 61 s later, which is less than two minutes."""
-    assert trend_of(told.gold).count() == 0
+    assert trend_of(told.gold) == []
     later = told.gold.where("label = 'message 3'").withColumn("dead_at", f.expr("dead_at + interval 61 seconds"))
-    rows = {
-        (row["period"], row["by"]): row for row in trend_of(told.gold.where("id not like '%3'").union(later)).collect()
-    }
+    rows = {(row["period"], row["by"]): row for row in trend_of(told.gold.where("id not like '%3'").union(later))}
     now, before = rows["now", "all"], rows["before", "all"]
     assert (now["until"] - now["since"]).total_seconds() == 60
     assert before["until"] == now["since"]
     assert (now["sent"], now["received"], now["died"]) == (0, 0, 1)
     received = [row for number, row in told.rows.items() if row["state"] == "received"]
-    assert before["received"] == sum(row["received_at"] >= before["since"] for row in received)
+    assert before["received"] == sum(row["received_at"].replace(tzinfo=UTC) >= before["since"] for row in received)
     assert (now["receive_p90_s"], rows["now", "route"]["value"]) == (None, "london -> rome")
 
 
@@ -266,7 +284,7 @@ def test_a_queue_without_messages_in_both_periods_is_not_compared(told: Told) ->
     """There are messages of the day before, and a period is six hours long."""
     day = f.expr("interval 1 day")
     events = {name: f.col(name) - day for name in ("sent_at", "reached_at", "received_at", "dead_at")}
-    rows = trend_of(told.gold.union(told.gold.withColumns(events | {"queue": f.lit("quiet")}))).collect()
+    rows = trend_of(told.gold.union(told.gold.withColumns(events | {"queue": f.lit("quiet")})))
     assert {row["value"] for row in rows if row["by"] == "queue"} == {r"rome: private$\orders"}
     sent = {row["period"]: row["sent"] for row in rows if row["by"] == "all"}
     assert sent == {"now": sum(row["sent_at"] is not None for row in told.rows.values()), "before": 0}
@@ -281,24 +299,27 @@ def test_a_queue_without_messages_in_both_periods_is_not_compared(told: Told) ->
         ({1: 2, 2: 3, 3: 1, 4: 1, 5: 4}, None),  # 4 and 5 lead into a circle
     ],
 )
-def test_chains_end_where_no_answer_has_one(
-    spark: SparkSession, answers: dict[int, int | None], chain: tuple[str, int, int] | None
-) -> None:
-    assert [(row["id"], row["steps"], row["followers"]) for row in _chains(spark, answers)] == [chain] * bool(chain)
+def test_chains_end_where_no_answer_has_one(answers: dict[int, int | None], chain: tuple[str, int, int] | None) -> None:
+    assert [(row["id"], row["steps"], row["followers"]) for row in _chains(answers)] == [chain] * bool(chain)
 
 
-def _chains(spark: SparkSession, answers: dict[int, int | None]) -> list[Row]:
-    """The chains of messages that answer each other."""
-    rows = [(str(n), f"m{n}", "london", NOON_S + n, None if to is None else str(to)) for n, to in answers.items()]
-    frame = spark.createDataFrame(rows, "id string, label string, source string, at long, correlation_id string")
-    times = {"sent_at": f.timestamp_seconds("at"), "sent_until": f.timestamp_seconds(f.col("at") + 1)}
-    delivered = frame.withColumns(times)
-    return chains(delivered.where("correlation_id is not null"), delivered).collect()  # the first one is no exchange
+def _chains(answers: dict[int, int | None]) -> list[dict[str, Any]]:
+    """The chains of messages that answer each other. The first one is no exchange."""
+    at = pyarrow.array([(NOON_S + n) * 1_000_000 for n in answers], pyarrow.timestamp("us", "UTC"))
+    until = pyarrow.array([(NOON_S + n + 1) * 1_000_000 for n in answers], pyarrow.timestamp("us", "UTC"))
+    names = {"id": list(map(str, answers)), "label": [f"m{n}" for n in answers], "source": ["london"] * len(answers)}
+    to = pyarrow.array([None if to is None else str(to) for to in answers.values()], pyarrow.string())
+    rows = pyarrow.table(names | {"sent_at": at, "sent_until": until, "correlation_id": to})
+
+    def others(ids: pyarrow.Array) -> pyarrow.Table:
+        return rows.filter(pc.is_in(rows["id"], ids)).select(list(CHAIN_COLUMNS))
+
+    return list(chains(rows.filter(pc.is_valid(rows["correlation_id"])), others).to_pylist())
 
 
-def test_chains_of_answers_are_followed_to_their_first_message(spark: SparkSession) -> None:
+def test_chains_of_answers_are_followed_to_their_first_message() -> None:
     """1 is answered by 2 and 3, 3 by 4, and 4 by 5. 6 answers an unknown message, and 7 answers itself."""
     answers = {1: None, 2: 1, 3: 1, 4: 3, 5: 4, 6: 99, 7: 7}
-    found = _chains(spark, answers)
+    found = _chains(answers)
     assert [(row["id"], row["steps"], row["followers"], row["seconds"]) for row in found] == [("1", 3, 4, 5.0)]
     assert found[0]["least_seconds"] == 3.0

@@ -11,7 +11,6 @@ import pytest
 from postroad.client.opening import connect
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.message import Message
-from postroad.spark.pipeline import gold
 from postroad.spark.pipeline import run as running
 from postroad.spark.pipeline.advice import advice
 from postroad.spark.pipeline.facts import gather
@@ -116,7 +115,7 @@ def test_a_run_reads_only_new_messages(spark: SparkSession, filled: Served, tmp_
 
 @pytest.mark.parametrize("killed_at", [BRONZE, DELIVERY])
 def test_a_run_that_was_killed_is_finished_by_the_next(
-    spark: SparkSession, filled: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+    spark: SparkSession, filled: Served, tmp_path: Path, killed_at: str
 ) -> None:
     lake = Lake(spark, tmp_path)
     found = sources(address(filled))
@@ -125,10 +124,8 @@ def test_a_run_that_was_killed_is_finished_by_the_next(
         if what == killed_at:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(gold, "_AT_ONCE", 1)
-        with pytest.raises(KeyboardInterrupt):
-            run(lake, found, None, kill)
+    with pytest.raises(KeyboardInterrupt):
+        run(lake, found, None, kill)
     send(filled, "three")
     run(lake, sources(address(filled)))
     packets = [(row["manager_id"], row["queue"], row["lookup_id"]) for row in lake.rows(BRONZE)]

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from postroad.errors import InvalidArgument
 from postroad.spark.pipeline.advice import advice
+from postroad.spark.pipeline.alerts import Reported, changes, threshold
 from postroad.spark.pipeline.charts import MOST_NAMES, MOST_SLOTS, OTHERS, over_time
 from postroad.spark.pipeline.facts import Facts
 from postroad.spark.pipeline.report import MOST_ROWS, render, summary
@@ -438,3 +440,60 @@ def test_message_types_are_shown_with_those_that_say_none_and_all_others() -> No
     assert [row[:2] for row in rows[MOST_ROWS:]] == [["no type", "7"], ["all others", str(last + 4)]]
     assert rows[-1][3:] == [str(last + 3), "1", "-", "-", "-"]
     assert "No message says its type." in render(replace(found, top=[message_type("", 7)]), NOON)
+
+
+def told(facts: Facts, *thresholds: str) -> Reported:
+    return Reported.of(facts, advice(facts), [threshold(each) for each in thresholds])
+
+
+def test_what_has_changed_since_the_last_report() -> None:
+    before = replace(NOTHING, states=[state("received", 5)], backlog=[depth(2000)])
+    now = replace(FULL, states=[*FULL.states, state("received", 90)], before=told(before))
+    text = Reader(render(now, NOON)).text
+    section = text.partition("Since the last report")[2].partition("What waits in queues")[0]
+    assert "messages known5101+96" in section
+    assert "wait in queues2,0007-1,993" in section
+    assert "it found its queue full" in section
+    assert r"No longer a finding: rome: private$\orders" in section
+    same = Reader(render(replace(FULL, before=told(FULL)), NOON)).text
+    assert "Nothing has changed. Against the report as of 2024-05-17 15:00:00 UTC." in same
+    assert "Since the last report" not in Reader(render(FULL, NOON)).text
+
+
+def test_alerts_are_raised_above_a_threshold_and_told_once() -> None:
+    now = told(FULL, "dead>1", "dead>2", "unexplained > 0", "waiting>7")
+    assert now.alerts == {"dead>1", "unexplained>0"}
+    assert changes(now, told(NOTHING, "dead>1")) == {"raised": ["dead>1", "unexplained>0"], "ended": []}
+    assert changes(now, now) == {"raised": [], "ended": []}
+    assert changes(told(NOTHING, "dead>1"), now) == {"raised": [], "ended": ["dead>1", "unexplained>0"]}
+    replayed = replace(FULL, dead_letters=[minute(5, 2, reason="nack-q-exceed-quota", replayed=2)])
+    assert told(replayed, "dead>0").alerts == frozenset()
+
+
+@pytest.mark.parametrize("text", ["dead", "dead>", "deaths>3", "dead>-1", "dead>1.5", "dead<1"])
+def test_a_threshold_is_a_figure_and_a_number(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="must be FIGURE>NUMBER"):
+        threshold(text)
+
+
+def test_days_and_weeks() -> None:
+    days = [
+        {
+            "day": (NOON + timedelta(days=n)).date(),
+            "messages": 10 + n,
+            "received": 8,
+            "dead": 1,
+            "p50_s": 1.5,
+            "p90_s": 9.0,
+        }
+        | {"p50_least_s": 0.5, "p90_least_s": 8.0}
+        for n in range(20)
+    ]
+    page = render(replace(FULL, days=days), NOON)
+    section = page.partition("Day by day")[2].partition("What was delivered")[0]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", section)
+    assert cells[:6] == ["2024-06-05", "29", "8", "1", "0.5 to 1.5 s", "8 to 9 s"]
+    assert cells[6 * 14 :] == [
+        *("week of 2024-06-03", "84", "24", "3", "week of 2024-05-27", "161", "56", "7"),
+        *("week of 2024-05-20", "112", "56", "7", "week of 2024-05-13", "33", "24", "3"),
+    ]

@@ -18,8 +18,9 @@ import pytest
 from postroad.spark.pipeline.advice import Advice, advice, reason_words
 from postroad.spark.pipeline.facts import Facts, gather
 from postroad.spark.pipeline.lake import CONVERSATIONS, HOURS, Lake
+from postroad.spark.pipeline.passes import WIDTH
 from postroad.spark.pipeline.report import render
-from postroad.spark.pipeline.service_levels import PERCENTILES, WIDTH, service_level
+from postroad.spark.pipeline.service_levels import PERCENTILES, service_level
 from postroad.spark.pipeline.summaries import BINS_S
 from postroad.spark.pipeline.words import between, moment, seconds, size
 from tests.spark.generated import BURST_HOUR, END_S, NUMBERS, START_S, TYPES, Sent, called, depth, history, made_lake
@@ -109,11 +110,6 @@ def least(spans: Iterable[int]) -> list[int]:
     return [max(0, span - 1) for span in spans]
 
 
-def took(sent: Iterable[Sent], share: float) -> str:
-    spans = [each.after_s for each in sent]
-    return between(*(round(float(np.percentile(some, share * 100)), 3) for some in (least(spans), spans)))
-
-
 def counted(sent: Iterable[Sent], share: float) -> str:
     """Values as gold/latency has them: it counts seconds by bins, and gives the largest value of a bin for the upper
     bounds, the smallest for the lower ones."""
@@ -195,7 +191,7 @@ def test_the_periods(reported: Reported) -> None:
             ended = [each for each in chosen if inside(each.sent_s + each.after_s)]
             there = received(ended)
             counts = (sum(inside(each.sent_s) for each in chosen), len(there), sum(e.fate == "dead" for e in ended))
-            found += [*(number(each) for each in counts), took(there, 0.9) if there else "-"]
+            found += [*(number(each) for each in counts), counted(there, 0.9) if there else "-"]
         return [found[place + 4 * before] for place in range(4) for before in (0, 1)]
 
     section = "Against the period before"
@@ -205,6 +201,17 @@ def test_the_periods(reported: Reported) -> None:
     assert rows(reported, section, 2) == [["london -> rome", *figures(reported.sent)]]
     shown = {row[0]: row[1:] for row in rows(reported, section, 3)}
     assert shown == {name: figures([e for e in reported.sent if e.queue == queue]) for queue, name in TYPES.items()}
+
+
+def test_day_by_day(reported: Reported) -> None:
+    expected = []
+    for start in sorted({each.sent_s // 86_400 * 86_400 for each in reported.sent}, reverse=True):
+        some = [each for each in reported.sent if start <= each.sent_s < start + 86_400]
+        there = received(some)
+        counts = (len(some), len(there), sum(each.fate == "dead" for each in some))
+        day = f"{datetime.fromtimestamp(start, UTC):%Y-%m-%d}"
+        expected.append([day, *(number(each) for each in counts), counted(there, 0.5), counted(there, 0.9)])
+    assert rows(reported, "Day by day") == expected
 
 
 def test_message_types(reported: Reported) -> None:
@@ -271,7 +278,7 @@ def test_routes_and_traffic(reported: Reported) -> None:
     ]
     assert f"{size(total)} in total" in reported.page.texts["How much, and when"]
     drawn: Counter[tuple[str, str]] = Counter()
-    for each in values(reported, lambda value: "start" in value):
+    for each in values(reported, lambda value: "start" in value and value["queue"] is not None):
         drawn[each["queue"], each["start"]] += each["messages"]
     hours = [(each.called, datetime.fromtimestamp(each.sent_s // 3600 * 3600, UTC)) for each in reported.sent]
     assert drawn == Counter((queue, f"{hour:%Y-%m-%dT%H:%M:%SZ}") for queue, hour in hours)
@@ -352,6 +359,7 @@ def test_every_table_of_the_page_was_compared(reported: Reported) -> None:
         "What was lost, and why": 2,
         "Unusual hours": 1,
     }
+    compared |= {"Day by day": 1}
     compared |= {"The oldest messages without a report": 1, "Who asks whom, and who answers": 1, "The most frequent": 2}
     assert {section: len(tables) for section, tables in reported.page.found.items()} == compared
     assert not re.search(r"\d", reported.page.texts.get("Packets that did not decode", ""))

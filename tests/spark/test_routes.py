@@ -1,91 +1,17 @@
-"""Routes of whole enterprises on Spark: they equal those of `postroad.routing`, and change with the links."""
+"""Changes of the links of an enterprise, and the links on a route."""
 
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad.directory.what_if import Change, changed, parse_cost, parse_down
 from postroad.errors import InvalidArgument
-from postroad.spark.pipeline.routes import CHUNK, first_links, link_loads, moved, routes, unserved
 from postroad.spark.pipeline.traffic import pair_links
-from tests.enterprises import Graph, directory, gated, link, server, site, table_of
-from tests.spark.test_network import by_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from postroad.directory.snapshot import Directory
+from tests.enterprises import directory, gated, link, server, site
 
 SQUARE = gated("a b c d", [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("d", "a", 5)])
-
-
-def chance_made(sites: int, links: int, seed: int) -> Directory:
-    """A random enterprise: few different costs, so that many routes cost the same, parallel links, and unreachable
-    sites."""
-    chance = Random(seed)
-    ends = [(chance.randrange(sites), chance.randrange(sites)) for _ in range(links)]
-    made = tuple((one, other, chance.randint(1, 4)) for one, other in ends if one != other)
-    return Graph(sites, made).directory()
-
-
-def test_every_pair_of_sites_has_the_route_of_the_gates_own_table(spark: SparkSession) -> None:
-    enterprise = chance_made(2 * CHUNK + 7, 300, 1)
-    found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in routes(spark, enterprise).collect()}
-    assert found == by_tables(enterprise)
-    assert len(found) > 1000
-
-
-def test_a_change_moves_what_differs_between_the_tables(spark: SparkSession) -> None:
-    enterprise = chance_made(40, 60, 2)
-    one, other = enterprise.link_sites(enterprise.links[0])
-    after = changed(enterprise, [Change((one.name, other.name), factor=3)])
-    rows = moved(spark, enterprise, after).collect()
-    before_tables, after_tables = by_tables(enterprise), by_tables(after)
-    none = (None, None, None)
-    expected = {
-        (*pair, *before_tables.get(pair, none)[:2], *after_tables.get(pair, none)[:2])
-        for pair in before_tables.keys() | after_tables.keys()
-        if before_tables.get(pair, none)[:2] != after_tables.get(pair, none)[:2]
-    }
-    assert {tuple(row) for row in rows} == expected
-    assert expected
-
-
-def test_links_carry_their_routes_and_unserved_demand_is_reported(spark: SparkSession) -> None:
-    demand = spark.createDataFrame(
-        [("a", "c", 10, 1000), ("c", "a", 1, 50), ("a", "d", 2, 20), ("a", "a", 7, 7), ("a", "mars", 1, 1)],
-        "from_site string, to_site string, messages bigint, bytes bigint",
-    )
-    carried = {(row[0], row[1]): (row[2], row[3]) for row in link_loads(spark, SQUARE, demand).collect()}
-    assert carried == {("a", "b"): (13, 1070), ("b", "c"): (13, 1070), ("c", "d"): (2, 20)}
-    down = changed(SQUARE, [Change(("a", "b"))])
-    detour = {(row[0], row[1]): row[2] for row in link_loads(spark, down, demand).collect()}
-    assert detour == {("a", "d"): 13, ("c", "d"): 11}
-    cut = changed(SQUARE, [Change(("a", "b")), Change(("a", "d"))])
-    lost = {(row[0], row[1]): row[2] for row in unserved(spark, cut, demand).collect()}
-    assert lost == {("a", "c"): 10, ("c", "a"): 1, ("a", "d"): 2}
-
-
-def test_the_gates_of_a_link_are_in_the_order_to_try(spark: SparkSession) -> None:
-    enterprise = directory(
-        site("a", "a1"),
-        site("b", "b1 b2"),
-        link("a", "b", 3, "a1 b2"),
-        server("a1", "a"),
-        server("b1", "b"),
-        server("b2", "b"),
-    )
-    rows = {(row[0], row[1]): (row[2], row[3]) for row in first_links(spark, enterprise).collect()}
-    (expected,) = table_of(enterprise, "a1").rows
-    assert rows["a", "b"] == (3, [gate.computer_name for gate in expected.gates])
-    assert rows["b", "a"] == (3, ["a1"])
-
-
-# What if
 
 
 def test_the_links_on_the_route_of_a_pair() -> None:

@@ -141,7 +141,10 @@ sites = ["south"]
 routing_server = true
 """
 LINK = '\n[[link]]\nsites = ["north", "south"]\ncost = 1\n'
-SCHEMA = {"type": "struct", "fields": []}  # what-if names its columns
+KINDS = {"minute": "timestamp", "source": "string", "destination": "string", "queue": "string", "delivery": "string"}
+KINDS |= {"messages": "long", "bytes": "long"}
+FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in KINDS.items()]
+SCHEMA = {"type": "struct", "fields": FIELDS}
 
 
 @pytest.fixture

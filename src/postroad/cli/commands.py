@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from postroad.cli.context import OptionalValues, with_context
-from postroad.cli.output import ExitCode
+from postroad.cli.output import ExitCode, fail
 from postroad.cli.queue_options import with_attributes
 
 MARKUP: Final = None  # plain text, because Rich and Markdown take twice the time of everything else that a help does
@@ -112,6 +112,13 @@ COMMANDS = {
 }
 
 
+# What to use instead of commands that are gone.
+GONE = {
+    "pipeline routes": "pipeline routes: there is no such command any more; `postroad pipeline what-if` compares "
+    "routes and the load of links, and `postroad route` shows the way to a destination",
+}
+
+
 class LazyGroup(TyperGroup):
     """A group that knows the names of its commands, but builds only the command that runs."""
 
@@ -143,6 +150,8 @@ class LazyGroup(TyperGroup):
             )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if (said := GONE.get(f"{self.name} {args[0]}")) is not None:
+            fail(said, ExitCode.USAGE)
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed and self.build(name or ""), rest
 

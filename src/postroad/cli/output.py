@@ -243,6 +243,7 @@ class ExitCode(IntEnum):
     FAILED = 1  # the operation failed, or succeeded only in part
     USAGE = 2  # the command line or the configuration is wrong
     TIMEOUT = 3  # no message came in time
+    ALERT = 4  # done, and a figure is above a threshold that was given
 
 
 def report(sentence: str) -> None:

@@ -1,12 +1,15 @@
-"""`postroad pipeline`: reads queues into tables on Spark, writes a report, computes routes, and replays dead
+"""`postroad pipeline`: reads queues into tables on Spark, writes a report, compares routes, and replays dead
 letters."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -22,20 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from postroad.directory.snapshot import Directory
+    from postroad.spark.pipeline.alerts import Threshold
     from postroad.spark.pipeline.lake import Lake
     from postroad.spark.pipeline.run import Progress
     from postroad.spark.pipeline.service_levels import ServiceLevel
     from postroad.spark.pipeline.sources import Source
 
 app = typer.Typer(
-    help="Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again."
+    help="Process messages with Spark: tables, a report, dead letters sent again; and routes of a changed enterprise."
 )
 
 DEFAULT_LAKE = "lake"
+FOLLOW_S = 0.5  # between two questions of --follow whether something is new
+LOOK_S = 60.0  # --follow records how full the queues are, even if nothing changes
 SMALL = 100_000  # QUICK pays up to this many new packets
 SMALL_LAKE = 1_000_000  # and up to this many packets in the tables, whose ids a run reads
 LARGE_LAKE = 3_000_000  # QUICK_JAVA pays up to this many packets
-SMALL_ENTERPRISE = 300  # sites
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -133,6 +138,24 @@ ServiceLevels = Annotated[
 ]
 
 
+Alerts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alert",
+        metavar="FIGURE>N",
+        help="End with exit code 4 if a figure of the report is greater, as in 'dead>10'; repeat it for more.",
+    ),
+]
+AlertFile = Annotated[
+    Path | None,
+    typer.Option("--alert-file", metavar="FILE", help="Write the alerts there as JSON, also if none is raised."),
+]
+Webhook = Annotated[
+    str | None,
+    typer.Option("--alert-webhook", metavar="URL", help="Post alerts there as JSON, once when they begin and end."),
+]
+
+
 @app.command()
 def run(
     apis: Apis = None,
@@ -159,9 +182,15 @@ def run(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as well, as one HTML page.")
     ] = None,
     sla: ServiceLevels = None,
+    alert: Alerts = None,
+    alert_file: AlertFile = None,
+    alert_webhook: Webhook = None,
     every: Annotated[
         float | None, typer.Option("--every", metavar="S", min=1, help="Keep running, once every S seconds.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep running, and take messages into the tables as they come.")
+    ] = False,
     master: Master = None,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -169,8 +198,11 @@ def run(
 ) -> None:
     """Read the new messages of the queues into the tables. Messages stay in their queues unless --consume removes them.
 
-    A run that was killed is finished by the next one; no packet is in the tables twice.
+    A run that was killed is finished by the next one; no packet is in the tables twice. Spark starts when there is
+    something new.
     """
+    if follow and every is not None:
+        fail("--follow: must not be given together with --every", ExitCode.USAGE)
     _require_spark()
     from postroad.spark.pipeline.lake import Lake, check_format, kept_packets
     from postroad.spark.pipeline.lake_files import scheme_of
@@ -182,25 +214,35 @@ def run(
     settings = _settings(conf)
     directory = _directory(enterprise)
     levels = _levels(sla)
+    wanted = _alerting(alert, alert_file, alert_webhook)
+    if wanted.thresholds and report is None:
+        fail("--alert: needs --report", ExitCode.USAGE)
 
     def find() -> list[Source]:
         return [each for api, key in keys for each in sources(api, key, queues or (), consume or ())]
 
+    @cache
+    def start() -> SparkSession:
+        if remote:
+            return _session("pipeline run", master, settings)
+        kept = kept_packets(opened)
+        # messages that were read stay in their queues, so do not count them again
+        unread = sum(each.messages for each in found) - (0 if consume else kept)
+        quick = quick_settings(kept, lasting=follow or every is not None) if unread < SMALL else None
+        return _session("pipeline run", master, settings, quick)
+
+    def open_lake() -> Lake:
+        return Lake(start, lake, form, on_cluster=not (master or "local").startswith("local"))
+
     remote = scheme_of(lake) not in (None, "file")
     if remote:  # a wrong address is refused before any manager is asked
-        spark = _session("pipeline run", master, settings)
-        opened = Lake(spark, lake, form)
+        opened = open_lake()
     found = find()
     for pattern in unmatched(found, queues or ()):
         fail(f"--queue: no queue matches {pattern}; `postroad queue list` shows what there is", ExitCode.FAILED)
-    if not remote:
-        local = Lake(None, lake, form)  # a directory that cannot be written fails before Spark starts
-        kept = kept_packets(local)
-        # messages that were read stay in their queues, so do not count them again
-        unread = sum(each.messages for each in found) - (0 if consume else kept)
-        small = every is None and unread < SMALL
-        quick = quick_settings(kept) if small else None
-        opened = Lake(_session("pipeline run", master, settings, quick), lake, form)
+    if not remote:  # a directory that cannot be written fails before Spark starts
+        opened = open_lake()
+    raised = False
     while True:
         started = time.monotonic()
         with _bar("tables") as progress:
@@ -213,11 +255,23 @@ def run(
             new = counted(outcome.packets, "new packet")
             print_line(f"batch {outcome.batch}: {new} from {counted(outcome.sources, 'queue')} in {took_s} s")
         if report is not None and outcome.batch:
-            _write_report(opened, report, levels, as_json)
+            raised = _write_report(opened, report, levels, wanted, as_json)
+        if follow:
+            found = _changed(found, find, started + LOOK_S)
+            continue
         if every is None:
-            return
+            raise typer.Exit(ExitCode.ALERT if raised else ExitCode.DONE)
         time.sleep(max(0.0, every - (time.monotonic() - started)))
         found = find()
+
+
+def _changed(seen: list[Source], find: Callable[[], list[Source]], until: float) -> list[Source]:
+    """Waits until the queues have changed, or until it is time for a look at them."""
+    while True:
+        time.sleep(FOLLOW_S)
+        found = find()
+        if [each.depth for each in found] != [each.depth for each in seen] or time.monotonic() > until:
+            return found
 
 
 @app.command()
@@ -253,6 +307,9 @@ def report(
         "report.html"
     ),
     sla: ServiceLevels = None,
+    alert: Alerts = None,
+    alert_file: AlertFile = None,
+    alert_webhook: Webhook = None,
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
@@ -262,7 +319,9 @@ def report(
     as well.
     """
     _require_spark()
-    _write_report(_open_lake(lake, conf=conf), output, _levels(sla), as_json)
+    wanted = _alerting(alert, alert_file, alert_webhook)
+    if _write_report(_open_lake(lake, conf=conf), output, _levels(sla), wanted, as_json):
+        raise typer.Exit(ExitCode.ALERT)
 
 
 @app.command()
@@ -297,37 +356,6 @@ def retain(
         print_json({"first_day": first})
     else:
         print_line(f"messages sent since {first} stay")
-
-
-@app.command()
-def routes(
-    enterprise: Annotated[Path, typer.Argument(metavar="ENTERPRISE", help="The directory's file.")],
-    down: Down = None,
-    cost: Cost = None,
-    lake: Annotated[
-        str | None, typer.Option("--lake", metavar="DIR", help="Tables with the traffic to send over these routes.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write all routes there as Parquet.")
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-) -> None:
-    """Work out every next hop between all sites of an enterprise, and what changes if its links do."""
-    _require_spark()
-    from postroad.cli.pipeline_routes import changed_by, show_routes
-
-    settings = _settings(conf)
-    directory = _directory(enterprise)
-    assert directory is not None
-    after = changed_by(directory, down or [], cost or [])
-    if lake is not None:
-        _check_local(lake)
-    quick = quick_settings() if len(directory.sites) < SMALL_ENTERPRISE else None
-    spark = _session("pipeline routes", master, settings, quick)
-    opened = None if lake is None else _existing(lake, spark)
-    show_routes(spark, directory, after, opened, output, as_json=as_json)
 
 
 @app.command("what-if")
@@ -508,11 +536,11 @@ def _session(
     return session(f"postroad {name}", master, settings=settings)
 
 
-def quick_settings(kept: int = 0) -> dict[str, str]:
-    """Spark's settings for few new messages in a lake with `packets` packets."""
+def quick_settings(kept: int = 0, *, lasting: bool = False) -> dict[str, str]:
+    """Spark's settings for few new messages in a lake with `kept` packets. A session that lasts can compile better."""
     from postroad.spark.session import JAVA_OPTIONS
 
-    java = {JAVA_OPTIONS: " ".join(QUICK_JAVA)} if kept < LARGE_LAKE else {}
+    java = {JAVA_OPTIONS: " ".join(QUICK_JAVA)} if kept < LARGE_LAKE and not lasting else {}
     return (QUICK if kept < SMALL_LAKE else FEW_TASKS) | java
 
 
@@ -554,28 +582,64 @@ def _existing(path: str, spark: SparkSession | None) -> Lake:
     return Lake(spark, path)
 
 
-def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Alerting:
+    """Which alerts somebody wants, and where they go."""
+
+    thresholds: list[Threshold]
+    file: Path | None
+    webhook: str | None
+
+
+def _alerting(given: list[str] | None, file: Path | None, webhook: str | None) -> _Alerting:
+    from postroad.spark.pipeline.alerts import check_webhook, threshold
+
+    if (file or webhook) and not given:
+        fail("--alert-file, --alert-webhook: need --alert", ExitCode.USAGE)
+    if webhook is not None:
+        check_webhook(webhook)
+    return _Alerting([threshold(each) for each in given or []], file, webhook)
+
+
+def _write_report(lake: Lake, output: Path, levels: list[ServiceLevel], wanted: _Alerting, as_json: bool) -> bool:
+    """Writes the report, and sends the alerts. Returns whether one is raised."""
     from datetime import UTC, datetime
 
     from postroad.spark.pipeline.advice import advice
+    from postroad.spark.pipeline.alerts import Reported, changes, keep_report, post
     from postroad.spark.pipeline.facts import gather
     from postroad.spark.pipeline.report import render, summary
 
     facts = gather(lake, levels)
     todo = advice(facts)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_private(output, render(facts, datetime.now(UTC)))
-    except OSError as fault:
-        fail(f"{output} cannot be written: {fault.strerror}", ExitCode.FAILED)
+    now = Reported.of(facts, todo, wanted.thresholds)
+    _write(output, render(facts, datetime.now(UTC)))
+    if wanted.file is not None:
+        _write(wanted.file, json.dumps(now.json()))
+    new = changes(now, facts.before or Reported(now.as_of, {}))
+    if wanted.webhook is not None and any(new.values()):
+        post(wanted.webhook, {"lake": lake.path} | new | now.json())
+    keep_report(lake, now)
     if as_json:
-        print_json(facts.json() | {"to_do": [each.json() for each in todo], "report": str(output)})
-        return
+        told = {"to_do": [each.json() for each in todo], "report": str(output), "alerts": sorted(now.alerts)}
+        print_json(facts.json() | told)
+        return bool(now.alerts)
     print_line(summary(facts))
     if todo:
         first = todo[0]
         print_line(f"to do: {counted(len(todo), 'finding')}; first {first.where}: {first.messages:,}. {first.what}")
     print_line(f"the report is in {output}")
+    for each in sorted(now.alerts):
+        print_line(f"! alert: {each}")
+    return bool(now.alerts)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_private(file, text)
+    except OSError as fault:
+        fail(f"{file} cannot be written: {fault.strerror}", ExitCode.FAILED)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from pyspark.sql import functions as f
 
 from postroad.spark.manager_api import ManagerApi
 from postroad.spark.options import ARRIVAL_MASK
-from postroad.spark.pipeline.frames import local
+from postroad.spark.pipeline.frames import arrow_rows, local
+from postroad.spark.pipeline.passes import with_columns
 from postroad.spark.pipeline.sources import Range
 
 BRONZE = (
@@ -46,6 +47,21 @@ def read(spark: SparkSession, ranges: Sequence[Range], batch: int) -> DataFrame:
     rows = rows.join(f.broadcast(origins), "range")
     rows = rows.withColumns({"batch": f.lit(batch).cast("bigint"), "day": f.to_date("arrived_at")})
     return rows.select(*(column.split()[0] for column in BRONZE.split(", ")))
+
+
+def few(ranges: Sequence[Range], batch: int) -> pyarrow.Table:
+    """The same for a few messages, without Spark."""
+    found = [arrow_rows((), BRONZE)]
+    kinds = found[0].schema
+    for number, each in enumerate(ranges):
+        for some in _read_range(number, each):
+            rows = pyarrow.Table.from_batches([some])
+            manager = each.source.manager
+            place = {"manager": manager.name, "manager_id": manager.id, "queue": each.source.queue}
+            day = pyarrow.compute.cast(rows["arrived_at"], pyarrow.date32())
+            rows = with_columns(rows, **place, role=each.source.role, batch=batch, day=day)
+            found.append(rows.select(kinds.names).cast(kinds))
+    return pyarrow.concat_tables(found)
 
 
 def _read_range(number: int, wanted: Range) -> Iterator[Any]:

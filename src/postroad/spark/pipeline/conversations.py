@@ -7,25 +7,41 @@ two sends are intervals.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from postroad.spark.pipeline.frames import local
+from postroad.spark.pipeline.frames import arrow_rows
+from postroad.spark.pipeline.passes import (
+    Summary,
+    bins,
+    count,
+    first_of,
+    nullable,
+    numbered,
+    ones,
+    percentiles,
+    with_columns,
+)
 
 LONGEST = 100  # chains in the table
 MOST = 50  # labels in the table, senders, and message types
 
 
+EXCHANGED = (
+    *("day", "id", "correlation_id", "label", "source", "destination", "queue", "response_queue", "sent_at"),
+    *("state", "sent_until", "in_queue"),
+)
+
+
 def exchanges(delivered: DataFrame) -> DataFrame:
     """The requests and answers among all messages."""
-    kept = ("day", "id", "correlation_id", "label", "source", "destination", "queue", "response_queue", "sent_at")
-    more = ("state", "sent_until", "in_queue")
-    return delivered.where("correlation_id is not null or response_queue is not null").select(*kept, *more)
+    return delivered.where("correlation_id is not null or response_queue is not null").select(*EXCHANGED)
 
 
 def conversations(exchanged: DataFrame, journals: DataFrame) -> DataFrame:
@@ -53,7 +69,7 @@ def conversations(exchanged: DataFrame, journals: DataFrame) -> DataFrame:
     asked = exchanged.where("response_queue is not null").select(*kept, "sent_until", "in_queue")
     seen = journals.select(f.col("format_name").alias("response_key"), f.lit(True).alias("seen")).distinct()
     requests = asked.withColumn("response_key", f.lower("response_queue")).join(answered, "id", "left")
-    requests = requests.join(f.broadcast(seen), "response_key", "left")
+    requests = requests.join(seen, "response_key", "left")
     waits = f.col("seen") | f.col("in_queue") | (f.col("state") == "outgoing")
     is_open = f.col("answers").isNull() & (f.col("state") != "dead")
     return requests.select(
@@ -74,49 +90,76 @@ def _between(since: str, until: str) -> Column:
     return f.when(span.isNotNull(), f.greatest(span, f.lit(0.0)))
 
 
-def pairs(requests: DataFrame) -> DataFrame:
-    """Who asks whom: the requests from a manager to a queue, their answers, and how long the answers took."""
-    waiting = f.when(f.col("unanswered"), f.col("sent_at"))
-    return requests.groupBy("source", "queue").agg(
-        f.count("*").alias("messages"),
-        f.sum((f.col("answers") > 0).cast("bigint")).alias("answered"),
-        f.sum(f.col("unanswered").cast("bigint")).alias("unanswered"),
-        f.sum(((f.col("answers") == 0) & (f.col("state") == "dead")).cast("bigint")).alias("died"),
-        f.min(waiting).alias("oldest_unanswered_at"),
-        f.min(f.when(waiting.isNotNull(), f.struct("sent_at", "id")))["id"].alias("oldest_unanswered"),
-        f.max("answered_by").alias("answered_by"),
-        *(_percentile("", share) for share in (0.5, 0.9, 0.99)),
-        f.max("response_s").alias("response_max_s"),
-        f.sum(f.col("unknown").cast("bigint")).alias("unknown"),
-        *(_percentile("least_", share) for share in (0.5, 0.9, 0.99)),
-        f.max("response_least_s").alias("response_max_least_s"),
+PAIRED = (
+    *("source", "queue", "id", "sent_at", "state", "answers", "unanswered", "unknown", "answered_by"),
+    *("response_s", "response_least_s"),
+)
+_SHARES = (0.5, 0.9, 0.99)
+
+
+def pairs(requests: pa.Table) -> pa.Table:
+    """Who asks whom: the requests from a manager to a queue, their answers, and how long the answers took.
+
+    `requests` has the columns PAIRED of gold/conversations.
+    """
+    keys = ["source", "queue"]
+    answered = pc.greater(requests["answers"], 0)
+    died = pc.and_(pc.invert(answered), pc.equal(requests["state"], "dead"))
+    rows = with_columns(requests, messages=ones(requests), answered=count(answered), died=count(died))
+    rows = with_columns(rows, unanswered=count(rows["unanswered"]), unknown=count(rows["unknown"]))
+    sums = [
+        *((name, "sum") for name in ("messages", "answered", "unanswered", "died", "unknown")),
+        ("answered_by", "max"),
+    ]
+    sums += [(name, "max") for name in ("response_s", "response_least_s")]
+    names = [name for name, _ in sums[:6]] + ["response_max_s", "response_max_least_s"]
+    found = rows.group_by(keys, use_threads=False).aggregate(sums).rename_columns([*keys, *names])
+    waiting = rows.filter(requests["unanswered"]).sort_by([("sent_at", "ascending"), ("id", "ascending")])
+    first = waiting.group_by(keys, use_threads=False).aggregate([("sent_at", "first"), ("id", "first")])
+    first = {(row["source"], row["queue"]): (row["sent_at_first"], row["id_first"]) for row in first.to_pylist()}
+    oldest = [first.get((row["source"], row["queue"]), (None, None)) for row in found.select(keys).to_pylist()]
+    found = with_columns(
+        found,
+        oldest_unanswered_at=pa.array([at for at, _ in oldest], requests.schema.field("sent_at").type),
+        oldest_unanswered=pa.array([name for _, name in oldest], pa.string()),
     )
+    groups, numbers = numbered(rows, keys)
+    for bound in ("s", "least_s"):
+        took = rows[f"response_{bound}"].to_numpy()
+        there = ~np.isnan(took)
+        ones_of = np.ones(int(there.sum()), np.int64)
+        shares = percentiles(numbers[there], took[there], ones_of, len(groups), _SHARES)
+        columns = {f"response_p{share * 100:.0f}_{bound}": nullable(shares[:, n]) for n, share in enumerate(_SHARES)}
+        groups = with_columns(groups, **columns)
+    by_key = {(row["source"], row["queue"]): row for row in groups.to_pylist()}
+    timed = [by_key[row["source"], row["queue"]] for row in found.select(keys).to_pylist()]
+    for name in groups.column_names[2:]:
+        found = with_columns(found, **{name: pa.array([row[name] for row in timed], pa.float64())})
+    most, least = ([f"response_p{share * 100:.0f}_{bound}" for share in _SHARES] for bound in ("s", "least_s"))
+    counts = ["messages", "answered", "unanswered", "died", "oldest_unanswered_at", "oldest_unanswered", "answered_by"]
+    ends = [*most, "response_max_s", "unknown", *least, "response_max_least_s"]
+    return found.select([*keys, *counts, *ends])
 
 
-def _percentile(bound: str, share: float) -> Column:
-    of = f.percentile(f"response_{bound}s", f.lit(share))
-    return f.round(of, 3).alias(f"response_p{share * 100:.0f}_{bound}s")
+CHAIN_COLUMNS = ("id", "label", "source", "sent_at", "sent_until")
+CHAINED = (*CHAIN_COLUMNS, "correlation_id")
 
 
-def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
+def chains(known: pa.Table, others: Callable[[Any], pa.Table]) -> pa.Table:
     """The longest chains of answers to answers: the first known message of each, how many follow, and how long the
     chain took. Messages that lead into a circle are in no chain, because that has no first message.
 
-    One process follows them, because Spark would need a join for each doubling of their length. It needs about 200
-    bytes for each message of `exchanged`.
+    `known` has the columns CHAINED of gold/exchanges. `others` finds those of messages that are not there. One process
+    follows all chains, because Spark would need a join for each doubling of their length. It needs about 200 bytes for
+    each message of `known`.
     """
-    spark = delivered.sparkSession
-    columns = ("id", "label", "source", "sent_at", "sent_until")
-    known = exchanged.select(*columns, "correlation_id").toArrow()
     to_itself = pc.equal(known["id"], known["correlation_id"])
-    known = known.append_column("follows", pc.if_else(to_itself, None, known["correlation_id"]))
+    known = with_columns(known, follows=pc.if_else(to_itself, None, known["correlation_id"]))
     # Most messages here answer a request. The others need a search in all messages, so only they are searched for.
-    asked = pc.unique(known["follows"].drop_null())
-    others = asked.filter(pc.invert(pc.is_in(asked, known["id"])))
-    if len(others):
-        wanted = spark.createDataFrame(pa.table({"id": others}))
-        first = delivered.select(*columns).join(f.broadcast(wanted), "id", "left_semi").toArrow()
-        known = pa.concat_tables([known, first], promote_options="default")
+    asked = pc.unique(known["follows"]).drop_null()
+    asked = asked.filter(pc.invert(pc.is_in(asked, pc.unique(known["id"]))))
+    if len(asked):
+        known = pa.concat_tables([known, others(asked)], promote_options="default")
     above = _places(known["follows"], known["id"])
     root, steps = _roots(above)
     follows = (above >= 0) & (above[root] < 0)
@@ -125,13 +168,13 @@ def chains(exchanged: DataFrame, delivered: DataFrame) -> DataFrame:
     sums = [("steps", "max"), ("steps", "count"), ("sent_at", "max"), ("sent_until", "max")]
     found = rows.group_by("root").aggregate(sums)
     names = {"steps": "steps_max", "followers": "steps_count", "last_at": "sent_at_max", "last_until": "sent_until_max"}
-    firsts = known.select(columns).take(found["root"])
+    firsts = known.select(list(CHAIN_COLUMNS)).take(found["root"])
     for name, column in names.items():
         firsts = firsts.append_column(name, found[column])
     found = firsts.sort_by([("steps", "descending"), ("followers", "descending"), ("id", "ascending")]).slice(
         0, LONGEST
     )
-    return local(spark, (_chain(row) for row in found.to_pylist()), CHAIN)
+    return arrow_rows((_chain(row) for row in found.to_pylist()), CHAIN)
 
 
 CHAIN = (
@@ -168,49 +211,70 @@ def _roots(above: Any) -> tuple[Any, Any]:
     return root, steps
 
 
-def counts(delivered: DataFrame) -> DataFrame:
-    """Messages by day and label, by day and sender, and by day and message type.
-
-    Digits in a label become `#`, so that labels with numbers count as one. A sender is a SID, or a manager if the SID
-    is unknown. Messages that do not say their type have the type "".
-    """
-    label = f.regexp_replace(f.coalesce("label", f.lit("")), r"\d+", "#")
+def _count_rows(rows: pa.Table) -> pa.Table:
+    label = pc.replace_substring_regex(pc.fill_null(rows["label"], ""), r"\d+", "#")
     kinds = {
-        "label": f.substring(label, 1, 120),
-        "sender": f.coalesce("sender_id", "source", f.lit("unknown")),
-        "type": f.coalesce("message_type", f.lit("")),
+        "label": pc.utf8_slice_codeunits(label, 0, 120),
+        "sender": pc.fill_null(first_of(rows, "sender_id", "source"), "unknown"),
+        "type": pc.fill_null(rows["message_type"], ""),
     }
-    each = [f.struct(f.lit(kind).alias("kind"), value.alias("value")) for kind, value in kinds.items()]
-    rows = delivered.select("day", f.explode(f.array(*each)).alias("of"), "state", "size")
-    return rows.groupBy("day", "of.kind", "of.value").agg(
-        f.count("*").alias("messages"),
-        f.sum((f.col("state") == "received").cast("bigint")).alias("received"),
-        f.sum((f.col("state") == "dead").cast("bigint")).alias("died"),
-        f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
+    sums = {"messages": ones(rows), "received": count(pc.equal(rows["state"], "received"))}
+    sums |= {"died": count(pc.equal(rows["state"], "dead")), "bytes": pc.fill_null(rows["size"].cast(pa.int64()), 0)}
+    return pa.concat_tables(
+        [with_columns(rows.select(["day"]), kind=kind, value=value, **sums) for kind, value in kinds.items()]
     )
 
 
-def top(counted: DataFrame) -> DataFrame:
+_SUMS = ("messages", "received", "died", "bytes")
+# Messages by day and label, by day and sender, and by day and message type. Digits in a label become `#`, so that
+# labels with numbers count as one. A sender is a SID, or a manager if the SID is unknown. Messages that do not say
+# their type have the type "".
+counts = Summary(
+    columns=("day", "label", "sender_id", "source", "message_type", "state", "size"),
+    shape=_count_rows,
+    keys=("day", "kind", "value"),
+    sums=_SUMS,
+)
+
+
+def top(counted: pa.Table) -> pa.Table:
     """The labels, senders and message types with the most messages on all days together."""
-    sums = [f.sum(name).alias(name) for name in ("messages", "received", "died", "bytes")]
-    place = f.row_number().over(Window.partitionBy("kind").orderBy(f.desc("messages"), "value"))
-    found = counted.groupBy("kind", "value").agg(*sums).withColumn("place", place)
-    return found.where(f.col("place") <= MOST).orderBy("kind", "place").drop("place")
+    sums = counted.group_by(["kind", "value"], use_threads=False).aggregate([(name, "sum") for name in _SUMS])
+    found = sums.rename_columns(["kind", "value", *_SUMS])
+    found = found.sort_by([("kind", "ascending"), ("messages", "descending"), ("value", "ascending")])
+    return pa.concat_tables(
+        [found.filter(pc.equal(found["kind"], kind)).slice(0, MOST) for kind in pc.unique(found["kind"])] or [found]
+    )
 
 
-def hours(delivered: DataFrame) -> DataFrame:
-    """Each hour of a queue: the messages sent to it, and the median of the seconds until they were received.
+def _hour_rows(rows: pa.Table) -> pa.Table:
+    sent, died = rows.filter(pc.is_valid(rows["sent_at"])), rows.filter(pc.equal(rows["state"], "dead"))
+    kept = ["day", "queue"]
+    hour = {"hour": pc.floor_temporal(sent["sent_at"], unit="hour"), "reason": pa.nulls(len(sent), pa.string())}
+    times = {"bin": bins(sent["receive_s"]), "max_s": sent["receive_s"].cast(pa.float64())}
+    of_sent = with_columns(sent.select(kept), **hour, **times, messages=ones(sent))
+    hour = {"hour": pc.floor_temporal(died["dead_at"], unit="hour"), "reason": died["reason"]}
+    times = {"bin": pa.nulls(len(died), pa.int32()), "max_s": pa.nulls(len(died), pa.float64())}
+    return pa.concat_tables([of_sent, with_columns(died.select(kept), **hour, **times, messages=ones(died))])
 
-    Rows with a reason count the messages that died of it in that hour. There is one such row for each day on which
-    these messages were sent, so add them up.
-    """
-    sent = delivered.where("sent_at is not null").groupBy(
-        "day", f.date_trunc("hour", "sent_at").alias("hour"), "queue", f.lit(None).cast("string").alias("reason")
-    )
-    died = delivered.where("state = 'dead'").groupBy(
-        "day", f.date_trunc("hour", "dead_at").alias("hour"), "queue", "reason"
-    )
-    median = f.round(f.percentile("receive_s", f.lit(0.5)), 3)
-    return sent.agg(f.count("*").alias("messages"), median.alias("receive_p50_s")).unionByName(
-        died.agg(f.count("*").alias("messages"), f.lit(None).cast("double").alias("receive_p50_s"))
-    )
+
+def _hour_table(joined: pa.Table) -> pa.Table:
+    keys, numbers = numbered(joined, ("day", "hour", "queue", "reason"))
+    messages = np.bincount(numbers, joined["messages"].to_numpy(), len(keys)).astype(np.int64)
+    timed = joined["bin"].is_valid().to_numpy()
+    values, weights = (joined[name].to_numpy() for name in ("max_s", "messages"))
+    median = percentiles(numbers[timed], values[timed], weights[timed], len(keys), (0.5,))
+    return with_columns(keys, messages=pa.array(messages), receive_p50_s=nullable(median[:, 0]))
+
+
+# Each hour of a queue: the messages sent to it, and the median of the seconds until they were received. Rows with a
+# reason count the messages that died of it in that hour. There is one such row for each day on which these messages
+# were sent, so add them up.
+hours = Summary(
+    columns=("day", "queue", "sent_at", "state", "dead_at", "reason", "receive_s"),
+    shape=_hour_rows,
+    keys=("day", "hour", "queue", "reason", "bin"),
+    sums=("messages",),
+    greatest=("max_s",),
+    finish=_hour_table,
+)

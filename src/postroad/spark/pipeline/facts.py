@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
+from postroad.spark.pipeline.alerts import Reported, last_report
 from postroad.spark.pipeline.fates import STATES as STATE_WORDS
 from postroad.spark.pipeline.lake import (
     BACKLOG,
@@ -20,13 +23,14 @@ from postroad.spark.pipeline.lake import (
     LINKS,
     OLDEST,
     PAIRS,
+    SPANS,
     STATES,
     TOP,
     TRAFFIC,
     TREND,
     Lake,
 )
-from postroad.spark.pipeline.service_levels import Attainment, ServiceLevel, attained
+from postroad.spark.pipeline.service_levels import Attainment, ServiceLevel, attained, latency_by
 from postroad.spark.pipeline.silver import QUEUED
 from postroad.spark.pipeline.summaries import current
 from postroad.spark.pipeline.trends import BEFORE, NOW, Anomaly, anomalies
@@ -40,7 +44,7 @@ class Facts:
     """The content of a report: rows of the gold tables, and sums over them.
 
     `lake` is the directory of the tables. `apis` has the known APIs of managers by name. `as_of` is when the pipeline
-    last looked at the queues; ages are counted up to then.
+    last looked at the queues; ages are counted up to then. `before` is what the last report has said.
     """
 
     managers: tuple[str, ...]
@@ -62,6 +66,8 @@ class Facts:
     chains: list[Row] = field(default_factory=list)
     top: list[Row] = field(default_factory=list)
     unusual: list[Anomaly] = field(default_factory=list)
+    days: list[Row] = field(default_factory=list)
+    before: Reported | None = None
 
     @property
     def messages(self) -> int:
@@ -209,7 +215,24 @@ def gather(lake: Lake, levels: Sequence[ServiceLevel] = ()) -> Facts:
         chains=read[CHAINS],
         top=read[TOP],
         unusual=anomalies(read[HOURS], as_of),
+        days=by_day(read[STATES], lake.arrow(SPANS)),
+        before=last_report(lake),
     )
+
+
+def by_day(states: Iterable[Row], counted: pa.Table) -> list[Row]:
+    """For each day of the send: messages, how many of them were received and died, and how long they took."""
+    found: dict[Any, Row] = {}
+    for row in states:
+        if row["day"] is not None:
+            into = found.setdefault(row["day"], {"day": row["day"], "messages": 0, "received": 0, "dead": 0})
+            into["messages"] += row["messages"]
+            if row["state"] in into:
+                into[row["state"]] += row["messages"]
+    for row in latency_by(counted, "day"):
+        if row["until"] == "receive" and row["day"] in found:
+            found[row["day"]] |= {name: value for name, value in row.items() if name.endswith("_s")}
+    return [found[day] for day in sorted(found)]
 
 
 def summed(rows: Iterable[Mapping[str, Any]], *columns: str, what: str = "messages") -> Counter[Any]:

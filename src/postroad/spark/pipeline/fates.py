@@ -132,7 +132,7 @@ def _from_copies(messages: DataFrame, floors: DataFrame) -> DataFrame:
     still = f.when(f.col("role") == QUEUED, f.col("arrival") >= f.col("floor"))
     # a copy at the message's own manager, by the same clock as the send
     at_home = (f.lower("manager_id") == f.lower("source_manager")) & (f.col("arrived_at") >= f.col("sent_at"))
-    placed = messages.join(f.broadcast(floors), ["manager_id", "queue"], "left")
+    placed = messages.join(floors, ["manager_id", "queue"], "left")
     found = placed.groupBy("id").agg(
         *(f.min(name).alias(name) for name in (*same, *more, *asked)),
         f.max("hops").alias("hops"),
@@ -206,7 +206,7 @@ def _from_acknowledgments(acknowledgments: DataFrame) -> DataFrame:
 def _reporters(reports: DataFrame, locations: DataFrame) -> DataFrame:
     """The managers that reported a message, ordered by its hops at that time, and then by time."""
     names = locations.select(f.col("key").alias("by"), f.col("name").alias("by_name"))
-    reported = reports.join(f.broadcast(names), "by", "left")
+    reported = reports.join(names, "by", "left")
     step = f.struct("hops", "reported_at", f.coalesce("by_name", "by").alias("by"))
     by_message = reported.groupBy("about", f.lower("target_queue").alias("target"))
     steps = by_message.agg(f.array_sort(f.collect_set(step)).alias("steps"))
@@ -233,7 +233,7 @@ def _with_places(known: DataFrame, locations: DataFrame) -> DataFrame:
         end_locations = locations.select(
             f.col("key").alias(f"{end}_key"), f.col("name").alias(end), f.col("site").alias(f"{end}_site")
         )
-        keyed = keyed.join(f.broadcast(end_locations), f"{end}_key", "left")
+        keyed = keyed.join(end_locations, f"{end}_key", "left")
         keyed = keyed.withColumn(end, f.coalesce(end, f"{end}_key"))
     return keyed
 
@@ -241,9 +241,7 @@ def _with_places(known: DataFrame, locations: DataFrame) -> DataFrame:
 def _with_queue_name(known: DataFrame, queues: DataFrame) -> DataFrame:
     """Adds the name of the destination queue that people use: where a copy was found, or the name at its manager."""
     found = f.concat_ws(": ", "holder", f.regexp_replace("held_in", ";journal$", ""))
-    named = known.withColumn("format_name", f.lower("destination_queue")).join(
-        f.broadcast(queues), "format_name", "left"
-    )
+    named = known.withColumn("format_name", f.lower("destination_queue")).join(queues, "format_name", "left")
     return named.withColumn(
         "queue", f.coalesce(f.when(f.col("holder").isNotNull(), found), "queue", "destination_queue")
     )

@@ -15,20 +15,20 @@ behind is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from postroad.directory.snapshot import Directory
 from postroad.spark.pipeline import conversations, summaries
-from postroad.spark.pipeline.fates import SEQUENCE, delivery, in_sequence, report_key
-from postroad.spark.pipeline.frames import local, persisted
+from postroad.spark.pipeline.fates import SEQUENCE, delivery
+from postroad.spark.pipeline.frames import arrow_rows, frame_of, local, one_part, one_task
 from postroad.spark.pipeline.lake import (
     ACKNOWLEDGMENTS,
     BACKLOG,
@@ -58,47 +58,31 @@ from postroad.spark.pipeline.lake import (
     ids_sent_again,
 )
 from postroad.spark.pipeline.locations import KnownManager, locations, message_ids, queue_names
+from postroad.spark.pipeline.passes import Summary, in_driver, in_tasks
 from postroad.spark.pipeline.service_levels import latency, spans
-from postroad.spark.pipeline.silver import QUEUED
-from postroad.spark.pipeline.tables import DAY, Commit
+from postroad.spark.pipeline.silver import QUEUED, RECEIVED
+from postroad.spark.pipeline.tables import DAY, Commit, Rows, Table
 from postroad.spark.pipeline.traffic import link_traffic, traffic
-from postroad.spark.pipeline.trends import trend
+from postroad.spark.pipeline.trends import Periods, trend
 
 VERSION = 7  # of the gold tables; a new number makes all tables again
 _REMEMBERED = 32  # changes of gold/delivery; a summary that missed more than these is made as a whole
-_FEW = 100_000  # messages that one task can write, and whose ids every task can hold
+_MANY = 2_000_000  # messages with something new: so many are not worth looking for, and gold is made at once
+_FEW = 100_000  # messages that one task makes, from rows that the driver has
+IN_DRIVER = 500_000  # rows of gold/delivery that the driver reads to make summaries
 _ALL = (1 << 63) - 1  # above every arrival number
-_AT_ONCE = 4
 # Lets Spark merge the small tasks of a cached frame. Otherwise a few rows take 200 tasks in every step of a plan.
 _SMALL_TASKS = ("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
-_BY_DAY: Mapping[str, Callable[[DataFrame], DataFrame]] = {
+_BY_DAY: Mapping[str, Summary] = {
     STATES: summaries.states,
     SPANS: spans,
     DEAD_LETTERS: summaries.dead_letters,
     TRAFFIC: traffic,
     HOURS: conversations.hours,
-    EXCHANGES: conversations.exchanges,
     COUNTS: conversations.counts,
 }
-# Summaries that are made as a whole, each from the tables named here.
-_WHOLE: Mapping[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
-    LATENCY: (latency, (SPANS,)),
-    OLDEST: (summaries.oldest, (DELIVERY,)),
-    FAULTS: (summaries.undecodable, (UNDECODABLE,)),
-    TREND: (trend, (DELIVERY, STATES)),
-    CONVERSATIONS: (conversations.conversations, (EXCHANGES,)),
-    PAIRS: (conversations.pairs, (CONVERSATIONS,)),
-    CHAINS: (conversations.chains, (EXCHANGES, DELIVERY)),
-    TOP: (conversations.top, (COUNTS,)),
-}
-# The groups run at the same time. Tables that depend on each other are in one group, in order.
-_GROUPS = (
-    (EXCHANGES, CONVERSATIONS, PAIRS, CHAINS),
-    (STATES, TREND, OLDEST),
-    (SPANS, LATENCY),
-    (COUNTS, TOP),
-    *((name,) for name in (DEAD_LETTERS, TRAFFIC, LINKS, FAULTS, HOURS, BACKLOG)),
-)
+# Each is made as a whole, from the tables before it.
+_REST = (LINKS, LATENCY, TREND, OLDEST, FAULTS, EXCHANGES, CONVERSATIONS, PAIRS, CHAINS, TOP, BACKLOG)
 
 Tell = Callable[..., None]
 
@@ -131,22 +115,21 @@ class _Inputs:
 
 def update_gold(lake: Lake, bronze: Commit, looks: Commit | None, directory: Directory | None, tell: Tell) -> None:
     """Brings every gold table up to date with silver."""
-    lake.session.conf.set(*_SMALL_TASKS)
-    managers = sorted((each["id"], each["name"]) for each in bronze.facts["managers"])
-    basis = {"version": VERSION, "directory": _fingerprint(directory), "managers": digest(managers)}
-    given = _Inputs(lake, bronze, looks, directory, basis, fingerprint(lake.replays))
+    given = _inputs(lake, bronze, looks, directory)
     _update_delivery(given)
     tell(DELIVERY)
+    _update_days(given)
+    for name in _BY_DAY:
+        tell(name)
+    for name in _REST:
+        _update_backlog(given) if name == BACKLOG else _update_rest(given, name)
+        tell(name)
 
-    def make(*names: str) -> None:
-        for name in names:
-            if name == BACKLOG:
-                _update_backlog(given)
-            else:
-                _summarize(given, name)
-            tell(name)
 
-    in_parallel(lambda names: make(*names), _GROUPS)
+def _inputs(lake: Lake, bronze: Commit, looks: Commit | None, directory: Directory | None) -> _Inputs:
+    managers = sorted((each["id"], each["name"]) for each in bronze.facts["managers"])
+    basis = {"version": VERSION, "directory": _fingerprint(directory), "managers": digest(managers)}
+    return _Inputs(lake, bronze, looks, directory, basis, fingerprint(lake.replays))
 
 
 def forget(lake: Lake, first: str) -> None:
@@ -159,13 +142,6 @@ def forget(lake: Lake, first: str) -> None:
         table.drop(days, batch, dict(last.facts) | {"changes": _changes(last, batch, days)})
 
 
-def in_parallel(make: Callable[[Any], None], names: Iterable[Any]) -> None:
-    """Runs small jobs in parallel, because they mostly wait. Raises the first error after all jobs have ended."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(make, name) for name in names]:
-            done.result()
-
-
 # gold/delivery
 
 
@@ -174,91 +150,109 @@ def _update_delivery(given: _Inputs) -> None:
     before = table.last()
     facts: dict[str, Any] = {"batch": given.bronze.batch, "replays": given.replays}
     facts |= {"basis": given.basis, "queues": given.bronze.facts["queues"], "floors": dict(given.floors)}
-    if before is None or before.facts.get("basis") != given.basis:
-        batch = 1 if before is None else before.batch + 1
-        frame = _without_removed_days(
-            given, _delivery_rows(given, *(given.lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)))
-        )
-        table.replace(frame, batch, facts | {"changes": [[batch, None]]})
-    elif any(before.facts.get(name) != facts[name] for name in ("batch", "replays", "queues", "floors")):
-        _update(given, before, facts)
+    if before is not None and before.facts.get("basis") == given.basis:
+        if all(before.facts.get(name) == facts[name] for name in ("batch", "replays", "queues", "floors")):
+            return None
+        ids = _changed_ids(given, before.facts)
+        if not len(ids) and all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues")):
+            return None  # floors also rise where there are no messages
+        if len(ids) < _MANY:
+            return _update(given, before, facts, ids)
+    batch = 1 if before is None else before.batch + 1
+    given.lake.session.conf.set(*_SMALL_TASKS)
+    silver = (given.lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS))
+    frame = _without_removed_days(given, _delivery_rows(given, *silver))
+    table.replace(frame, batch, facts | {"changes": [[batch, None]]})
+    return None
 
 
-def _update(given: _Inputs, before: Commit, facts: dict[str, Any]) -> None:
+def _update(given: _Inputs, before: Commit, facts: dict[str, Any], ids: Any) -> None:
     """Makes the rows of gold/delivery again that something new is about."""
     lake = given.lake
     table = lake.table(DELIVERY)
     batch = before.batch + 1
-    with ExitStack() as stack:
-        touched = stack.enter_context(persisted(_changed_ids(given, before.facts)))
-        count = touched.count()
-        only_floors = all(before.facts[name] == facts[name] for name in ("batch", "replays", "queues"))
-        if only_floors and not count:  # floors also rise where there are no messages
-            return
-        # Spark does not know that these are few. Without the hint it sorts everything in the lake to find them.
-        small = f.broadcast if count < _FEW else _unchanged
-        ids = small(touched)
-        known = lake.read(DELIVERY).join(ids, "id", "left_semi")
-        days = sorted(str(row[0]) for row in known.select(DAY).distinct().collect())
-        silver = {name: lake.read(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
-        if days or "retained_from" in given.bronze.facts:
-            messages = silver[MESSAGES].join(ids, "id", "left_semi")
-            about = small(touched.withColumnRenamed("id", "about"))
-            acknowledgments = silver[ACKNOWLEDGMENTS].join(about, "about", "left_semi")
-        else:  # these messages were unknown, so everything that silver has about them is new
-            messages, acknowledgments = (
-                silver[name].where(f"batch > {before.facts['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS)
-            )
-        if count < _FEW:
-            messages = messages.drop("body", "body_text", "headers")
-            messages = stack.enter_context(persisted(messages))  # it is read three times
-        wanted = small(in_sequence(messages).select(*SEQUENCE).distinct())
-        sequences = silver[MESSAGES].join(wanted, list(SEQUENCE), "left_semi")
-        keys = small(touched.select(report_key(f.col("id")).alias("about")))
-        reports = silver[REPORTS].join(keys, "about", "left_semi")
-        rows = _without_removed_days(given, _delivery_rows(given, messages, acknowledgments, reports, sequences))
-        rows = stack.enter_context(persisted(rows))
-        found = {str(row[0]): row[1] for row in rows.groupBy(DAY).count().collect()}
-        fresh = rows.coalesce(1) if sum(found.values()) < _FEW else rows
-        facts["changes"] = _changes(before, batch, sorted({*days, *found}))
-        if not days:
-            table.append(fresh, batch, facts)
-            return
-        others = table.read(days)
-        assert others is not None
-        table.update(others.join(ids, "id", "left_anti").unionByName(fresh), days, batch, facts)
+    known = table.matching("id", ids, ["id"])
+    days = sorted({day for day, rows in known.items() if rows.num_rows and day is not None})
+    messages, acknowledgments, reports = (lake.table(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS))
+    about = pc.unique(_report_keys(ids))
+    columns = [name for name in messages.columns() if name not in ("body", "body_text", "headers")]
+    its = _joined(messages.matching("id", ids, columns))
+    placed = its.filter(pc.and_(pc.is_in(its["role"], pa.array([RECEIVED, QUEUED])), pc.is_valid(its["sequence_id"])))
+    wanted = placed.select(list(SEQUENCE)).group_by(list(SEQUENCE)).aggregate([])
+    of_sequence = [*SEQUENCE, "id", "role", "sequence_number", "arrival"]
+    sequences = _joined(messages.matching("sequence_id", pc.unique(wanted["sequence_id"]), of_sequence))
+    sequences = sequences.join(wanted, list(SEQUENCE), join_type="left semi")
+    few = (
+        its,
+        _joined(acknowledgments.matching("about", ids, acknowledgments.columns())),
+        _joined(reports.matching("about", about, reports.columns())),
+        sequences,
+    )
+    if len(ids) < _FEW:
+        with one_task(lake.session):
+            frame = _delivery_rows(given, *(one_part(lake.session, each) for each in few))
+            fresh = _without_removed_days(given, frame).toArrow()
+    else:
+        lake.session.conf.set(*_SMALL_TASKS)
+        frame = _delivery_rows(given, *(frame_of(lake.session, each) for each in few))
+        fresh = _without_removed_days(given, frame).toArrow()
+    found = {str(day) for day in pc.unique(fresh[DAY]).to_pylist()}
+    facts["changes"] = _changes(before, batch, sorted({*days, *found}))
+    if not days:
+        table.append(fresh, batch, facts)
+    elif table.count(days) < IN_DRIVER:
+        others = table.rows(days)
+        others = others.filter(pc.invert(pc.is_in(others["id"], ids)))
+        fresh = fresh.select(others.column_names).cast(others.schema)
+        table.update(pa.concat_tables([others, fresh]), days, batch, facts)
+    else:
+        there = table.read(days)
+        assert there is not None
+        touched = f.broadcast(frame_of(lake.session, pa.table({"id": ids})))
+        others = there.join(touched, "id", "left_anti")
+        table.update(others.unionByName(frame_of(lake.session, fresh)), days, batch, facts)
 
 
-def _unchanged(frame: DataFrame) -> DataFrame:
-    return frame
+def _joined(parts: Mapping[str | None, pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts.values())
 
 
-def _changed_ids(given: _Inputs, before: Mapping[str, Any]) -> DataFrame:
+def _report_keys(ids: Any) -> Any:
+    """How trace reports name these messages, as `report_key` does."""
+    found = pc.extract_regex(ids, r"^\{?(?P<source>[0-9A-Fa-f]{4}).*?(?P<number>[0-9]+)$")
+    parts = (pc.struct_field(found, name) for name in ("source", "number"))
+    return pc.binary_join_element_wise(pc.utf8_lower(next(parts)), next(parts), ":")
+
+
+def _changed_ids(given: _Inputs, before: Mapping[str, Any]) -> Any:
     """The ids of the messages whose rows may have changed."""
-    lake, spark = given.lake, given.lake.session
-    new = {name: lake.read(name).where(f"batch > {before['batch']}") for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
-    ids = [new[MESSAGES].select("id"), new[ACKNOWLEDGMENTS].select(f.col("about").alias("id"))]
-    delivered = lake.read(DELIVERY)
-    if not new[REPORTS].isEmpty():
-        about = new[REPORTS].select("about").distinct()
-        keyed = delivered.select("id").withColumn("about", report_key(f.col("id")))
-        ids.append(keyed.join(about, "about", "left_semi").select("id"))
+    lake = given.lake
+    is_new = pc.field("batch") > before["batch"]
+    silver = {name: lake.table(name) for name in (MESSAGES, ACKNOWLEDGMENTS, REPORTS)}
+    found = [silver[MESSAGES].some(is_new, ["id"])["id"], silver[ACKNOWLEDGMENTS].some(is_new, ["about"])["about"]]
+    delivered = lake.table(DELIVERY)
+    about = silver[REPORTS].some(is_new, ["about"])["about"]
+    if len(about):
+        known = delivered.some(None, ["id"])["id"]
+        found.append(known.filter(pc.is_in(_report_keys(known), pc.unique(about))))
     if before["replays"] != given.replays:
-        again = message_ids(spark, ids_sent_again(lake.replays))
-        ids.append(delivered.where("not replayed").select("id").join(again, "id", "left_semi"))
+        again = pa.array(ids_sent_again(lake.replays), pa.string())
+        found.append(delivered.some(~pc.field("replayed") & pc.field("id").isin(again), ["id"])["id"])
     called = given.bronze.facts["queues"]
     renamed = [name.lower() for name, queue in called.items() if before["queues"].get(name) != queue]
     if renamed:
-        names = local(spark, [(name,) for name in renamed], "name string")
-        keyed = delivered.select("id", f.lower("destination_queue").alias("name"))
-        ids.append(keyed.join(names, "name", "left_semi").select("id"))
+        known = delivered.some(None, ["id", "destination_queue"])
+        of = pc.is_in(pc.utf8_lower(known["destination_queue"]), pa.array(renamed))
+        found.append(known["id"].filter(of))
     if moved := _moved_floors(before["floors"], given.floors):
-        rows = local(spark, moved, "manager_id string, queue string, low bigint, high bigint")
-        low, high = min(row[2] for row in moved), max(row[3] for row in moved)
-        queued = lake.read(MESSAGES).where(f"role = '{QUEUED}' and arrival >= {low} and arrival < {high}")
-        between = queued.join(f.broadcast(rows), ["manager_id", "queue"]).where("arrival >= low and arrival < high")
-        ids.append(between.select("id"))
-    return reduce(DataFrame.union, ids).distinct()
+        low, high = min(each[2] for each in moved), max(each[3] for each in moved)
+        between = (pc.field("role") == QUEUED) & (pc.field("arrival") >= low) & (pc.field("arrival") < high)
+        queued = silver[MESSAGES].some(between, ["id", "manager_id", "queue", "arrival"])
+        for manager, queue, start, end in moved:
+            its = pc.and_(pc.equal(queued["manager_id"], manager), pc.equal(queued["queue"], queue))
+            there = pc.and_(pc.greater_equal(queued["arrival"], start), pc.less(queued["arrival"], end))
+            found.append(queued["id"].filter(pc.and_(its, there)))
+    return pc.unique(pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.string())).drop_null()
 
 
 def _moved_floors(before: Mapping[str, int], now: Mapping[str, int]) -> list[tuple[str, str, int, int]]:
@@ -306,52 +300,136 @@ def _changes(before: Commit, batch: int, days: list[str]) -> list[Any]:
 # Summaries
 
 
-def _summarize(given: _Inputs, name: str) -> None:
-    lake = given.lake
-    table = lake.table(name)
-    before = table.last()
-    delivered = lake.table(DELIVERY).last()
-    assert delivered is not None
+def _facts(given: _Inputs, delivered: Commit, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"basis": given.basis, "batch": given.bronze.batch, "of": delivered.batch}
     if name == FAULTS:
-        facts["of"] = digest([file.path for file in lake.table(UNDECODABLE).files()])
+        facts["of"] = digest([file.path for file in given.lake.table(UNDECODABLE).files()])
     if name in (CONVERSATIONS, PAIRS):
         facts["journals"] = digest(given.journals)
+    return facts
+
+
+def _changed(before: Commit | None, delivered: Commit, facts: Mapping[str, Any]) -> list[str] | None:
+    """The days that a summary lacks. None if it lacks all."""
+    if before is None or before.facts.get("basis") != facts["basis"]:
+        return None
+    return _changed_days(delivered, before.facts["of"])
+
+
+def _update_days(given: _Inputs) -> None:
+    """Makes the summaries of the days that have changed, all that lack the same days in one pass."""
+    lake = given.lake
+    delivered = lake.table(DELIVERY).last()
+    assert delivered is not None
+    groups: dict[tuple[str, ...] | None, list[str]] = {}
+    for name in _BY_DAY:
+        before = lake.table(name).last()
+        facts = _facts(given, delivered, name)
+        if before is None or before.facts != facts:
+            changed = _changed(before, delivered, facts)
+            groups.setdefault(None if changed is None else tuple(changed), []).append(name)
+    for days, names in groups.items():
+        wanted = {name: _BY_DAY[name] for name in names}
+        made = {} if days == () else _summaries(lake, wanted, days)
+        for name in names:
+            table, facts = lake.table(name), _facts(given, delivered, name)
+            if days is None:
+                table.replace(made[name], _next(table), facts)
+            elif not days:
+                table.drop((), _next(table), facts)  # its rows do not change
+            else:
+                table.update(made[name], days, _next(table), facts)
+
+
+def _summaries(lake: Lake, wanted: Mapping[str, Summary], days: Iterable[str] | None) -> dict[str, pa.Table]:
+    """Summaries of some days of gold/delivery, or of all: by the driver for a few rows, else by Spark's tasks."""
+    table = lake.table(DELIVERY)
+    if table.count(days) < IN_DRIVER:
+        columns = list(dict.fromkeys(column for each in wanted.values() for column in each.columns))
+        return in_driver(table.rows(days, columns), wanted)
+    return in_tasks(lake.read(DELIVERY, days), wanted)
+
+
+def _next(table: Table) -> int:
+    before = table.last()
+    return 1 if before is None else before.batch + 1
+
+
+def _update_rest(given: _Inputs, name: str) -> None:
+    """Makes a table as a whole, from other tables. Only gold/exchanges and gold/links go by day."""
+    lake = given.lake
+    table = lake.table(name)
+    before, delivered = table.last(), lake.table(DELIVERY).last()
+    assert delivered is not None
+    facts = _facts(given, delivered, name)
     if before is not None and before.facts == facts:
         return
-    batch = 1 if before is None else before.batch + 1
-    days = None  # all days
-    if before is not None and before.facts.get("basis") == given.basis:
-        if name != FAULTS:
-            days = _changed_days(delivered, before.facts["of"])
-        elif before.facts["of"] == facts["of"]:
-            days = []
-        if before.facts.get("journals") != facts.get("journals"):
-            days = None
-    sources = _oldest_days(lake) if name == OLDEST else None
+    batch = _next(table)
+    if name == FAULTS:
+        days: list[str] | None
+        same = before is not None and all(before.facts.get(each) == facts[each] for each in ("basis", "of"))
+        days = [] if same else None
+    else:
+        days = _changed(before, delivered, facts)
+    if before is not None and before.facts.get("journals") != facts.get("journals"):
+        days = None
     if days is not None and (not days or (name == LINKS and given.directory is None)):
         table.drop((), batch, facts)  # its rows do not change
-    elif name in _WHOLE:
-        make, of = _WHOLE[name]
-        read = [lake.read(each, sources) for each in of]
-        if name == CONVERSATIONS:
-            read.append(local(lake.session, [(each,) for each in given.journals], "format_name string"))
-        frame = make(*read)
-        table.replace(frame if name == CONVERSATIONS else frame.coalesce(1), batch, facts)
+    elif name in (LINKS, EXCHANGES):
+        rows = _links(given, days) if name == LINKS else _exchanges(lake, days)
+        table.replace(rows, batch, facts) if days is None else table.update(rows, days, batch, facts)
     else:
-        rows = lake.read(DELIVERY, days)
-        is_links = name == LINKS
-        frame = link_traffic(lake.session, traffic(rows), given.directory) if is_links else _BY_DAY[name](rows)
-        if days is None:
-            table.replace(frame.repartition(DAY), batch, facts)
-        else:
-            table.update(frame.coalesce(1), days, batch, facts)
+        table.replace(_whole(given, name), batch, facts)
 
 
-def _oldest_days(lake: Lake) -> list[str]:
-    """The days of the oldest unexplained messages. gold/states knows how many each day has."""
-    counts = lake.read(STATES).groupBy(DAY).agg(f.sum("unexplained")).collect()
-    return summaries.days_of_oldest({str(row[0]): row[1] for row in counts})
+def _links(given: _Inputs, days: list[str] | None) -> pa.Table:
+    return link_traffic(given.lake.arrow(TRAFFIC, days), given.directory)
+
+
+def _exchanges(lake: Lake, days: list[str] | None) -> Rows:
+    table = lake.table(DELIVERY)
+    if table.count(days) < IN_DRIVER:
+        rows = table.rows(days, conversations.EXCHANGED)
+        return rows.filter(pc.or_(pc.is_valid(rows["correlation_id"]), pc.is_valid(rows["response_queue"])))
+    return conversations.exchanges(lake.read(DELIVERY, days)).repartition(DAY)
+
+
+def _whole(given: _Inputs, name: str) -> Rows:
+    lake = given.lake
+    if name == LATENCY:
+        return latency(lake.arrow(SPANS))
+    if name == TOP:
+        return conversations.top(lake.arrow(COUNTS))
+    if name == FAULTS:
+        return summaries.undecodable(lake.arrow(UNDECODABLE))
+    if name == OLDEST:
+        days = summaries.days_of_oldest(_unexplained(lake.arrow(STATES)))
+        return _summaries(lake, {name: summaries.oldest}, days)[name]
+    if name == TREND:
+        states = lake.arrow(STATES)
+        periods = Periods.of(states)
+        return _summaries(lake, {name: trend(periods)}, periods.days(states) if periods else [])[name]
+    if name == CHAINS:
+        known = lake.arrow(EXCHANGES, columns=conversations.CHAINED)
+        return conversations.chains(known, partial(_first_of_chains, lake))
+    if name == PAIRS:
+        return conversations.pairs(lake.arrow(CONVERSATIONS, columns=conversations.PAIRED))
+    journals = local(lake.session, [(each,) for each in given.journals], "format_name string")
+    if lake.table(EXCHANGES).count() >= IN_DRIVER:
+        return conversations.conversations(lake.read(EXCHANGES), journals)
+    with one_task(lake.session):
+        return conversations.conversations(lake.read(EXCHANGES).coalesce(1), journals).toArrow()
+
+
+def _first_of_chains(lake: Lake, ids: Any) -> pa.Table:
+    return _joined(lake.table(DELIVERY).matching("id", ids, conversations.CHAIN_COLUMNS))
+
+
+def _unexplained(states: pa.Table) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in states.select(["day", "unexplained"]).to_pylist():
+        found[str(row["day"])] = found.get(str(row["day"]), 0) + row["unexplained"]
+    return found
 
 
 def _update_backlog(given: _Inputs) -> None:
@@ -361,8 +439,8 @@ def _update_backlog(given: _Inputs) -> None:
     facts: dict[str, Any] = {"version": VERSION, "looks": 0 if looks is None else looks.batch}
     facts["retained_from"] = given.bronze.facts.get("retained_from")
     if before is None or before.facts != facts:
-        seen = local(lake.session, (), summaries.DEPTHS) if looks is None else lake.read(DEPTHS)
-        table.replace(summaries.backlog(seen).coalesce(1), 1 if before is None else before.batch + 1, facts)
+        seen = arrow_rows((), summaries.DEPTHS) if looks is None else lake.arrow(DEPTHS)
+        table.replace(summaries.backlog(seen), _next(table), facts)
 
 
 def _changed_days(delivered: Commit, since: int) -> list[str] | None:

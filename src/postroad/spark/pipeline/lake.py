@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from datetime import date
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyarrow.parquet import read_table
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DateType
 
 from postroad.errors import InvalidArgument, PipelineError
-from postroad.spark.pipeline.lake_files import Files, open_files
+from postroad.spark.pipeline.lake_files import Files, open_files, scheme_of
 from postroad.spark.pipeline.lakes import DeltaTable, IcebergTable
-from postroad.spark.pipeline.tables import DAY, ParquetTable, Table, rows_of
+from postroad.spark.pipeline.tables import ParquetTable, Start, Table, rows_of, started
 
 BRONZE, DEPTHS = "bronze/packets", "bronze/depths"
 MESSAGES, ACKNOWLEDGMENTS, REPORTS, UNDECODABLE = (
@@ -49,10 +47,12 @@ class Lake:
     or if the directory cannot be created. Small tables of a local lake can be read without a session.
     """
 
-    def __init__(self, spark: SparkSession | None, path: Path | str, form: str | None = None) -> None:
+    def __init__(self, spark: Start, path: Path | str, form: str | None = None, *, on_cluster: bool = True) -> None:
         check_format(form)
         self._spark = spark
-        self.files = open_files(path, spark)
+        self.on_cluster = on_cluster
+        remote = scheme_of(path) not in (None, "file")
+        self.files = open_files(path, started(spark, str(path)) if remote and spark is not None else None)
         self.path = self.files.root
         self.form = self._checked_format(form)
 
@@ -68,13 +68,11 @@ class Lake:
     @property
     def replays(self) -> Files:
         """Where replays of these tables' dead letters keep their plans and record what they have sent."""
-        return plans_of(self.path, self._spark)
+        return plans_of(self.path, None if self.files.is_local else self.session)
 
     @property
     def session(self) -> SparkSession:
-        if self._spark is None:
-            raise PipelineError(f"{self.path}: this needs a Spark session")
-        return self._spark
+        return started(self._spark, self.path)
 
     def table(self, name: str) -> Table:
         return FORMATS[self.form](self._spark, self.files, name)
@@ -83,20 +81,14 @@ class Lake:
         """All rows of a small table. For a local lake, this needs no Spark. Raises PipelineError if no run has made it
         yet.
         """
-        table = self.table(name)
-        last = table.last()
-        if last is None:
+        return list(self.arrow(name).to_pylist())
+
+    def arrow(self, name: str, days: Iterable[str] | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows in the driver's memory. Raises PipelineError if no run has made the table yet."""
+        found = self.table(name).rows(days, columns)
+        if found is None:
             raise _missing(self.path, name)
-        if not self.files.is_local:
-            frame = table.read()
-            assert frame is not None
-            return list(frame.toArrow().to_pylist())
-        dated = any(field.name == DAY and isinstance(field.dataType, DateType) for field in last.schema)
-        found = []
-        for file in table.files():
-            day = {DAY: date.fromisoformat(file.day)} if dated and file.day is not None else {}
-            found += [row | day for row in read_table(file.path, partitioning=None).to_pylist()]
-        return [{column: row.get(column) for column in last.schema.names} for row in found]
+        return found
 
     def read(self, name: str, days: Iterable[str] | None = None) -> DataFrame:
         """All rows, or the rows of some days. Raises PipelineError if no run has made the table yet."""

@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 
 from postroad.errors import InvalidArgument, PipelineError
 from postroad.runtime.private_files import make_private_directory
-from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Table, day_of, grown, rows_of
+from postroad.spark.pipeline.tables import DAY, Commit, DataFile, Rows, Table, day_of, grown, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ class _LocalTable(Table):
     def root(self) -> Path:
         return Path(self.lake.url(self.name))
 
-    def _draft(self, frame: DataFrame | None, commit: Commit, *, keep_day: bool = False) -> list[Path]:
+    def _draft(self, frame: Rows | None, commit: Commit, *, keep_day: bool = False) -> list[Path]:
         """Writes the frame to a new directory and returns its files.
 
         The directory is named like one of Spark's partitions, so that Spark can read several of them together.
@@ -91,7 +91,7 @@ class DeltaTable(_LocalTable):
         deltalake = _library("deltalake", "delta")
         return deltalake.DeltaTable(str(self.root)) if deltalake.DeltaTable.is_deltatable(str(self.root)) else None
 
-    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
+    def _commit(self, frame: Rows | None, commit: Commit, replaced: Sequence[str] | None) -> None:
         deltalake = _library("deltalake", "delta")
         from deltalake.transaction import RemoveAction
 
@@ -239,7 +239,7 @@ class IcebergTable(_LocalTable):
         catalog = self._catalog()
         return catalog.load_table(self._identifier) if catalog.table_exists(self._identifier) else None
 
-    def _commit(self, frame: DataFrame | None, commit: Commit, replaced: Sequence[str] | None) -> None:
+    def _commit(self, frame: Rows | None, commit: Commit, replaced: Sequence[str] | None) -> None:
         expressions: Any = import_module("pyiceberg.expressions")
         files = [file for file in self._draft(frame, commit, keep_day=True) if rows_of(str(file))]
         arrow = to_arrow_schema(commit.schema, timezone="UTC")

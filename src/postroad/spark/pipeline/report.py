@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from html import escape
 from typing import Any
 
 from postroad.runtime.version import __version__
 from postroad.spark.pipeline import charts
 from postroad.spark.pipeline.advice import Advice, advice, anomaly_words, reason_words
+from postroad.spark.pipeline.alerts import FIGURES, Reported
 from postroad.spark.pipeline.facts import Facts, Row, latest, summed
 from postroad.spark.pipeline.page import Page, details, faint, heading, table
 from postroad.spark.pipeline.service_levels import Attainment
@@ -24,6 +25,7 @@ from postroad.spark.pipeline.trends import LIMIT, NORMAL
 from postroad.spark.pipeline.words import age, between, counted, listed, moment, seconds, size
 
 MOST_ROWS = 20  # in a table or a chart; the page says how many more there are
+DAYS, WEEKS = 14, 12  # with a row of their own
 MOST_CHOICES = 200  # in the list to choose a queue from
 _WORDS = {
     "received": "received",
@@ -49,9 +51,22 @@ def render(facts: Facts, now: datetime) -> str:
     found = advice(facts)
     _head(page, facts, now)
     _todo(page, facts, found)
+    _since(page, facts, found)
     _choice(page, facts)
     _tiles(page, facts)
-    for section in (_backlog, _levels, _trend, _delivered, _types, _fast, _routes, _traffic, _lost, _unexplained):
+    for section in (
+        _backlog,
+        _levels,
+        _trend,
+        _days,
+        _delivered,
+        _types,
+        _fast,
+        _routes,
+        _traffic,
+        _lost,
+        _unexplained,
+    ):
         section(page, facts)
     for section in (_conversations, _unusual, _top, _undecodable):
         section(page, facts)
@@ -118,6 +133,26 @@ def _item(each: Advice) -> str:
         f'<li{" class=urgent" if each.urgent else ""}>{figures}<span class="where">{escape(each.where)}</span>'
         f"<p>{escape(each.what)}</p><p>{escape(each.do)}</p>{commands}</li>"
     )
+
+
+def _since(page: Page, facts: Facts, found: Sequence[Advice]) -> None:
+    """What has changed since the last report."""
+    if facts.before is None:
+        return
+    now, before = Reported.of(facts, found), facts.before
+    rows = [
+        (words, before.figures[name], now.figures[name], f"{now.figures[name] - before.figures[name]:+,}")
+        for name, words in FIGURES.items()
+        if now.figures[name] != before.figures[name]
+    ]
+    fresh = [each for each in found if (each.where, each.do) not in before.findings]
+    gone = sorted({where for where, do in before.findings - now.findings})
+    items = "".join(f"<li><b>{escape(each.where)}</b>: {escape(each.what)}</li>" for each in fresh[:MOST_ROWS])
+    made = table(("", "then", "now", "change"), rows, numbers={1, 2, 3}) if rows else ""
+    made += f"{heading('New findings')}<ul>{items}</ul>" if items else ""
+    made += faint(f"No longer a finding: {', '.join(gone[:MOST_ROWS])}") if gone else ""
+    text = f"Against the report as of {moment(datetime.fromisoformat(before.as_of))} UTC."
+    page.section("Since the last report", text if made else f"Nothing has changed. {text}", made)
 
 
 def _choice(page: Page, facts: Facts) -> None:
@@ -235,6 +270,38 @@ def _compared(name: str, now: Row, before: Row | None) -> tuple[object, ...]:
     pairs = [(now[column], earlier[column]) for column in ("sent", "received", "died")]
     slow = (_within(now, "receive_p90"), _within(earlier, "receive_p90"))
     return (name, *(each for pair in pairs for each in pair), *slow)
+
+
+def _days(page: Page, facts: Facts) -> None:
+    """Trends over days, and over weeks if there are several."""
+    days = facts.days
+    if len(days) < 2:
+        return
+    values = []
+    for row in days:
+        start = datetime.combine(row["day"], time.min, UTC)
+        counts = {"received": row["received"], "died": row["dead"]}
+        counts["neither"] = row["messages"] - sum(counts.values())
+        values += [{"day": start, "state": state, "messages": count} for state, count in counts.items() if count]
+    drawn = page.chart(charts.over_time(values, "day", lambda row: row["state"], "messages"), "messages by day")
+    names = ("", "messages", "received", "died", "half received within", "90 % within")
+    shown = days[-DAYS:]
+    made = table(("day", *names[1:]), [_day(str(row["day"]), row) for row in reversed(shown)], numbers=set(range(1, 6)))
+    weeks: dict[str, list[Row]] = {}
+    for row in days:
+        weeks.setdefault(str(row["day"] - timedelta(days=row["day"].weekday())), []).append(row)
+    if len(weeks) > 2:
+        sums = [
+            (f"week of {monday}", *(sum(row[name] for row in some) for name in ("messages", "received", "dead")))
+            for monday, some in sorted(weeks.items(), reverse=True)[:WEEKS]
+        ]
+        made += heading("By week") + table(names[:4], sums, numbers=set(range(1, 4)))
+    text = "Messages by the day of their send (UTC), and what became of them since."
+    page.section("Day by day", text, drawn + made)
+
+
+def _day(name: str, row: Row) -> tuple[object, ...]:
+    return (name, row["messages"], row["received"], row["dead"], _within(row, "p50"), _within(row, "p90"))
 
 
 def _delivered(page: Page, facts: Facts) -> None:

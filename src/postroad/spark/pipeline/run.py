@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from pathlib import Path
-from threading import Lock
 from uuid import uuid4
 
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -21,11 +21,11 @@ from pyspark.sql import functions as f
 from postroad.directory.snapshot import Directory
 from postroad.errors import PipelineError
 from postroad.spark.pipeline import bronze, silver, summaries
-from postroad.spark.pipeline.frames import persisted
-from postroad.spark.pipeline.gold import forget, in_parallel, update_gold
+from postroad.spark.pipeline.frames import one_part, one_task, persisted
+from postroad.spark.pipeline.gold import forget, update_gold
 from postroad.spark.pipeline.lake import ACKNOWLEDGMENTS, BRONZE, DEPTHS, MESSAGES, REPORTS, TABLES, UNDECODABLE, Lake
 from postroad.spark.pipeline.sources import Source, journals, new_ranges, remove_consumed
-from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit
+from postroad.spark.pipeline.tables import COMPACT_AFTER, Commit, Table
 
 Progress = Callable[[str, int, int], None]  # the current step, the steps done, and all steps
 
@@ -38,6 +38,7 @@ _SHAPES = {
     UNDECODABLE: silver.undecodable,
 }
 _STEPS = len(TABLES) + 1
+_FEW = 5_000  # packets that the driver reads and decodes while Spark would start its tasks
 _SKEW = timedelta(days=1)  # the most by which the clocks of managers may differ
 
 
@@ -65,13 +66,11 @@ def run(
     `directory`, the tables also know the sites of managers and the traffic on links.
     """
     done = 0
-    lock = Lock()
 
     def tell(*finished: str) -> None:
         nonlocal done
-        with lock:
-            done += len(finished)
-            progress(finished[-1], done, _STEPS)
+        done += len(finished)
+        progress(finished[-1], done, _STEPS)
 
     with lake.files.lock():
         _check_shared(lake)
@@ -133,8 +132,10 @@ def _before(days: Sequence[str], first: date) -> list[str]:
 
 def _check_shared(lake: Lake) -> None:
     """Raises PipelineError if a worker of a cluster cannot see a local lake, because its files would be lost."""
+    if not lake.files.is_local or not lake.on_cluster:
+        return
     context = lake.session.sparkContext
-    if not lake.files.is_local or str(context.master).startswith("local"):
+    if str(context.master).startswith("local"):
         return
     mark = f"{lake.path}/.seen-{uuid4().hex}"
     Path(mark).touch()
@@ -166,7 +167,8 @@ def _bronze(lake: Lake, found: Sequence[Source]) -> int:
     managers |= {each.manager.id: asdict(each.manager) for each in found}
     queues = facts.get("queues", {}) | {name: each.called for each in found for name in each.names}
     kept = facts | {"offsets": offsets, "managers": list(managers.values()), "queues": queues}
-    table.append(bronze.read(lake.session, ranges, batch), batch, kept)
+    few = sum(each.end - each.start for each in ranges) <= _FEW
+    table.append(bronze.few(ranges, batch) if few else bronze.read(lake.session, ranges, batch), batch, kept)
     if table.rows_written is None:
         return lake.read(BRONZE).where(f"batch = {batch}").count()
     return table.rows_written
@@ -185,7 +187,7 @@ def _record_depths(lake: Lake, found: Sequence[Source]) -> Commit | None:
     if found:
         look = 1 if last is None else last.batch + 1
         known = {} if last is None else dict(last.facts["floors"])
-        frame = summaries.depth_rows(lake.session, found, look, datetime.now(UTC))
+        frame = summaries.depth_rows(found, look, datetime.now(UTC))
         facts = {"floors": known | summaries.floors(found), "journals": journals(found)}
         table.append(frame, look, facts)
         last = table.last()
@@ -197,20 +199,41 @@ def _silver(lake: Lake, batch: int, tell: Tell) -> None:
     tables = {name: lake.table(name) for name in _SHAPES}
     done = {name: -1 if (last := table.last()) is None else last.batch for name, table in tables.items()}
     if min(done.values()) >= batch:
-        return tell(*_SHAPES)
+        return _each(tell)
+    fresh = pc.field("batch") > min(done.values())
+    if lake.files.is_local and lake.table(BRONZE).most(fresh) <= _FEW:
+        _few(lake, batch, tables, done)
+        return _each(tell)
     fresh = lake.read(BRONZE).where(f"batch > {min(done.values())}")
-
-    def make(name: str) -> None:
-        if done[name] < batch:
-            if done[name] < 0 or name in found:
-                tables[name].append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
-            else:
-                tables[name].drop((), batch, {})  # there is nothing new for this table
-        tell(name)
-
-    # Decode once, before the tables are made in parallel.
+    # Decode once for all tables.
     with persisted(silver.decode(fresh), StorageLevel.DISK_ONLY) as decoded:
         shapes = [shape(decoded).select(f.lit(name)) for name, shape in _SHAPES.items()]
         found = {row[0] for row in reduce(DataFrame.union, shapes).distinct().collect()}
-        in_parallel(make, _SHAPES)
+        for name, table in tables.items():
+            if done[name] < batch:
+                if done[name] < 0 or name in found:
+                    table.append(_SHAPES[name](decoded).where(f"batch > {done[name]}"), batch)
+                else:
+                    table.drop((), batch, {})  # there is nothing new for this table
+            tell(name)
     return None
+
+
+def _each(tell: Tell) -> None:
+    for name in _SHAPES:
+        tell(name)
+
+
+def _few(lake: Lake, batch: int, tables: dict[str, Table], done: dict[str, int]) -> None:
+    """The driver decodes a few packets by itself. Spark makes the tables from them in one task each."""
+    new = lake.table(BRONZE).some(pc.field("batch") > min(done.values()), lake.table(BRONZE).columns())
+    decoded = silver.decode_rows(new)
+    with one_task(lake.session):
+        frame = one_part(lake.session, decoded)
+        for name, table in tables.items():
+            if done[name] < batch:
+                rows = _SHAPES[name](frame).where(f"batch > {done[name]}").toArrow()
+                if done[name] < 0 or rows.num_rows:
+                    table.append(rows, batch)
+                else:
+                    table.drop((), batch, {})  # there is nothing new for this table

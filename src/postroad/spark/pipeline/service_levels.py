@@ -10,19 +10,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from math import log
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from postroad.errors import InvalidArgument
 from postroad.spark.pipeline.fates import MOST_TYPES
 from postroad.spark.pipeline.lake import DELIVERY, Lake
+from postroad.spark.pipeline.passes import (
+    LEAST_S,
+    MOST_S,
+    Summary,
+    bins,
+    nullable,
+    numbered,
+    ones,
+    percentiles,
+    with_columns,
+)
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.IGNORECASE)
@@ -178,74 +187,91 @@ def _assess(rows: Any, limit_s: float, as_of: datetime) -> dict[str, float]:
 
 
 PERCENTILES = (0.5, 0.9, 0.99)
-WIDTH = 1.02
-MOST_S, LEAST_S = "most", "least"  # the bounds of a time
-_NO_TIME = -10_000  # the bin for 0 s, below all other bins
+_ENDS = ("day", "source", "destination", "queue", "message_type", "priority")
 
 
-def spans(delivered: DataFrame) -> DataFrame:
-    """Messages by day, ends, queue, message type, priority, bound and bin: the seconds until they reached their queue,
-    and until received."""
-    until = f.explode(
-        f.array(
-            *(
-                f.struct(f.lit(until).alias("until"), f.lit(bound).alias("bound"), f.col(column).alias("seconds"))
-                for until in ("reach", "receive")
-                for bound, column in ((MOST_S, f"{until}_s"), (LEAST_S, f"{until}_least_s"))
-            )
-        )
-    )
-    ends = ("day", "source", "destination", "queue", "message_type", "priority")
-    rows = delivered.where("reach_s is not null or receive_s is not null").select(*ends, until.alias("span"))
-    rows = rows.select(*ends, "span.*").where("seconds is not null")
-    edge = f.when(f.col("bound") == MOST_S, f.max("seconds")).otherwise(f.min("seconds"))
-    return rows.groupBy(*ends, "until", "bound", _bin(f.col("seconds")).alias("bin")).agg(
-        f.count("*").alias("messages"), edge.alias("edge_s"), f.max("seconds").alias("max_s")
-    )
+def _span_rows(rows: pa.Table) -> pa.Table:
+    found = []
+    for until in ("reach", "receive"):
+        for bound, column in ((MOST_S, f"{until}_s"), (LEAST_S, f"{until}_least_s")):
+            timed = rows.filter(pc.is_valid(rows[column]))
+            seconds = timed[column].cast(pa.float64())
+            more = {"bin": bins(seconds), "min_s": seconds, "max_s": seconds, "messages": ones(timed)}
+            found.append(with_columns(timed.select(list(_ENDS)), until=until, bound=bound, **more))
+    return pa.concat_tables(found)
 
 
-def latency(counted: DataFrame) -> DataFrame:
+def _span_table(joined: pa.Table) -> pa.Table:
+    edge = pc.if_else(pc.equal(joined["bound"], MOST_S), joined["max_s"], joined["min_s"])
+    return with_columns(joined, edge_s=edge).select([*_ENDS, "until", "bound", "bin", "messages", "edge_s", "max_s"])
+
+
+# Messages by day, ends, queue, message type, priority, bound and bin: the seconds until they reached their queue, and
+# until received.
+spans = Summary(
+    columns=(*_ENDS, *(f"{until}_{bound}s" for until in ("reach", "receive") for bound in ("", "least_"))),
+    shape=_span_rows,
+    keys=(*_ENDS, "until", "bound", "bin"),
+    sums=("messages",),
+    least=("min_s",),
+    greatest=("max_s",),
+    finish=_span_table,
+)
+
+
+def latency(counted: pa.Table) -> pa.Table:
     """Percentiles of the seconds until messages reached their queue and were received: of all messages, and by queue,
     route, priority and message type. Of the types, only the MOST_TYPES with the most messages.
     """
-    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
     groups = {
-        "all": f.lit("all"),
-        "queue": f.col("queue"),
-        "route": route,
-        "priority": f.col("priority").cast("string"),
-        "type": f.col("message_type"),
+        "all": pa.repeat("all", counted.num_rows),
+        "queue": counted["queue"],
+        "route": route(counted),
+        "priority": counted["priority"].cast(pa.string()),
+        "type": counted["message_type"],
     }
-    group = f.explode(f.array(*(f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items())))
     kept = ("until", "bound", "bin", "messages", "edge_s", "max_s")
-    rows = counted.select(group.alias("group"), *kept).select("group.*", *kept)
-    bins = rows.where("value is not null").groupBy("by", "value", "until", "bound", "bin")
-    is_most = f.col("bound") == MOST_S
-    edge = f.when(is_most, f.max("edge_s")).otherwise(f.min("edge_s"))
-    added = bins.agg(f.sum("messages").alias("messages"), edge.alias("edge_s"), f.max("max_s").alias("max_s"))
-    found = added.groupBy("by", "value", "until").agg(
-        f.sum(f.when(is_most, f.col("messages"))).alias("messages"),
-        *(
-            column.alias(f"{name}_{bound}")
-            for bound in (MOST_S, LEAST_S)
-            for name, column in _distribution(f.col("bound") == bound).items()
-        ),
-    )
-    named = [
-        f.round(f.col(f"percentiles_{bound}")[place], 3).alias(f"p{each * 100:.0f}{suffix}")
-        for bound, suffix in ((MOST_S, "_s"), (LEAST_S, "_least_s"))
-        for place, each in enumerate(PERCENTILES)
-    ]
-    place = f.row_number().over(Window.partitionBy("by", "until").orderBy(f.desc("messages"), "value"))
-    found = found.withColumn("place", place).where((f.col("by") != "type") | (f.col("place") <= MOST_TYPES))
-    most = [f.col(f"max_{MOST_S}").alias("max_s"), f.col(f"max_{LEAST_S}").alias("max_least_s")]
-    return found.select("by", "value", "until", "messages", *named, *most)
+    parts = [with_columns(counted.select(list(kept)), by=by, value=value) for by, value in groups.items()]
+    rows = pa.concat_tables(part.filter(pc.is_valid(part["value"])) for part in parts)
+    names = [f"p{share * 100:.0f}{suffix}_s" for suffix in ("", "_least") for share in PERCENTILES]
+    found = few_types(_percentiles(rows, ["by", "value", "until"]), "until")
+    return found.select(["by", "value", "until", "messages", *names, "max_s", "max_least_s"])
 
 
-def _distribution(of: Column) -> dict[str, Column]:
-    percentiles = f.percentile(f.when(of, f.col("edge_s")), f.array(*map(f.lit, PERCENTILES)), f.col("messages"))
-    return {"percentiles": percentiles, "max": f.max(f.when(of, f.col("max_s")))}
+def latency_by(counted: pa.Table, column: str) -> list[dict[str, Any]]:
+    """The same percentiles for each value of a column of gold/spans."""
+    return list(_percentiles(counted, [column, "until"]).to_pylist())
 
 
-def _bin(seconds: Column) -> Column:
-    return f.when(seconds <= 0, f.lit(_NO_TIME)).otherwise(f.ceil(f.ln(seconds) / log(WIDTH)).cast("int"))
+def _percentiles(rows: pa.Table, keys: list[str]) -> pa.Table:
+    sums = [("messages", "sum"), ("edge_s", "min"), ("edge_s", "max"), ("max_s", "max")]
+    binned = rows.group_by([*keys, "bound", "bin"], use_threads=False).aggregate(sums)
+    found, numbers = numbered(binned, keys)
+    messages = np.zeros(len(found), np.int64)
+    more: dict[str, Any] = {}
+    for bound, suffix, edge in ((MOST_S, "", "edge_s_max"), (LEAST_S, "_least", "edge_s_min")):
+        of = pc.equal(binned["bound"], bound).to_numpy()
+        values, weights, most = (binned[name].to_numpy()[of] for name in (edge, "messages_sum", "max_s_max"))
+        if bound == MOST_S:
+            messages = np.bincount(numbers[of], weights, len(found)).astype(np.int64)
+        shares = percentiles(numbers[of], values, weights, len(found), PERCENTILES)
+        for place, share in enumerate(PERCENTILES):
+            more[f"p{share * 100:.0f}{suffix}_s"] = nullable(shares[:, place])
+        longest = np.full(len(found), -np.inf)
+        np.maximum.at(longest, numbers[of], most)
+        more[f"max{suffix}_s"] = nullable(longest)
+    return with_columns(found, messages=pa.array(messages), **more)
+
+
+def route(rows: pa.Table) -> Any:
+    source, destination = (pc.fill_null(rows[name], "?") for name in ("source", "destination"))
+    return pc.binary_join_element_wise(source, destination, " -> ")
+
+
+def few_types(rows: pa.Table, within: str, weight: str = "messages") -> pa.Table:
+    """Only the MOST_TYPES message types with the most messages, in each group."""
+    is_type = pc.equal(rows["by"], "type")
+    found = [rows.filter(pc.invert(is_type))]
+    types = rows.filter(is_type).sort_by([(weight, "descending"), ("value", "ascending")])
+    found += [types.filter(pc.equal(types[within], each)).slice(0, MOST_TYPES) for each in pc.unique(types[within])]
+    return pa.concat_tables(found)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from postroad.columns import ARROW_TYPES, ERROR, PROPERTIES
 from postroad.columns import decode as decode_columns
@@ -42,6 +42,7 @@ _EXTRAS = {
     "report_next_hop": "string",
     "report_hops": "int",
 }
+_SPARK = {"int": IntegerType(), "bigint": LongType(), "boolean": BooleanType(), "string": StringType()}
 _POSITIVE = (MessageClass.ACK_REACH_QUEUE.value, MessageClass.ACK_RECEIVE.value)
 _FIRST_NACK = MessageClass.NACK_BAD_DST_Q.value
 _REPORT = MessageClass.REPORT.value
@@ -60,6 +61,14 @@ def decode(bronze: DataFrame) -> DataFrame:
             yield from _decode_batch(batch, schema)
 
     return bronze.mapInArrow(work, schema)
+
+
+def decode_rows(bronze: pyarrow.Table) -> pyarrow.Table:
+    """The same for rows that the driver has."""
+    schema = _decoded_schema(from_arrow_schema(bronze.schema))
+    batches = [each for batch in bronze.to_batches() for each in _decode_batch(batch, schema)]
+    empty = to_arrow_schema(schema, timezone="UTC")
+    return pyarrow.Table.from_batches(batches) if batches else empty.empty_table()
 
 
 def messages(decoded: DataFrame) -> DataFrame:
@@ -134,7 +143,7 @@ def _is_acknowledgment() -> Column:
 def _decoded_schema(bronze: StructType) -> StructType:
     known = [(name, ARROW_TYPES[name]) for name in (*PROPERTIES, ERROR)] + [(name, DECODED[name]) for name in OUTLINE]
     properties = from_arrow_schema(pyarrow.schema(known))
-    extras = [StructField(name, DataType.fromDDL(kind)) for name, kind in _EXTRAS.items()]
+    extras = [StructField(name, _SPARK[kind]) for name, kind in _EXTRAS.items()]
     return StructType([*bronze, *properties, *extras])
 
 

@@ -5,15 +5,18 @@ Each table is small for any number of messages, so reports can read it without S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
-from postroad.spark.pipeline.frames import local
+from postroad.spark.pipeline.frames import arrow_rows, arrow_schema, local
+from postroad.spark.pipeline.passes import Summary, count, ones, typed, with_columns
 from postroad.spark.pipeline.silver import QUEUED
 
 if TYPE_CHECKING:
@@ -26,98 +29,115 @@ BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 OLDEST = 100
 
 
-def states(delivered: DataFrame) -> DataFrame:
-    """Messages by ends, queue, kind, state and reason. `reach_spread` and `receive_spread` count them by BINS_S.
-
-    `in_queue` counts the messages that are still in their queue, `left_queue` those that are known not to be.
-    """
-    ends = ("day", "source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
-    spreads = {
-        f"{name}_{place}": inside
-        for name in ("reach", "receive")
-        for place, inside in enumerate(_bins(f.col(f"{name}_s")))
-    }
-    flags = {name: f.col(name) for name in ("out_of_order", "contradicted", "unexplained", "in_queue")}
-    flags |= {"left_queue": ~f.col("in_queue"), **spreads}
-    sums = {name: f.sum(flag.cast("bigint")) for name, flag in flags.items()}
-    sums |= {"messages": f.count("*"), "bytes": f.sum("size"), "duplicates": f.sum("duplicates")}
-    times = ("sent_at", "reached_at", "received_at", "dead_at")
-    lows = {f"first_{name}": f.min(name) for name in times}
-    highs = {"most_hops": f.max("hops"), **{f"last_{name}": f.max(name) for name in times}}
-    # Grouping by `way` first, which has few values, is cheaper: to find the maximum of a column of arrays or texts,
-    # Spark sorts all messages.
-    by_way = delivered.groupBy(*ends, "way").agg(
-        *(column.alias(name) for name, column in (sums | lows | highs).items()),
-    )
-    found = by_way.groupBy(*ends).agg(
-        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
-        *(f.min(name).alias(name) for name in lows),
-        *(f.max(name).alias(name) for name in highs),
-        f.max("way").alias("a_way"),
-    )
-    arrays = [
-        f.array(*(f.col(each) for each in spreads if each.startswith(f"{name}_"))).alias(f"{name}_spread")
-        for name in ("reach", "receive")
-    ]
-    return found.select(
-        *ends,
-        *("messages", "bytes", "duplicates", "out_of_order", "contradicted", "unexplained", "most_hops", "a_way"),
-        *(f"{end}_{name}" for name in times for end in ("first", "last")),
-        *("in_queue", "left_queue"),
-        *arrays,
-    )
+_ENDS = ("day", "source", "destination", "source_site", "destination_site", "queue", "delivery", "state", "reason")
+_TIMES = ("sent_at", "reached_at", "received_at", "dead_at")
+_SPREADS = {name: tuple(f"{name}_{place}" for place in range(len(BINS_S) + 1)) for name in ("reach", "receive")}
+_FLAGS = ("out_of_order", "contradicted", "unexplained", "in_queue")
+_BETWEEN = "\x01"  # below every character of a name, so joined names have the order of lists
+_STATES = (
+    "day date, source string, destination string, source_site string, destination_site string, queue string, "
+    "delivery string, state string, reason string, messages bigint, bytes bigint, duplicates bigint, "
+    "out_of_order bigint, contradicted bigint, unexplained bigint, most_hops int, a_way array<string>, "
+    + "".join(f"{end}_{name} timestamp, " for name in _TIMES for end in ("first", "last"))
+    + "in_queue bigint, left_queue bigint, reach_spread array<bigint>, receive_spread array<bigint>"
+)
 
 
-def _bins(seconds: Column) -> list[Column]:
-    known = seconds.isNotNull()
-    lows, highs = (None, *BINS_S), (*BINS_S, None)
-    found = []
-    for low, high in zip(lows, highs, strict=True):
-        inside = known if low is None else known & (seconds > low)
-        found.append(f.coalesce(inside if high is None else inside & (seconds <= high), f.lit(False)))
+def _state_rows(rows: pa.Table) -> pa.Table:
+    found = rows.select([*_ENDS, "hops"]).rename_columns([*_ENDS, "most_hops"])
+    found = with_columns(found, messages=ones(rows), a_way=pc.binary_join(rows["way"], _BETWEEN))
+    found = with_columns(found, bytes=pc.fill_null(rows["size"].cast(pa.int64()), 0), duplicates=rows["duplicates"])
+    found = with_columns(found, **{name: count(rows[name]) for name in _FLAGS})
+    found = with_columns(found, left_queue=count(pc.invert(rows["in_queue"])))
+    for end in ("first", "last"):
+        found = with_columns(found, **{f"{end}_{name}": rows[name] for name in _TIMES})
+    for name, places in _SPREADS.items():
+        seconds = rows[f"{name}_s"].cast(pa.float64()).to_numpy()
+        place = np.where(np.isnan(seconds), -1, np.searchsorted(BINS_S, seconds))
+        counts = {column: pa.array((place == of).astype(np.int64)) for of, column in enumerate(places)}
+        found = with_columns(found, **counts)
     return found
 
 
-def dead_letters(delivered: DataFrame) -> DataFrame:
-    """Messages that died, by minute, reason, sender, queue, and the manager that keeps the dead letters.
-
-    `replayed` counts those that were sent again.
-    """
-    dead = delivered.where("state = 'dead'")
-    minute = f.date_trunc("minute", "dead_at").alias("minute")
-    return dead.groupBy("day", minute, "reason", "source", "queue", "dead_in").agg(
-        f.count("*").alias("messages"),
-        f.sum(f.col("replayed").cast("bigint")).alias("replayed"),
-        f.min("dead_at").alias("first_at"),
-        f.max("dead_at").alias("last_at"),
-    )
+def _state_table(joined: pa.Table) -> pa.Table:
+    """`reach_spread` and `receive_spread` count messages by BINS_S."""
+    for name, places in _SPREADS.items():
+        counts = np.stack([joined[each].to_numpy() for each in places], axis=1)
+        spread = pa.FixedSizeListArray.from_arrays(pa.array(counts.reshape(-1)), len(places))
+        joined = with_columns(joined, **{f"{name}_spread": spread.cast(pa.list_(pa.int64()))})
+    ways = [each.split(_BETWEEN) if each else [] for each in joined["a_way"].to_pylist()]
+    return typed(with_columns(joined, a_way=pa.array(ways, pa.list_(pa.string()))), arrow_schema(_STATES))
 
 
-def oldest(delivered: DataFrame) -> DataFrame:
-    """The unexplained messages, those sent first at the top."""
-    kept = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
-    return delivered.where("unexplained").orderBy("day", "sent_at", "id").limit(OLDEST).select(*kept)
+# Messages by ends, queue, kind, state and reason. `in_queue` counts the messages that are still in their queue,
+# `left_queue` those that are known not to be.
+states = Summary(
+    columns=(*_ENDS, "hops", "way", "size", "duplicates", *_FLAGS, *_TIMES, "reach_s", "receive_s"),
+    shape=_state_rows,
+    keys=_ENDS,
+    sums=("messages", "bytes", "duplicates", *_FLAGS, "left_queue", *_SPREADS["reach"], *_SPREADS["receive"]),
+    least=tuple(f"first_{name}" for name in _TIMES),
+    greatest=("most_hops", "a_way", *(f"last_{name}" for name in _TIMES)),
+    finish=_state_table,
+)
+
+
+def _dead_rows(rows: pa.Table) -> pa.Table:
+    dead = rows.filter(pc.equal(rows["state"], "dead"))
+    minute = pc.floor_temporal(dead["dead_at"], unit="minute")
+    found = dead.select(["day", "reason", "source", "queue", "dead_in"])
+    counts = {"messages": ones(dead), "replayed": count(dead["replayed"])}
+    return with_columns(found, minute=minute, **counts, first_at=dead["dead_at"], last_at=dead["dead_at"])
+
+
+# Messages that died, by minute, reason, sender, queue, and the manager that keeps the dead letters. `replayed` counts
+# those that were sent again.
+dead_letters = Summary(
+    columns=("state", "dead_at", "day", "reason", "source", "queue", "dead_in", "replayed"),
+    shape=_dead_rows,
+    keys=("day", "minute", "reason", "source", "queue", "dead_in"),
+    sums=("messages", "replayed"),
+    least=("first_at",),
+    greatest=("last_at",),
+)
+
+
+_OLDEST = ("id", "label", "delivery", "sent_at", "left_at", "source", "destination", "queue", "way", "asked")
+
+
+class _First(Summary):
+    """The first rows, in an order, instead of groups."""
+
+    def joined(self, parts: Sequence[pa.Table]) -> pa.Table:
+        order = [(name, "ascending") for name in self.keys]
+        return pa.concat_tables(parts).sort_by(order).slice(0, OLDEST)
+
+
+# The unexplained messages, those sent first at the top.
+oldest = _First(
+    columns=("unexplained", "day", *_OLDEST),
+    shape=lambda rows: rows.filter(rows["unexplained"]).select(["day", *_OLDEST]),
+    keys=("day", "sent_at", "id"),
+    finish=lambda rows: rows.select(list(_OLDEST)),
+)
 
 
 def days_of_oldest(unexplained: Mapping[str, int]) -> list[str]:
     """The days from which `oldest` takes its messages, given the number of unexplained messages of each day."""
     found: list[str] = []
-    for day in sorted(day for day, count in unexplained.items() if count):
+    for day in sorted(day for day, messages in unexplained.items() if messages):
         if sum(unexplained[each] for each in found) >= OLDEST:
             break
         found.append(day)
     return found
 
 
-def undecodable(found: DataFrame) -> DataFrame:
+def undecodable(found: pa.Table) -> pa.Table:
     """Packets that are not messages, by place and error, with one example of each."""
-    return found.groupBy("manager", "queue", "error").agg(
-        f.count("*").alias("packets"),
-        f.min("arrived_at").alias("first_at"),
-        f.max("arrived_at").alias("last_at"),
-        f.min("lookup_id").alias("lookup_id"),
-        f.min_by("head", "lookup_id").alias("head"),
-    )
+    ordered = found.sort_by("lookup_id")
+    columns = ("manager", "queue", "error", "packets", "first_at", "last_at", "lookup_id", "head")
+    sums = [*(("arrived_at", how) for how in ("count", "min", "max")), ("lookup_id", "min"), ("head", "first")]
+    return ordered.group_by(["manager", "queue", "error"], use_threads=False).aggregate(sums).rename_columns(columns)
 
 
 # What each run finds in the queues: how many messages wait, since when, and who reads the queue.
@@ -138,8 +158,8 @@ class Depth:
     """The state of a queue when it was found.
 
     `oldest_ms` is when the next message to be received arrived. `readers` counts those that have the queue open or work
-    on its messages. `departed` counts the messages that have left it since its manager started. `why` and `stuck` are
-    for outgoing queues.
+    on its messages. `arrived` and `departed` count the messages that have come and left since its manager started.
+    `why` and `stuck` are for outgoing queues.
     """
 
     messages: int = 0
@@ -149,17 +169,18 @@ class Depth:
     stuck: bool = False
     why: str | None = None
     departed: int = 0
+    arrived: int = 0
 
     @classmethod
     def of(cls, queue: QueueInfo) -> Depth:
         known = (queue.messages, queue.bytes, queue.readers, queue.oldest_arrived_ms, queue.stuck, queue.why)
-        return cls(*known, queue.messages_out)
+        return cls(*known, queue.messages_out, queue.messages_in)
 
 
 NOT_LOOKED = Depth()
 
 
-def depth_rows(spark: SparkSession, found: Iterable[Source], look: int, now: datetime) -> DataFrame:
+def depth_rows(found: Iterable[Source], look: int, now: datetime) -> pa.Table:
     """One row for each queue, for the table of depths. Messages that this run consumes are not counted."""
     seen = [
         (each, Depth(readers=each.depth.readers, departed=each.depth.departed) if each.consume else each.depth)
@@ -174,7 +195,7 @@ def depth_rows(spark: SparkSession, found: Iterable[Source], look: int, now: dat
         )
         for each, depth in seen
     ]
-    return local(spark, rows, DEPTHS).coalesce(1)
+    return arrow_rows(rows, DEPTHS)
 
 
 def floors(found: Iterable[Source]) -> dict[str, int]:
@@ -192,21 +213,17 @@ def floor_rows(spark: SparkSession, known: Mapping[str, int]) -> DataFrame:
     return local(spark, rows, FLOORS)
 
 
-def backlog(depths: DataFrame) -> DataFrame:
+def backlog(depths: pa.Table) -> pa.Table:
     """Queues by hour: the first and the last look in the hour, and the most messages seen in it."""
-    last, first = ("messages", "bytes", "readers", "oldest_at", "stuck", "why"), ("messages", "oldest_at")
-    if "departed" not in depths.columns:  # looks of an older version, without a look since
-        depths = depths.withColumn("departed", f.lit(None).cast("bigint"))
-    hour = f.date_trunc("hour", "looked_at").alias("hour")
-    return depths.groupBy("manager", "queue", "called", "role", hour).agg(
-        f.min("looked_at").alias("first_looked_at"),
-        f.max("looked_at").alias("looked_at"),
-        *(f.min_by(name, "look").alias(f"first_{name}") for name in first),
-        *(f.max_by(name, "look").alias(name) for name in last),
-        f.max("messages").alias("most"),
-        f.count("*").alias("looks"),
-        f.max_by("departed", "look").alias("departed"),
-    )
+    keys = ("manager", "queue", "called", "role", "hour")
+    first, last = ("messages", "oldest_at"), ("messages", "bytes", "readers", "oldest_at", "stuck", "why")
+    any_value = pc.ScalarAggregateOptions(skip_nulls=False)
+    looks = with_columns(depths, hour=pc.floor_temporal(depths["looked_at"], unit="hour")).sort_by("look")
+    sums = [("looked_at", "min", None), ("looked_at", "max", None)]
+    sums += [*((name, "first", any_value) for name in first), *((name, "last", any_value) for name in last)]
+    sums += [("messages", "max", None), ("looked_at", "count", None), ("departed", "last", any_value)]
+    names = ["first_looked_at", "looked_at", *(f"first_{name}" for name in first), *last, "most", "looks", "departed"]
+    return looks.group_by(list(keys), use_threads=False).aggregate(sums).rename_columns([*keys, *names])
 
 
 def current(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,46 +7,46 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import pyarrow.compute as pc
 
 from postroad.directory.snapshot import Directory
 from postroad.errors import PipelineError
-from postroad.spark.pipeline.frames import local
 from postroad.spark.pipeline.lake import TRAFFIC, Lake
+from postroad.spark.pipeline.passes import Summary, first_of, ones, with_columns
 from postroad.spark.pipeline.routes import NONE, Network, chunks
 
-PAIR_LINKS = "source_site string, destination_site string, site_a string, site_b string"
+PAIR_LINKS = ("source_site", "destination_site", "site_a", "site_b")
+SUMS = ("messages", "bytes")
+_ENDS = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
 
 
-def traffic(delivered: DataFrame) -> DataFrame:
-    """Messages and bytes by the minute of the send. Messages that only acknowledgments mention count, but have no
-    size."""
-    minute = f.date_trunc("minute", f.coalesce("sent_at", "received_at", "reached_at", "dead_at")).alias("minute")
-    ends = ("source", "destination", "source_site", "destination_site", "queue", "delivery", "priority")
-    grouped = delivered.groupBy("day", minute, *ends)
-    return grouped.agg(f.count("*").alias("messages"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
+def _rows(rows: pa.Table) -> pa.Table:
+    minute = pc.floor_temporal(first_of(rows, "sent_at", "received_at", "reached_at", "dead_at"), unit="minute")
+    size = pc.fill_null(rows["size"].cast(pa.int64()), 0)
+    return with_columns(rows.select(["day", *_ENDS]), minute=minute, messages=ones(rows), bytes=size)
 
 
-def demand(traffic: DataFrame) -> DataFrame:
-    """The total demand from site to site, for `routes.link_loads`."""
-    between = traffic.where("source_site is not null and destination_site is not null")
-    return between.groupBy(f.col("source_site").alias("from_site"), f.col("destination_site").alias("to_site")).agg(
-        f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes")
-    )
+# Messages and bytes by the minute of the send. Messages that only acknowledgments mention count, but have no size.
+traffic = Summary(
+    columns=("day", *_ENDS, "sent_at", "received_at", "reached_at", "dead_at", "size"),
+    shape=_rows,
+    keys=("day", "minute", *_ENDS),
+    sums=SUMS,
+)
 
 
-def link_traffic(spark: SparkSession, traffic: DataFrame, directory: Directory | None) -> DataFrame:
+def link_traffic(rows: pa.Table, directory: Directory | None) -> pa.Table:
     """The load of each routing link by minute, if every message took the directory's route. Empty without a
     directory."""
-    pairs = traffic.where("source_site <> destination_site").select("source_site", "destination_site").distinct()
-    wanted = [(row[0], row[1]) for row in pairs.collect()]
-    found = [] if directory is None else pair_links(directory, wanted)
-    links = local(spark, found, PAIR_LINKS)
-    joined = traffic.join(f.broadcast(links), ["source_site", "destination_site"])
-    grouped = joined.groupBy("day", "minute", "site_a", "site_b")
-    return grouped.agg(f.sum("messages").alias("messages"), f.sum("bytes").alias("bytes"))
+    keys = ["day", "minute", "site_a", "site_b"]
+    sites = ["source_site", "destination_site"]
+    between = rows.filter(pc.not_equal(rows["source_site"], rows["destination_site"]))
+    pairs = [tuple(row.values()) for row in between.select(sites).group_by(sites).aggregate([]).to_pylist()]
+    found = [] if directory is None else pair_links(directory, pairs)
+    columns = zip(*found, strict=True) if found else ((),) * len(PAIR_LINKS)
+    links = pa.table([pa.array(column, pa.string()) for column in columns], names=PAIR_LINKS)
+    sums = [(name, "sum") for name in SUMS]
+    return between.join(links, sites, join_type="inner").group_by(keys).aggregate(sums).rename_columns([*keys, *SUMS])
 
 
 def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
@@ -76,9 +76,6 @@ def pair_links(directory: Directory, pairs: list[tuple[str, str]]) -> list[tuple
 # The traffic of a lake, added up for questions about the enterprise. A local lake needs no Spark for this.
 
 
-SUMS = ("messages", "bytes")
-
-
 def by_pair(lake: Lake, day: str | None = None) -> list[dict[str, Any]]:
     """`messages` and `bytes` for each `source` and `destination`, on one day or on all days."""
     return _summed(lake, ("source", "destination"), day)
@@ -105,23 +102,11 @@ def _summed(lake: Lake, keys: Sequence[str], day: str | None) -> list[dict[str, 
     if day is not None and day not in days:
         span = f"from {days[0]} to {days[-1]}" if days else "of no day"
         raise PipelineError(f"{lake.path} has no traffic of {day}; it has traffic {span}")
-    if not lake.files.is_local:
-        frame = table.read(None if day is None else [day])
-        assert frame is not None
-        return list(frame.groupBy(*keys).sum(*SUMS).toDF(*keys, *SUMS).toArrow().to_pylist())
-    columns = [*keys, *SUMS]
-    found = [
-        pq.read_table(file.path, columns=columns, partitioning=None)
-        for file in table.files()
-        if day is None or file.day == day
-    ]
-    if not found:
+    found = table.rows(None if day is None else [day], [*keys, *SUMS])
+    if found is None:
         return []
-    grouped = pa.concat_tables(found).group_by(list(keys)).aggregate([(name, "sum") for name in SUMS])
-    return [
-        {**{name: row[name] for name in keys}, **{name: row[f"{name}_sum"] for name in SUMS}}
-        for row in grouped.to_pylist()
-    ]
+    sums = found.group_by(list(keys)).aggregate([(name, "sum") for name in SUMS])
+    return list(sums.rename_columns([*keys, *SUMS]).to_pylist())
 
 
 def _minute(moment: datetime) -> int:

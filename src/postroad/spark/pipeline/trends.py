@@ -11,10 +11,12 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from postroad.spark.pipeline.fates import MOST_TYPES
+from postroad.spark.pipeline.passes import Summary, bins, count, nullable, numbered, ones, percentiles, with_columns
+from postroad.spark.pipeline.service_levels import few_types, route
 
 NOW, BEFORE = "now", "before"
 _MINUTE = 60_000_000
@@ -27,6 +29,11 @@ _TOOK = {
     "receive_s": "received_at",
     "receive_least_s": "received_at",
 }
+_OF = ("source", "destination", "queue", "message_type")
+_COUNTS = ("sent", "received", "died")
+_PERCENTILES = tuple(
+    f"{each}_p{share}_{bound}" for each in ("reach", "receive") for bound in ("s", "least_s") for share in (50, 90)
+)
 
 
 def period_of(first: int, last: int) -> int | None:
@@ -34,71 +41,124 @@ def period_of(first: int, last: int) -> int | None:
     return next((each for each in PERIODS if last - first >= 2 * each), None)
 
 
-def trend(delivered: DataFrame, states: DataFrame) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """Two periods of the same length, in microseconds. `until` is just after the last event."""
+
+    until: int
+    length: int
+
+    @classmethod
+    def of(cls, states: pa.Table) -> Periods | None:
+        """From the first and the last events in gold/states. None if the data is shorter than two periods."""
+        ends = [pc.min_max(states[f"{end}_{name}"].cast(pa.int64())) for name in _EVENTS for end in ("first", "last")]
+        known = [each.as_py() for pair in ends for each in pair.values() if each.is_valid]
+        length = period_of(min(known), max(known)) if known else None
+        return None if length is None else cls(max(known) + 1, length)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        middle = self.until - self.length
+        return {NOW: (middle, self.until), BEFORE: (middle - self.length, middle)}
+
+    def days(self, states: pa.Table) -> list[str]:
+        """The days of messages with an event in one of the periods, or more days."""
+        since = self.until - 2 * self.length
+        last = (states[f"last_{name}"].cast(pa.int64()) for name in _EVENTS)
+        recent = (pc.fill_null(pc.greater_equal(each, since), False) for each in last)
+        found = states["day"].filter(reduce(pc.or_, recent))
+        return sorted(str(day) for day in pc.unique(found).to_pylist() if day is not None)
+
+
+def trend(periods: Periods | None) -> Summary:
     """For each period and group: how many messages were sent, received and died in it, and how long those took that
     reached their queue, or were received, in it. Each event counts in the period in which it happened.
 
     `by` is all, queue, route or type. Only the MOST_TYPES types with the most messages are there. A group without
-    messages in the two periods has no row. The table is empty if the data is shorter than two periods. `until` is just
-    after the period. `states` is the summary of all messages, which has the first and the last time of each event.
+    messages in the two periods has no row. The table is empty without periods.
     """
-    ends = [(f.min(f.unix_micros(f"first_{name}")), f.max(f.unix_micros(f"last_{name}"))) for name in _EVENTS]
-    seen = states.agg(f.least(*(low for low, _ in ends)), f.greatest(*(high for _, high in ends))).collect()[0]
-    length = None if seen[0] is None else period_of(seen[0], seen[1])
-    until = (seen[1] or 0) + 1
-    middle = until - (length or 0)
-    periods = [(NOW, middle, until), (BEFORE, middle - (length or 0), middle)]
-    since = f.timestamp_micros(f.lit(periods[-1][1]))
-    # so that Spark skips the files of other days
-    recent = reduce(Column.__or__, (f.col(name) >= since for name in _EVENTS))
-    return _grouped(delivered.where(recent if length else f.lit(False)), periods)
+    spans = {} if periods is None else periods.spans
+
+    def shape(rows: pa.Table) -> pa.Table:
+        return pa.concat_tables([_none(rows), *(_in_period(rows, name, *span) for name, span in spans.items())])
+
+    return Summary(
+        columns=(*_OF, "state", *_EVENTS, *_TOOK),
+        shape=shape,
+        keys=("period", *_OF, "took", "bin"),
+        sums=("messages", *_COUNTS),
+        least=("min_s",),
+        greatest=("max_s",),
+        finish=lambda joined: _grouped(joined, spans),
+    )
 
 
-def _grouped(delivered: DataFrame, periods: list[tuple[str, int, int]]) -> DataFrame:
-    route = f.concat_ws(" -> ", f.coalesce("source", f.lit("?")), f.coalesce("destination", f.lit("?")))
-    groups = {"all": f.lit("all"), "queue": f.col("queue"), "route": route, "type": f.col("message_type")}
-    group = [f.struct(f.lit(by).alias("by"), what.alias("value")) for by, what in groups.items()]
-    spans = [
-        f.struct(
-            f.lit(name).alias("period"),
-            f.timestamp_micros(f.lit(since)).alias("since"),
-            f.timestamp_micros(f.lit(until)).alias("until"),
-        )
-        for name, since, until in periods
-    ]
-    kept = ("source", "destination", "queue", "message_type", "state", *_EVENTS, *_TOOK)
-    rows = delivered.select(f.explode(f.array(*spans)).alias("span"), *kept).select("span.*", *kept)
-    took = {name: f.when(_inside(time), f.col(name)) for name, time in _TOOK.items()}
+def _none(rows: pa.Table) -> pa.Table:
+    """No rows, with the columns and types of those that are counted."""
+    return _counted(rows.slice(0, 0), NOW, dict.fromkeys(_COUNTS, pa.array([], pa.int64())))
+
+
+def _counted(rows: pa.Table, period: str, counts: Mapping[str, Any], took: str | None = None) -> pa.Table:
+    seconds = pa.nulls(len(rows), pa.float64()) if took is None else rows[took].cast(pa.float64())
+    more = {"period": period, "took": pa.scalar(took, pa.string()), "bin": bins(seconds)}
+    return with_columns(rows.select(list(_OF)), **more, messages=ones(rows), min_s=seconds, max_s=seconds, **counts)
+
+
+def _in_period(rows: pa.Table, name: str, since: int, until: int) -> pa.Table:
+    def inside(time: str) -> Any:
+        at = rows[time].cast(pa.int64())
+        return pc.fill_null(pc.and_(pc.greater_equal(at, since), pc.less(at, until)), False)
+
+    events = {time: inside(time) for time in _EVENTS}
     # a message that was received has not died, whatever an acknowledgment says
-    counted = {"sent": _inside("sent_at"), "received": _inside("received_at")}
-    counted["died"] = _inside("dead_at") & (f.col("state") == "dead")
-    # Many messages take equally long. Count these first, and then group the few counts.
-    same = rows.groupBy(
-        *("period", "since", "until", "source", "destination", "queue", "message_type"),
-        *(each.alias(name) for name, each in took.items()),
-    ).agg(
-        f.count("*").alias("messages"),
-        *(f.sum(inside.cast("bigint")).alias(name) for name, inside in counted.items()),
-    )
-    same = same.select(f.explode(f.array(*group)).alias("group"), "*").select("group.*", "*").where("value is not null")
-    found = same.groupBy("period", "since", "until", "by", "value").agg(
-        *(f.sum(name).alias(name) for name in counted),
-        *(
-            f.round(f.percentile(name, f.lit(share), f.col("messages")), 3).alias(
-                f"{name.partition('_')[0]}_p{share * 100:.0f}_{name.partition('_')[2]}"
-            )
-            for name in took
-            for share in (0.5, 0.9)
-        ),
-    )
-    both = f.sum("sent").over(Window.partitionBy("by", "value"))
-    place = f.dense_rank().over(Window.partitionBy("by").orderBy(f.desc("both"), "value"))
-    found = found.withColumn("both", both).withColumn("place", place)
-    return found.where((f.col("by") != "type") | (f.col("place") <= MOST_TYPES)).drop("both", "place")
+    counts = {"sent": events["sent_at"], "received": events["received_at"]}
+    counts["died"] = pc.and_(events["dead_at"], pc.equal(rows["state"], "dead"))
+    whole = with_columns(rows, **{f"is_{each}": flags for each, flags in counts.items()})
+    some = whole.filter(reduce(pc.or_, events.values()))
+    found = [_counted(some, name, {each: count(some[f"is_{each}"]) for each in _COUNTS})]
+    for took, time in _TOOK.items():
+        timed = rows.filter(pc.and_(events[time], pc.is_valid(rows[took])))
+        found.append(_counted(timed, name, dict.fromkeys(_COUNTS, pa.repeat(0, len(timed))), took))
+    return pa.concat_tables(found)
 
 
-def _inside(time: str) -> Column:
-    return f.coalesce((f.col(time) >= f.col("since")) & (f.col(time) < f.col("until")), f.lit(False))
+def _grouped(joined: pa.Table, spans: Mapping[str, tuple[int, int]]) -> pa.Table:
+    groups = {"all": pa.repeat("all", len(joined)), "queue": joined["queue"], "route": route(joined)}
+    groups["type"] = joined["message_type"]
+    parts = [with_columns(joined, by=by, value=value) for by, value in groups.items()]
+    rows = pa.concat_tables(part.filter(pc.is_valid(part["value"])) for part in parts)
+    pairs, pair_of = numbered(rows, ("by", "value"))
+    found = []
+    for name in (NOW, BEFORE) if spans else ():
+        of = pc.equal(rows["period"], name).to_numpy()
+        sums = {each: np.bincount(pair_of[of], rows[each].to_numpy()[of], len(pairs)) for each in _COUNTS}
+        times: dict[str, Any] = {}
+        for took in _TOOK:
+            its = of & pc.fill_null(pc.equal(rows["took"], took), False).to_numpy()
+            edge = rows["min_s" if "least" in took else "max_s"].to_numpy()[its]
+            shares = percentiles(pair_of[its], edge, rows["messages"].to_numpy()[its], len(pairs), (0.5, 0.9))
+            event, _, bound = took.partition("_")
+            times |= {f"{event}_p50_{bound}": nullable(shares[:, 0]), f"{event}_p90_{bound}": nullable(shares[:, 1])}
+        since, until = (pa.scalar(each, pa.timestamp("us", "UTC")) for each in spans[name])
+        counts = {each: pa.array(summed.astype(np.int64)) for each, summed in sums.items()}
+        found.append(with_columns(pairs, period=name, since=since, until=until, **counts, **times))
+    made = pa.concat_tables(found) if found else _EMPTY.empty_table()
+    both = made.group_by(["by", "value"]).aggregate([("sent", "sum")])
+    made = few_types(made.join(both, ["by", "value"]), "period", "sent_sum")
+    return made.select(["period", "since", "until", "by", "value", *_COUNTS, *_PERCENTILES])
+
+
+_EMPTY = pa.schema(
+    [
+        ("period", pa.string()),
+        ("since", pa.timestamp("us", "UTC")),
+        ("until", pa.timestamp("us", "UTC")),
+        ("by", pa.string()),
+        ("value", pa.string()),
+        *((name, pa.int64()) for name in _COUNTS),
+        *((name, pa.float64()) for name in _PERCENTILES),
+    ]
+)
 
 
 # Hours that differ from the others of their queue: in the number of messages, in latency, or in the messages that died.
