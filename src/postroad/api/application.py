@@ -149,7 +149,8 @@ class Application(TaskApp):
             caller = await self.gate.admit(request)
             if isinstance(caller, Response):
                 return caller
-            return problem(StorageError(refusal), headers={"retry-after": RETRY_AFTER_S})
+            active = self._standing.report().get("active")
+            return problem(StorageError(refusal), headers={"retry-after": RETRY_AFTER_S}, active=active)
         loop = asyncio.get_running_loop()
         began, most_s = loop.time(), patience_s(request)
         while self._standing.stalled() is not None:

@@ -176,7 +176,7 @@ def _disk_metrics(disk: Mapping[str, int]) -> Iterator[tuple[str, str, float | S
         yield "postroad_disk_total_bytes", "All bytes of the disk of the data directory.", disk["total"]
 
 
-def _standing_metrics(store: Mapping[str, Any]) -> Iterator[tuple[str, str, float | Samples]]:
+def standing_metrics(store: Mapping[str, Any]) -> Iterator[tuple[str, str, float | Samples]]:
     """None for a store that no other process can take over."""
     if store.get("kind") != "postgresql":
         return
@@ -220,7 +220,7 @@ def _manager_metrics(manager: Manager) -> Sequence[tuple[str, str, float | Sampl
         ("postroad_open_transactions", "Open transactions.", info.transactions),
         ("postroad_damaged_records", "Stored records found with a wrong checksum.", info.damaged),
         ("postroad_store_up", "1 while the store takes writes, 0 while it fails.", info.storage_error is None),
-        *_standing_metrics(info.store),
+        *standing_metrics(info.store),
         ("postroad_background_tasks_down", "Background tasks that failed and do not run yet.", len(info.down)),
         (
             "postroad_journal_overflows_total",

@@ -112,13 +112,16 @@ def status_of(error: type[PostroadError]) -> HTTPStatus:
 
 
 def problem(
-    error: PostroadError, status: HTTPStatus | None = None, headers: Mapping[str, str] | None = None
+    error: PostroadError,
+    status: HTTPStatus | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: object,
 ) -> Response:
-    """The answer that describes `error`, without a body if the status allows none."""
+    """The answer that describes `error`, without a body if the status allows none. `more` are members besides."""
     status = status or status_of(type(error))
     if status is HTTPStatus.NO_CONTENT:
         return Response(status=status, headers=headers)
-    return Response(json.dumps(members(error, status)).encode(), status, MEDIA_TYPE, headers)
+    return Response(json.dumps(members(error, status) | more).encode(), status, MEDIA_TYPE, headers)
 
 
 def members(error: PostroadError, status: HTTPStatus | None = None) -> dict[str, object]:

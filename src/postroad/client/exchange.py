@@ -411,7 +411,7 @@ class Exchange:
     async def stream(self, path: str, query: Mapping[str, object], accept: str) -> AsyncGenerator[bytes, None]:
         """The answer to a GET, in pieces as they arrive. Raises ManagerUnavailable if the answer breaks off."""
         if self.several:  # finds the one that serves
-            await self.request("GET", "/manager")
+            await self._ask("GET", "/sessions", None, {}, None, 0.0)
         address, transport = self._places[0]
         target = address.target(path, query)
         renewed = False

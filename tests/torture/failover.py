@@ -1,0 +1,304 @@
+"""Two processes of one manager on a real PostgreSQL, killed, stopped and handed over under load, with a ledger at both
+ends: what was acknowledged and lost, what came twice, what came out of order, and how long nobody served.
+
+Beta has a store in files and exchanges messages with alpha by the binary protocol and SOAP; applications use alpha by
+the HTTP API. A message that is handed over again after an acknowledgment without an answer is the same message: it has
+the same lookup id. One that has arrived twice has two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import postroad
+from postroad.errors import PostroadError
+from tests.clusters import Cluster, Clusters, new_schema
+
+LEASE_S = 3
+PATIENCE_S = 120.0
+BETA, ONE, OTHER = "127.0.62.1", "127.0.62.2", "127.0.62.3"
+PORTS = {"binary": 11862, "ping": 13562, "http": 18062, "rpc": 12162, "api": 18862}
+PEER = "{{ " + ", ".join(f"{name} = {port}" for name, port in PORTS.items() if name != "api") + " }}"
+ALPHA_ID, BETA_ID = "746f7274-0000-4000-8000-00000000000a", "746f7274-0000-4000-8000-00000000000b"
+LEDGER, PLAIN = r"private$\ledger", r"private$\plain"
+CONFIGURATION = f"""
+[manager]
+name = "{{name}}"
+id = "{{identifier}}"
+data = "{{host}}"
+{{store}}
+[listen]
+host = "{{host}}"
+{chr(10).join(f"{name} = {port}" for name, port in PORTS.items())}
+epm = false
+[binary]
+retry_connect_s = 0.5
+resend_s = [2, 2, 5]
+[srmp]
+retransmission_ms = 1000
+resend_s = [2, 2, 5]
+[directory]
+file = "enterprise.toml"
+[peers]
+"{BETA}" = {PEER}
+"{ONE}" = {PEER}
+"{OTHER}" = {PEER}
+"alpha" = {PEER}
+[[queue]]
+path = 'private$\\ledger'
+transactional = true
+[[queue]]
+path = 'private$\\plain'
+"""
+ENTERPRISE = f"""
+[[site]]
+name = "here"
+[[manager]]
+name = "alpha"
+id = "{ALPHA_ID}"
+address = ["{ONE}", "{OTHER}"]
+sites = ["here"]
+[[manager]]
+name = "beta"
+id = "{BETA_ID}"
+address = "{BETA}"
+sites = ["here"]
+"""
+
+
+class Server:
+    """`postroad serve`, and what it has printed."""
+
+    def __init__(self, directory: Path, name: str, identifier: str, host: str, store: str = "") -> None:
+        self.host = host
+        self.api = f"http://{host}:{PORTS['api']}"
+        self._config = directory / f"{host}.toml"
+        text = CONFIGURATION.format(name=name, identifier=identifier, host=host, store=store)
+        self._config.write_text(text)
+        self.lines: list[dict[str, Any]] = []
+        self.start()
+
+    def start(self) -> None:
+        with self._config.with_suffix(".log").open("ab") as log:
+            command = [sys.executable, "-m", "postroad", "serve", "-c", str(self._config)]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        lines: list[dict[str, Any]] = []
+        self.lines = lines
+        output = self.process.stdout
+        assert output is not None
+        threading.Thread(target=lambda: lines.extend(map(json.loads, output)), daemon=True).start()
+
+    @property
+    def ready(self) -> bool:
+        return self.process.poll() is None and bool(self.lines) and "ready" in self.lines[-1]
+
+    @property
+    def standing_by(self) -> bool:
+        return self.process.poll() is None and bool(self.lines) and "standby" in self.lines[-1]
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+
+
+class Load:
+    """Threads that send and receive, and what they know."""
+
+    def __init__(self, alpha: str, beta: str) -> None:
+        self.kept: dict[str, list[int]] = defaultdict(list)  # by flow: the numbers that were acknowledged
+        self.unknown: dict[str, int] = Counter()
+        self.copies: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))  # lookup ids by number
+        self.order: dict[str, list[int]] = defaultdict(list)  # first arrivals
+        self.again: dict[str, int] = Counter()  # the same message handed over again
+        self.sending = self.reading = True
+        by_soap = f"DIRECT=HTTP://alpha:{PORTS['http']}/msmq/private$/plain"
+        work: list[Callable[[], None]] = [
+            lambda: self._send("binary in", beta, rf"DIRECT=OS:alpha\{LEDGER}", transactional=True),
+            lambda: self._send("soap in", beta, by_soap, transactional=False),
+            lambda: self._send("api and binary out", alpha, rf"DIRECT=TCP:{BETA}\{LEDGER}", transactional=True),
+            lambda: self._read(alpha, LEDGER),
+            lambda: self._read(alpha, PLAIN),
+            lambda: self._read(beta, LEDGER),
+        ]
+        self.threads = [threading.Thread(target=each, daemon=True) for each in work]
+        for thread in self.threads:
+            thread.start()
+
+    def _send(self, flow: str, api: str, name: str, *, transactional: bool) -> None:
+        number = 0
+        with postroad.connect(api) as manager:
+            queue = manager.queue(name)
+            while self.sending:
+                number += 1
+                message = postroad.Message(b"", label=f"{flow}/{number}", recoverable=True)
+                try:
+                    if transactional:
+                        with manager.transaction() as transaction:
+                            queue.send(message, transaction)
+                    else:
+                        queue.send(message)
+                    self.kept[flow].append(number)
+                except PostroadError:
+                    self.unknown[flow] += 1
+                    time.sleep(0.2)
+                time.sleep(0.02)
+
+    def _read(self, api: str, name: str) -> None:
+        while self.reading:
+            with suppress(PostroadError), postroad.connect(api) as manager:
+                for message in manager.queue(name).consume(prefetch=20, timeout=2):
+                    flow, _, number = message.label.partition("/")
+                    copies = self.copies[flow][int(number)]
+                    self.again[flow] += message.lookup_id in copies
+                    if not copies:
+                        self.order[flow].append(int(number))
+                    copies.add(message.lookup_id)
+            time.sleep(0.1)
+
+    def missing(self) -> dict[str, int]:
+        found = {flow: len(set(kept) - set(self.copies[flow])) for flow, kept in list(self.kept.items())}
+        return {flow: count for flow, count in found.items() if count}
+
+    def settle(self) -> None:
+        self.sending = False
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and self.missing():
+            time.sleep(1)
+        time.sleep(5)
+        self.reading = False
+
+    def report(self) -> tuple[str, bool]:
+        lines, good = [], True
+        for flow, kept in self.kept.items():
+            lost = len(set(kept) - set(self.copies[flow]))
+            doubled = sum(len(copies) > 1 for copies in self.copies[flow].values())
+            order = self.order[flow]
+            reordered = sum(after < before for before, after in pairwise(order))
+            transactional = not flow.startswith("soap")
+            good &= not lost and not (transactional and (doubled or reordered))
+            lines.append(
+                f"{flow}: {len(kept)} acknowledged, {self.unknown[flow]} without an answer; lost {lost}, "
+                f"doubled {doubled}, reordered {reordered if transactional else 'not promised'}, "
+                f"handed over again {self.again[flow]}"
+            )
+        return "\n".join(lines), good
+
+
+def wait(what: str, condition: Callable[[], bool]) -> float:
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > PATIENCE_S:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def fail_over(kind: str, servers: list[Server], cluster: Cluster) -> float | None:
+    """Makes one failover. Returns how long nobody served; None if nothing had to fail over."""
+    wait("one active, one standing by", lambda: any(each.ready for each in servers))
+    active = next(each for each in servers if each.ready)
+    (standby,) = [each for each in servers if each is not active]
+    wait("a standby", lambda: standby.standing_by)
+    if kind == "database":
+        cluster.restart("immediate")
+        return None
+    if kind == "kill":
+        active.signal(signal.SIGKILL)
+    elif kind in ("stop", "pause"):
+        active.signal(signal.SIGSTOP)
+    elif kind == "terminate":
+        active.signal(signal.SIGTERM)
+    elif kind == "hand over":
+        command = [sys.executable, "-m", "postroad", "--api", active.api, "failover"]
+        wait("the command to find a standby", lambda: not subprocess.run(command, capture_output=True).returncode)
+        wait("the old active to stand by", lambda: active.standing_by)
+    seconds = wait(f"{standby.host} to serve after {kind}", lambda: standby.ready)
+    if kind == "stop":
+        active.signal(signal.SIGCONT)
+        code = active.process.wait(PATIENCE_S)
+        assert code == 4, f"a deposed manager must exit with 4, got {code}"
+    if kind != "hand over":
+        active.process.wait(PATIENCE_S)
+        active.start()
+    return seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--failovers", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=7200.0, help="ends earlier if these are over")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="keep the directory with the logs")
+    arguments = parser.parse_args()
+    chance = random.Random(arguments.seed)
+    directory = Path(tempfile.mkdtemp(prefix="postroad-failover-", dir="/tmp"))
+    scratch = Path(tempfile.mkdtemp(prefix="postroad-pg-", dir="/tmp"))
+    clusters = Clusters(scratch)
+    (directory / "enterprise.toml").write_text(ENTERPRISE)
+    servers: list[Server] = []
+    beta: Server | None = None
+    try:
+        cluster = clusters(replica=True)
+        schema = new_schema()
+        store = f'[store]\nurl = "{cluster.url}"\nschema = "{schema}"\nlease_s = {LEASE_S}'
+        servers = [Server(directory, "alpha", ALPHA_ID, host, store) for host in (ONE, OTHER)]
+        beta = Server(directory, "beta", BETA_ID, BETA)
+        wait("beta", lambda: bool(beta and beta.ready))
+        wait("alpha", lambda: any(each.ready for each in servers))
+        load = Load(",".join(each.api for each in servers), beta.api)
+        times: dict[str, list[float]] = defaultdict(list)
+        done: Counter[str] = Counter()
+        until = time.monotonic() + arguments.seconds
+        while sum(map(len, times.values())) < arguments.failovers and time.monotonic() < until:
+            time.sleep(chance.uniform(0.5, 3.0))
+            kind = chance.choice(("kill", "kill", "stop", "stop", "hand over", "terminate", "database"))
+            seconds = fail_over(kind, servers, cluster)
+            done[kind] += 1
+            if seconds is not None:
+                times[kind].append(seconds)
+            print(f"{sum(done.values())}: {kind}{'' if seconds is None else f', {seconds:.2f} s'}", flush=True)
+        load.settle()
+        text, good = load.report()
+        print(text)
+        for kind, found in sorted(times.items()):
+            found.sort()
+            print(
+                f"{kind}: {len(found)} times, a standby served after {found[len(found) // 2]:.2f} s (50 %), "
+                f"{found[min(len(found) - 1, len(found) * 99 // 100)]:.2f} s (99 %)"
+            )
+        print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}")
+        return 0 if good else 1
+    finally:
+        for each in [*servers, *([beta] if beta else [])]:
+            each.end()
+        clusters.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+        if arguments.keep:
+            print(f"logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
