@@ -320,6 +320,7 @@ def test_the_table_knows_every_error_by_itself_or_by_its_base() -> None:
     clients_own = {"CannotSign", "ManagerUnavailable", "MessagesGone", "PipelineError"}  # no server raises them
     clients_own |= {"SparkUnavailable", "UnreadableBody"}
     clients_own |= {"LdapError", "WrongIdentity"}  # the first is answered as a DirectoryError, the second ends a start
+    clients_own |= {"LeaseLost"}  # it ends the process, which then answers nobody
     clients_own |= {
         "AuthenticationFailed",
         "BindRefused",

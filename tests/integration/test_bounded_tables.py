@@ -67,6 +67,7 @@ OWN = "strangers put nothing into it"
 DISK = "the store's own, for speed"
 # Collections with a limit that are no BoundedTable, by their classes, each with the reason.
 NAMED = {
+    "AddressOrder._ranks": CACHE,
     "Agenda._heap": "its spare entries alone",
     "Association.contexts": CONNECTION,
     "Asked._by_id": "messages that applications here have sent",
@@ -77,8 +78,11 @@ NAMED = {
     "AuditLog.deque": "the newest for a page; the file has them all",
     "BinaryService.sessions": "a connection each: net/limits.py shares these out by address",
     "Destinations._known": CACHE,
+    "Browser.missed": CONNECTION,
     "DirectoryFiles._descriptors": DISK,
     "DomainReader.found.queues": "sent on in parts of this size",
+    "Engine._buffer": CONNECTION,
+    "Engine.link.parts": CONNECTION,
     "Flood._seen": "kinds of events, which are texts of the program; cleared each half a minute",
     "Forms._known": CACHE,
     "HttpConnection._waiting": CONNECTION,
