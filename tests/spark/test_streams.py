@@ -48,6 +48,8 @@ def test_progress_has_the_metrics_of_the_source(spark: SparkSession, alpha: Serv
         r"private$\orders": 0,
         r"private$\others": 0,
     }
+    assert last.items() >= {"backlog": 0, "lost": 0}.items()
+    assert query.lastProgress["sources"][0]["metrics"] == {"backlog": "0", "oldestAgeMs": "0", "lost": "0"}
     ages = metrics(query, "oldestAgeMs")
     assert ages[0] > 0
     assert ages[-1] == 0
