@@ -34,7 +34,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
 .PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console bench-directory
-.PHONY: rhea dotnet test-dotnet torture-dotnet bench-dotnet test-s3 dotnet-samples torture torture-failover torture-multicast torture-pipeline fuzz demo clean
+.PHONY: rhea dotnet test-dotnet torture-dotnet bench-dotnet test-s3 dotnet-samples torture torture-amqp torture-failover torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
 
@@ -220,6 +220,10 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --failover
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --failover --soap
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
+
+# Exactly once by AMQP: 100,000 messages through clients that die, beside a server that is killed.
+torture-amqp: install
+	$(BIN)/python -m tests.torture.amqp
 
 # Multicast between real processes in network namespaces, on a segment that loses packets. Needs root.
 torture-failover: install

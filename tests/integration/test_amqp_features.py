@@ -269,6 +269,14 @@ def test_the_window_of_a_session_holds_frames_back(door: AmqpDoor) -> None:
 # Receiving
 
 
+def test_tags_of_deliveries_are_text(door: AmqpDoor, peer: RawPeer) -> None:
+    """Python's Proton reads the tag of a delivery as UTF-8, and fails if it is none."""
+    door.send(*[b"%d" % number for number in range(200)])
+    peer.write(attach_receiver(source(ORDERS)) + flow(200))
+    tags = [peer.until(TRANSFER)[2].decode("ascii") for _ in range(200)]
+    assert len(set(tags)) == 200
+
+
 def test_rejecting_answers_a_sender_that_asked(door: AmqpDoor, client: BlockingConnection) -> None:
     door.send(b"one", admin_queue=ADMIN, ack="nack-receive")
     receiver = client.create_receiver(ORDERS, credit=1)

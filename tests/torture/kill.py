@@ -42,13 +42,13 @@ transactional = true
 class Server:
     """One `postroad serve` process. Port and data stay the same from start to start."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, configuration: str = CONFIGURATION) -> None:
         self.file = directory / "postroad.toml"
-        self.file.write_text(CONFIGURATION.format(port=0))
+        self.file.write_text(configuration.format(port=0))
         self.url = ""
         self.start()
         port = int(self.url.rpartition(":")[2])
-        self.file.write_text(CONFIGURATION.format(port=port))
+        self.file.write_text(configuration.format(port=port))
 
     def start(self) -> None:
         self.process = subprocess.Popen(

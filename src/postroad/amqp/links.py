@@ -103,8 +103,8 @@ class Link:
 
     def __post_init__(self) -> None:
         handle = uint(self.handle)
-        # handle, delivery id, tag (the id again), format 0, not settled
-        self.prefix = b"\0\x53\x14\xc0" + bytes((1 + len(handle) + 5 + 6 + 1 + 1, 5)) + handle + b"\x70"
+        # handle, delivery id, tag, format 0, not settled. The tag is hex: Proton for Python reads UTF-8.
+        self.prefix = b"\0\x53\x14\xc0" + bytes((1 + len(handle) + 5 + 10 + 1 + 1, 5)) + handle + b"\x70"
 
     @property
     def unsettled(self) -> int:
@@ -114,7 +114,8 @@ class Link:
     def transfer(self, delivery_id: int, *, settled: bool) -> bytes:
         """The body of a transfer of one frame."""
         number = _ID.pack(delivery_id)
-        return b"".join((self.prefix, number, b"\xa0\x04", number, b"\x43\x41" if settled else b"\x43\x42"))
+        tag = b"%08x" % delivery_id
+        return b"".join((self.prefix, number, b"\xa0\x08", tag, b"\x43\x41" if settled else b"\x43\x42"))
 
     def first_transfer(self, delivery_id: int, *, settled: bool) -> bytes:
         """The same for the first of several frames."""
