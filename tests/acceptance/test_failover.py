@@ -265,6 +265,131 @@ def test_private_keys_can_be_encrypted_in_the_database(cluster: Cluster, start: 
     assert again.command("keys", "show", "--json").stdout == keys
 
 
+def test_the_console_and_status_name_the_role_and_the_epoch(cluster: Cluster, start: Start) -> None:
+    pytest.importorskip("jinja2")
+    active = start(cluster, "a")
+    active.line()
+    standby = start(cluster, "b")
+    standby.line()
+    until(lambda: active.store["standbys"] != [])
+    lines = active.command("status").stdout.splitlines()
+    assert any(line.startswith("store: PostgreSQL") and "active, epoch 1" in line for line in lines)
+    until(lambda: _status(standby, "/readyz") == 503)
+    said = standby.command("status").stdout
+    assert f":{active.process.pid} is active, epoch 1" in said
+    port = free_port()
+    command = [sys.executable, "-m", "postroad", "console", "--port", str(port)]
+    for each in (active, standby):
+        command += ["--api", f"http://127.0.0.1:{each.api}"]
+    console = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        page = ""
+
+        def shows(words: str) -> bool:
+            nonlocal page
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S) as answer:
+                    page = answer.read().decode()
+            except OSError:
+                return False
+            return words in page
+
+        until(lambda: shows("This process stands by; "))
+        assert "Store in PostgreSQL: active, epoch 1; " in page
+    finally:
+        console.kill()
+        console.wait()
+
+
+def test_a_standby_serves_with_the_configuration_that_it_read_last(cluster: Cluster, start: Start) -> None:
+    """The one of a SIGHUP while it stood by, and after a handover the one of a SIGHUP while it was active."""
+    first = start(cluster, "a")
+    first.line()
+    second = start(cluster, "b")
+    second.line()
+    until(lambda: first.store["standbys"] != [])
+
+    def reload(process: Process, queue: str) -> None:
+        file = process.log.with_suffix(".toml")
+        before, read = file.read_text(), process.log.read_text().count("configuration read again")
+        file.write_text(f"{before}[[queue]]\npath = 'private$\\{queue}'\n")
+        process.process.send_signal(signal.SIGHUP)
+        until(lambda: process.log.read_text().count("configuration read again") > read)
+        file.write_text(before)  # nothing but the signal makes it read the file
+
+    reload(first, "while-active")
+    reload(second, "while-standby")
+    assert first.command("failover").returncode == 0
+    assert second.line()["ready"]
+    assert second.call("/api/v1/queues/private$/while-standby").status == 200
+    assert second.call("/api/v1/queues/private$/while-active").status == 200
+    assert second.command("queue", "delete", r"private$\while-active").returncode == 0
+    until(lambda: second.store["standbys"] != [])
+    assert first.line()["standby"]
+    assert second.command("failover").returncode == 0
+    assert first.line()["ready"]
+    assert first.call("/api/v1/queues/private$/while-active").status == 200
+
+
+def test_a_standby_refuses_a_faulty_configuration(cluster: Cluster, start: Start) -> None:
+    active = start(cluster, "a")
+    active.line()
+    standby = start(cluster, "b")
+    standby.line()
+    file = standby.log.with_suffix(".toml")
+    file.write_text(file.read_text() + "[log]\nlevel = 'loud'\n")
+    standby.process.send_signal(signal.SIGHUP)
+    until(lambda: "configuration not taken" in standby.log.read_text())
+    active.process.terminate()
+    assert standby.line()["ready"]
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=["start", "check"])
+@pytest.mark.parametrize(
+    ("user", "owner", "sentence"),
+    [
+        ("postroad_may:wrong", "postroad_may", "the server refuses the login"),
+        ("postroad_may", "postroad_may", "the server refuses the login"),
+        ("postroad_may:right word", "postroad_may", "the URL of the database must be"),
+        ("postroad_may:right", None, "user postroad_may: rights are missing"),
+        ("postroad_may:right", "postgres", "user postroad_may: rights are missing"),
+    ],
+    ids=["wrong password", "no password", "unreadable URL", "may not create the schema", "does not own the schema"],
+)
+def test_a_login_or_right_that_does_not_suffice_is_named_at_once(
+    cluster: Cluster, tmp_path: Path, options: tuple[str, ...], user: str, owner: str | None, sentence: str
+) -> None:
+    if not cluster.execute("SELECT 1 FROM pg_roles WHERE rolname = 'postroad_may'"):
+        cluster.execute("CREATE ROLE postroad_may LOGIN PASSWORD 'right'")
+    schema = new_schema()
+    if owner is not None:
+        cluster.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {owner}")
+        cluster.execute(f"GRANT USAGE ON SCHEMA {schema} TO postroad_may")
+    url = f"postgresql://{user}@127.0.0.1:{cluster.port}/postgres"
+    file = tmp_path / "a.toml"
+    file.write_text(f"""
+[manager]
+name = "alpha"
+data = "a"
+[store]
+url = "{url}"
+schema = "{schema}"
+[listen]
+api = 0
+binary = false
+ping = false
+http = false
+rpc = false
+epm = false
+console = false
+""")
+    command = [sys.executable, "-m", "postroad", "serve", "-c", str(file), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, sentence in last, "store.url" in last) == (2, True, True), done.stderr
+    assert "right word" not in done.stderr
+
+
 def _status(process: Process, path: str) -> int:
     try:
         return process.call(path).status

@@ -110,7 +110,8 @@ def _print_store(context: Context, info: ManagerInfo) -> None:
         return
     print_line(f"{info.name}  postroad {info.version}")
     active = info.store.get("active") or "no process"
-    print_line("active" if info.store["role"] == "active" else f"stands by; {active} is active")
+    role = "active" if info.store["role"] == "active" else f"stands by; {active} is active"
+    print_line(f"store: PostgreSQL; {role}, epoch {info.store['epoch']}")
     if info.store.get("trouble"):
         print_line(f"! {info.store['trouble']}")
 
@@ -135,9 +136,10 @@ def _print_totals(
         free = f", {size_text(info.disk['free'])} free" if "free" in info.disk else ""
         print_line(f"disk: {size_text(used)} used{free}")
     if info.store.get("kind") == "postgresql":
-        standbys = ", ".join(map(str, info.store["standbys"])) or "nobody"
+        names = info.store["standbys"]
+        standbys = f"{', '.join(map(str, names)) or 'nobody'} {'stand' if len(names) > 1 else 'stands'} by"
         waits = "waits for a replica" if info.store["synchronous"] else "waits for no replica"
-        print_line(f"store: PostgreSQL, which {waits}; epoch {info.store['epoch']}; {standbys} stands by")
+        print_line(f"store: PostgreSQL, which {waits}; active, epoch {info.store['epoch']}; {standbys}")
     if info.multicast is not None:
         print_line(_multicast_line(info.multicast))
     if info.amqp is not None:

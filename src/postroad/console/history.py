@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -86,6 +86,7 @@ class Watch:
         self._tls = None if server_certificate is None else pinned_context(server_certificate)
         self.name: str | None = None  # set once it has answered
         self.info: ManagerInfo | None = None
+        self.store: Mapping[str, object] = {}  # its kind and the manager's role, as the manager said last
         self.queues: list[QueueInfo] = []
         self._fresh_until = float("-inf")  # on the monotonic clock, for `queues`
         self.down: str | None = None  # why it does not answer; None if it does
@@ -192,6 +193,7 @@ class Watch:
         """Asks the manager. Returns whether it answered."""
         try:
             info = await self._client.info()
+            self.store = info.store
             queues = await self._client.queues()
         except LoginNeeded:
             self.down = self.info = None

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable
 
 from postroad.config import Configuration
-from postroad.errors import StorageError
+from postroad.errors import PostroadError, StorageError
+from postroad.server.reload import read_again, refuse, report
 from postroad.server.server import Server
 from postroad.server.shared_store import (
     FIRST_LOOK_S,
@@ -41,7 +42,7 @@ async def _run(config: Configuration, announce: Callable[[dict[str, object]], No
     stop = asyncio.Event()
     _on_signals(stop)
     server = Server(config, level)
-    reloading = _Reloading(server)
+    reloading = _Reloading(config, server)
     await server.start()
     try:
         reloading.start()
@@ -70,7 +71,7 @@ async def _run_shared(
     """Stands by and serves in turn, as the lease of the store has it."""
     stop = asyncio.Event()
     _on_signals(stop)
-    reloading = _Reloading(None)
+    reloading = _Reloading(config, None)
     reloading.start()
     connector = connector_of(config)
     await check_database(config, connector)
@@ -78,10 +79,10 @@ async def _run_shared(
     selector.use(shared.guard)
     shared.keeper.start()
     try:
-        while await _stand_by(config, shared, announce, stop):
+        while await _stand_by(shared, announce, stop, reloading):
             shared.serve(True)
             try:
-                await _serve_shared(config, shared, announce, level, stop, reloading)
+                await _serve_shared(shared, announce, level, stop, reloading)
             finally:
                 shared.keeper.hand_over()
                 reloading.use(None)
@@ -95,9 +96,10 @@ async def _run_shared(
 
 
 async def _stand_by(
-    config: Configuration, shared: SharedStore, announce: Callable[[dict[str, object]], None], stop: asyncio.Event
+    shared: SharedStore, announce: Callable[[dict[str, object]], None], stop: asyncio.Event, reloading: _Reloading
 ) -> bool:
     """Returns True once this process is active, and False at a stop."""
+    config = reloading.config
     api = StandbyApi(config, shared)
     announced = False
     stopping = asyncio.create_task(stop.wait())
@@ -106,6 +108,10 @@ async def _stand_by(
         first = asyncio.get_running_loop().time() + FIRST_LOOK_S
         while not (stop.is_set() or shared.is_active):
             now = asyncio.get_running_loop().time()
+            if config is not reloading.config:
+                config = reloading.config
+                await api.stop()
+                api = StandbyApi(config, shared)
             if shared.view.active not in (None, shared.name) or now >= first:
                 await api.start()
             if shared.view.active not in (None, shared.name) and not announced:
@@ -121,7 +127,6 @@ async def _stand_by(
 
 
 async def _serve_shared(
-    config: Configuration,
     shared: SharedStore,
     announce: Callable[[dict[str, object]], None],
     level: int | None,
@@ -132,7 +137,7 @@ async def _serve_shared(
     stopping = asyncio.create_task(stop.wait())
     asked = asyncio.create_task(shared.asked_to_hand_over())
     try:
-        server = Server(config, level, shared)
+        server = Server(reloading.config, level, shared)
         while not stop.is_set():
             try:
                 await server.start()
@@ -160,9 +165,11 @@ async def check_only(config: Configuration) -> None:
 
 
 class _Reloading:
-    """Runs one reload at a time. All signals during a reload, or before the start is complete, cause one more."""
+    """Runs one reload at a time. All signals during a reload, or before the start is complete, cause one more.
+    `config` is the configuration as the last reload left it."""
 
-    def __init__(self, server: Server | None) -> None:
+    def __init__(self, config: Configuration, server: Server | None) -> None:
+        self.config = config
         self._server = server
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -173,20 +180,39 @@ class _Reloading:
         self._task = asyncio.create_task(self._run())
 
     def use(self, server: Server | None) -> None:
-        """The server to reload; None while there is none."""
+        """The server to reload; None while there is none. One that started during a reload is reloaded again."""
         self._server = server
+        if server is not None and server.config is not self.config:
+            self._wanted.set()
 
     async def _run(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if self._server is None:
-                log.info("configuration not read again", extra={"reason": "this process stands by"})
-                continue
+            server = self._server
             try:
-                await self._server.reload()
+                if server is None:
+                    await self._reload_standby()
+                else:
+                    await server.reload()
+                    self.config = server.config
             except Exception:
                 log.exception("reading the configuration again failed")
+
+    async def _reload_standby(self) -> None:
+        """Takes what this process serves with once it is active."""
+        found = read_again(self.config)
+        if found is None:
+            return
+        config, taken, waiting = found
+        try:
+            await check_only(config)
+        except PostroadError as fault:
+            refuse(fault)
+            return
+        self.config = config
+        report(taken, waiting, ())
+        self.use(self._server)
 
 
 def _on_signals(stop: asyncio.Event) -> None:

@@ -81,6 +81,11 @@ class Server:
         return {"ready": True, "name": manager.name, "id": str(manager.identifier), "listen": listeners.addresses}
 
     @property
+    def config(self) -> Configuration:
+        """The configuration, as the last reload left it."""
+        return self._config
+
+    @property
     def console_url(self) -> str | None:
         return None if self._running is None else self._running[1].console_url
 

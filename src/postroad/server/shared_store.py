@@ -46,13 +46,16 @@ NOBODY = UUID(int=0)  # the id that a standby shows while it does not know its m
 
 
 def connector_of(config: Configuration) -> Connector:
-    """Raises ConfigurationError where the driver is missing."""
+    """Raises ConfigurationError where the driver is missing, and for a URL that it cannot read."""
     try:
-        from postroad.store.postgresql_connection import Connector, Place
+        from postroad.store.postgresql_connection import Connector, DatabaseFault, Place
     except ImportError:
         config.fail("store.url", "needs the driver of PostgreSQL: pip install 'postroad[postgresql]'")
     assert config.store.url is not None
-    return Connector(Place(config.store.url, config.schema, config.store.password_file))
+    try:
+        return Connector(Place(config.store.url, config.schema, config.store.password_file))
+    except DatabaseFault as fault:
+        config.fail("store.url", str(fault))
 
 
 def read_shared_state(config: Configuration) -> Mapping[str, bytes]:

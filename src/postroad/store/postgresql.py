@@ -31,6 +31,7 @@ from postroad.store.postgresql_connection import (
     Connection,
     Connector,
     DatabaseFault,
+    check_rights,
     close_quietly,
     has_tables,
     is_broken,
@@ -795,6 +796,7 @@ def read_state(connector: Connector) -> dict[str, bytes]:
     """What `Store.state` would return after opening; nothing if there is no store yet. Takes and changes nothing."""
     try:
         with connector.connect("check") as connection:
+            check_rights(connector, connection)
             if not has_tables(connector, connection):
                 return {}
             found: dict[str, bytes | None] = {}

@@ -53,9 +53,17 @@ _NAMESPACE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
 _SCHEMAS = """
 SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid
 WHERE relname IN ('lease', 'mark', 'message') AND relkind = 'r' GROUP BY nspname HAVING count(*) = 3 ORDER BY nspname"""
-_OUR_TABLES = """
+_OUR_NAMES = "^(version|lease|standby|mark|message|state|journal_[0-9]+)$"
+_OUR_TABLES = f"""
 SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
-    AND relname ~ '^(version|lease|standby|mark|message|state|journal_[0-9]+)$'"""
+    AND relname ~ '{_OUR_NAMES}'"""
+# Tables of the journal come and go: only their owner may drop them.
+_RIGHTS = f"""
+SELECT CASE WHEN place IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+    ELSE has_schema_privilege(place, 'USAGE') AND has_schema_privilege(place, 'CREATE') AND NOT EXISTS (
+        SELECT FROM pg_class WHERE relnamespace = place AND relkind = 'r' AND relname ~ '{_OUR_NAMES}'
+            AND NOT pg_has_role(relowner, 'USAGE')) END
+FROM (SELECT to_regnamespace(quote_ident(%s))::oid) AS found (place)"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext(%s))"
 
 T = TypeVar("T")
@@ -69,6 +77,7 @@ class Blame(Enum):
     SETTINGS = auto()  # the configuration is wrong, or rights are missing
 
 
+_MISSING_RIGHTS = "rights are missing; the user must own the schema and its tables, or be allowed to create them"
 # By the beginning of the SQLSTATE, the most special first.
 _FAULTS: tuple[tuple[str, Blame, str], ...] = (
     (
@@ -77,8 +86,8 @@ _FAULTS: tuple[tuple[str, Blame, str], ...] = (
         "the server refuses the login; check store.url and store.password_file",
     ),
     ("3D000", Blame.SETTINGS, "the database does not exist; create it, or correct store.url"),
-    ("42501", Blame.SETTINGS, "rights are missing; the user must own the schema, or be allowed to create it"),
-    ("42P01", Blame.SERVER, "a table of the schema is missing; restore the database"),
+    ("42501", Blame.SETTINGS, _MISSING_RIGHTS),
+    ("42P01", Blame.SERVER, "the user may not use the schema, or a table is missing; grant the rights, or restore it"),
     ("3F000", Blame.SERVER, "the schema is missing; restore the database"),
     ("53100", Blame.SERVER, "the server's disk is full; free some space there, then the manager goes on by itself"),
     ("53300", Blame.SERVER, "the server has too many connections; raise max_connections"),
@@ -95,21 +104,33 @@ _LOGINS = (
     ("no pg_hba.conf entry", "28000"),
     ("Peer authentication failed", "28000"),
     ("is not permitted to log in", "28000"),
-    ('role "', "28000"),
+    ('FATAL: role "', "28000"),
     ("too many clients", "53300"),
     ("remaining connection slots", "53300"),
     ("too many connections", "53300"),
-    ('database "', "3D000"),
+    ('FATAL: database "', "3D000"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the schema of a manager is."""
+    """Where the schema of a manager is. Raises DatabaseFault for a URL that the driver cannot read."""
 
     url: str
     schema: str
     password_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            conninfo_to_dict(self.url)
+        except psycopg.ProgrammingError as error:
+            # Other words of the driver may repeat the password.
+            why = f" ({error})" if str(error).startswith("invalid URI query parameter") else ""
+            raise DatabaseFault(
+                "the URL of the database must be postgresql://USER@HOST/DATABASE, with special characters of names and "
+                f"passwords as %XX{why}",
+                Blame.SETTINGS,
+            ) from None
 
     def __str__(self) -> str:
         """For people: without a password."""
@@ -201,7 +222,7 @@ class Connector:
         code = (error.sqlstate if isinstance(error, psycopg.Error) else None) or ""
         text = " ".join(str(error).split())
         if not code:
-            code = next((code for words, code in _LOGINS if words in text and "FATAL" in text), "08")
+            code = next((code for words, code in _LOGINS if words in text), "08")
         for beginning, blame, cure in _FAULTS:
             if code.startswith(beginning):
                 return DatabaseFault(f"{self.place}: {doing} failed: {cure} ({text})", blame)
@@ -217,9 +238,10 @@ def read_password(file: Path) -> str:
 
 
 def prepare_tables(connector: Connector, connection: Connection, generation: Callable[[], int]) -> None:
-    """Creates the schema and its tables, if they are not there. Raises psycopg.Error, and DatabaseFault for tables of a
-    newer Postroad. `generation` is the first one of the journal."""
+    """Creates the schema and its tables, if they are not there. Raises psycopg.Error, and DatabaseFault for missing
+    rights and for tables of a newer Postroad. `generation` is the first one of the journal."""
     place = connector.place
+    check_rights(connector, connection)
     if not has_tables(connector, connection):
         with connection.transaction():
             connection.execute(_LOCK, (place.schema,))
@@ -237,6 +259,13 @@ def prepare_tables(connector: Connector, connection: Connection, generation: Cal
             "newer Postroad, or another schema",
             Blame.SETTINGS,
         )
+
+
+def check_rights(connector: Connector, connection: Connection) -> None:
+    """Raises DatabaseFault if the user could not make the tables, or not keep them."""
+    if not _scalar(connection, _RIGHTS, (connector.place.schema,)):
+        user = connection.info.user
+        raise DatabaseFault(f"{connector.place}, user {user}: {_MISSING_RIGHTS}", Blame.SETTINGS)
 
 
 def has_tables(connector: Connector, connection: Connection) -> bool:

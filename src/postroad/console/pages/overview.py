@@ -9,7 +9,7 @@ from postroad.console.history import DEAD_LETTERS, Item, Rates, is_own, items, r
 from postroad.console.manager_client import LoginNeeded
 from postroad.console.pictures import Chart, depth_charts
 from postroad.console.visit import Visit
-from postroad.errors import AccessDenied, ManagerUnavailable
+from postroad.errors import AccessDenied, ManagerUnavailable, StorageError
 from postroad.net.exchange import Response
 from postroad.reports.info import ManagerInfo, QueueInfo
 
@@ -18,7 +18,7 @@ LARGEST = 10
 
 @dataclass(slots=True)
 class Card:
-    """One manager. `state` is `up`, `down`, `limited` (no right to see the manager) or `login`."""
+    """One manager. `state` is `up`, `down`, `standby`, `limited` (no right to see the manager) or `login`."""
 
     index: int
     title: str
@@ -64,6 +64,14 @@ async def _card(visit: Visit, index: int) -> Card:
     except ManagerUnavailable as error:
         card.state, card.why = "down", error.fault
         card.attention = [Item("bad", watch.title, f"The manager does not answer: {error.fault}", "/")]
+        return card
+    except StorageError as error:
+        card.why = str(error)
+        if watch.store.get("role") == "standby":
+            card.state = "standby"
+        else:
+            card.state = "down"
+            card.attention = [Item("bad", watch.title, f"The manager does not serve: {error}", "/")]
         return card
     try:
         card.info = await access.client.info()
