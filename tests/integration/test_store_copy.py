@@ -77,6 +77,14 @@ def test_a_target_that_has_something_is_refused_and_stays(cluster: Cluster, tmp_
         copy_store(here, here)
 
 
+def test_a_source_without_a_store_is_refused_and_stays(cluster: Cluster, tmp_path: Path) -> None:
+    schema = new_schema()
+    with pytest.raises(StorageError, match=f"schema {schema}: has no store"):
+        copy_store(Database(cluster.url, schema), tmp_path / "there")
+    assert cluster.execute(f"SELECT to_regnamespace('{schema}') IS NULL") == [(True,)]
+    assert not (tmp_path / "there").exists()
+
+
 def test_a_store_in_use_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     store = LayeredStore(filled(tmp_path / "here"))
     try:

@@ -145,7 +145,12 @@ def _fill(store: Store, contents: Contents, more: Mapping[str, bytes | None], pr
 def opened(place: Path | Database) -> Iterator[tuple[Store, bytes | None]]:
     """A store that nobody else uses, and its file with private keys."""
     if isinstance(place, Database):
-        with _held(_connector(place, None)) as store:
+        from postroad.store.postgresql_connection import is_used
+
+        connector = _connector(place, None)
+        if not is_used(connector)[1]:
+            raise StorageError(f"{connector.place}: has no store; name the schema of a manager")
+        with _held(connector) as store:
             yield store, None
         return
     if not (place / "store.sqlite").exists():
