@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,27 @@ def test_peers_follow_a_manager_that_moves_while_the_process_it_left_still_accep
         send(alpha, NAMES[0], "at last")
         send(alpha, NAMES[2], "at last, by SOAP")
         take(old, "at last", "at last, by SOAP")
+
+
+class Full(BaseHTTPRequestHandler):
+    """Stores nothing, as a process that has lost its database."""
+
+    def do_POST(self) -> None:
+        self.send_error(503)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_soap_moves_on_from_an_address_that_can_store_nothing(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        full = stack.enter_context(ThreadingHTTPServer((FIRST, PORTS["http"]), Full))
+        threading.Thread(target=full.serve_forever, daemon=True).start()
+        stack.callback(full.shutdown)
+        beta = stack.enter_context(closing(start(tmp_path, "beta", SECOND)))
+        alpha = stack.enter_context(closing(start(tmp_path, "alpha", ALPHA)))
+        send(alpha, NAMES[2], "a")
+        take(beta, "a")
 
 
 def test_messages_and_acknowledgments_count_from_each_address_of_a_manager(tmp_path: Path) -> None:

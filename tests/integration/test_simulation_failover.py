@@ -10,6 +10,7 @@ from postroad.simulation.verdict import judge
 from postroad.simulation.world import World
 
 SEEDS = 8
+FULL_QUEUE_SEED = 292
 FINDING = 40  # seeds, among which a fault is found
 
 
@@ -22,6 +23,11 @@ def sentences(seed: int, *, soap: bool) -> list[str]:
 @pytest.mark.parametrize("soap", [False, True])
 def test_no_promise_is_broken_by_a_failover(soap: bool) -> None:
     assert {seed: found for seed in range(SEEDS) if (found := sentences(seed, soap=soap))} == {}
+
+
+def test_a_deposed_process_that_does_not_know_it_refuses_no_message() -> None:
+    """Its queue was full when it was last active; what it refused would be lost."""
+    assert sentences(FULL_QUEUE_SEED, soap=True) == []
 
 
 def test_the_seeds_find_a_store_that_lets_a_deposed_process_commit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
-"""Two processes of one manager on a real PostgreSQL, killed, stopped and handed over under load, with a ledger at both
-ends: what was acknowledged and lost, what came twice, what came out of order, and how long nobody served.
+"""Two processes of one manager on a real PostgreSQL with a synchronous replica, killed, stopped and handed over under
+load, while the database restarts and its replica is promoted, with a ledger at both ends: what was acknowledged and
+lost, what came twice, what came out of order, and how long nobody served.
 
 Beta has a store in files and exchanges messages with alpha by the binary protocol and SOAP; applications use alpha by
 the HTTP API. A message that is handed over again after an acknowledgment without an answer is the same message: it has
 the same lookup id. One that has arrived twice has two.
+
+A process that is stopped gets messages by the API while another one serves. When it goes on, it must acknowledge none.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,7 +32,7 @@ from typing import Any
 
 import postroad
 from postroad.errors import PostroadError
-from tests.clusters import Cluster, Clusters, new_schema
+from tests.clusters import Clusters, new_schema
 
 LEASE_S = 3
 PATIENCE_S = 120.0
@@ -36,6 +40,8 @@ BETA, ONE, OTHER = "127.0.62.1", "127.0.62.2", "127.0.62.3"
 PORTS = {"binary": 11862, "ping": 13562, "http": 18062, "rpc": 12162, "api": 18862}
 PEER = "{{ " + ", ".join(f"{name} = {port}" for name, port in PORTS.items() if name != "api") + " }}"
 ALPHA_ID, BETA_ID = "746f7274-0000-4000-8000-00000000000a", "746f7274-0000-4000-8000-00000000000b"
+KINDS = {"kill": 2, "stop": 2, "hand over": 1, "terminate": 1, "database": 1, "promote": 1}  # and how often
+KNOCKS = 5  # messages for a process that is stopped
 LEDGER, PLAIN = r"private$\ledger", r"private$\plain"
 CONFIGURATION = f"""
 [manager]
@@ -214,30 +220,89 @@ def wait(what: str, condition: Callable[[], bool]) -> float:
     return time.monotonic() - began
 
 
-def fail_over(kind: str, servers: list[Server], cluster: Cluster) -> float | None:
+def knock(server: Server, number: int) -> socket.socket:
+    """Sends a message to a process that is stopped."""
+    body = json.dumps({"messages": [{"label": f"knock/{number}", "recoverable": True}]})
+    head = f"POST /api/v1/queues/private$/plain/messages HTTP/1.1\r\nhost: {server.host}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    connection = socket.create_connection((server.host, PORTS["api"]), PATIENCE_S)
+    connection.sendall((head + body).encode())
+    return connection
+
+
+def is_acknowledged(connection: socket.socket) -> bool:
+    """Whether a process that has ended answered that it took the message."""
+    with connection, suppress(OSError):
+        return connection.recv(100).startswith(b"HTTP/1.1 2")
+    return False
+
+
+class Database:
+    """The server that writes, and a replica of it. A promoted replica gets a new one, at the other port."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self.primary = clusters(replica=True)
+        assert self.primary.replica is not None
+        ports = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.primary.replica.port}"
+        self.url = f"postgresql://postgres@{ports}/postgres?target_session_attrs=read-write"
+
+    def promote(self) -> None:
+        old, new = self.primary, self.primary.replica
+        assert new is not None
+        old.stop("immediate")
+        new.promote()
+        self.primary = new
+        new.add_replica(old.port)
+        shutil.rmtree(old.directory)
+
+    def stop(self) -> None:
+        for each in (self.primary.replica, self.primary):
+            if each is not None:
+                each.stop("immediate")
+
+
+def hand_over(active: Server) -> None:
+    """`postroad failover`. After a crash of the database it takes a while until a standby is known again."""
+    command = [sys.executable, "-m", "postroad", "--api", active.api, "failover"]
+    until = time.monotonic() + PATIENCE_S
+    while (done := subprocess.run(command, capture_output=True, text=True)).returncode:
+        print(f"postroad failover: exit {done.returncode}, {done.stderr.strip()}", flush=True)
+        assert "no other process stands by" in done.stderr, "`postroad failover` must find the standby"
+        assert time.monotonic() < until, "in vain: postroad failover"
+        time.sleep(0.5)
+
+
+def fail_over(kind: str, servers: list[Server], database: Database) -> float | None:
     """Makes one failover. Returns how long nobody served; None if nothing had to fail over."""
     wait("one active, one standing by", lambda: any(each.ready for each in servers))
     active = next(each for each in servers if each.ready)
     (standby,) = [each for each in servers if each is not active]
     wait("a standby", lambda: standby.standing_by)
     if kind == "database":
-        cluster.restart("immediate")
+        database.primary.restart("immediate")
         return None
+    if kind == "promote":
+        database.promote()
+        return None
+    began = time.monotonic()
     if kind == "kill":
         active.signal(signal.SIGKILL)
-    elif kind in ("stop", "pause"):
+    elif kind == "stop":
         active.signal(signal.SIGSTOP)
     elif kind == "terminate":
         active.signal(signal.SIGTERM)
     elif kind == "hand over":
-        command = [sys.executable, "-m", "postroad", "--api", active.api, "failover"]
-        wait("the command to find a standby", lambda: not subprocess.run(command, capture_output=True).returncode)
+        hand_over(active)
         wait("the old active to stand by", lambda: active.standing_by)
-    seconds = wait(f"{standby.host} to serve after {kind}", lambda: standby.ready)
+    wait(f"{standby.host} to serve after {kind}", lambda: standby.ready)
+    seconds = time.monotonic() - began
     if kind == "stop":
+        knocks = [knock(active, number) for number in range(KNOCKS)]
         active.signal(signal.SIGCONT)
         code = active.process.wait(PATIENCE_S)
         assert code == 4, f"a deposed manager must exit with 4, got {code}"
+        acknowledged = sum([is_acknowledged(each) for each in knocks])
+        assert not acknowledged, f"a deposed manager acknowledged {acknowledged} messages"
     if kind != "hand over":
         active.process.wait(PATIENCE_S)
         active.start()
@@ -258,10 +323,11 @@ def main() -> int:
     (directory / "enterprise.toml").write_text(ENTERPRISE)
     servers: list[Server] = []
     beta: Server | None = None
+    database: Database | None = None
     try:
-        cluster = clusters(replica=True)
+        database = Database(clusters)
         schema = new_schema()
-        store = f'[store]\nurl = "{cluster.url}"\nschema = "{schema}"\nlease_s = {LEASE_S}'
+        store = f'[store]\nurl = "{database.url}"\nschema = "{schema}"\nlease_s = {LEASE_S}'
         servers = [Server(directory, "alpha", ALPHA_ID, host, store) for host in (ONE, OTHER)]
         beta = Server(directory, "beta", BETA_ID, BETA)
         wait("beta", lambda: bool(beta and beta.ready))
@@ -273,9 +339,9 @@ def main() -> int:
         until = time.monotonic() + arguments.seconds
         while sum(map(len, times.values())) < arguments.failovers and time.monotonic() < until:
             time.sleep(chance.uniform(0.5, 3.0))
-            kind = chance.choice(("kill", "kill", "stop", "stop", "hand over", "terminate", "database"))
+            (kind,) = chance.choices(list(KINDS), list(KINDS.values()))
             try:
-                seconds = fail_over(kind, servers, cluster)
+                seconds = fail_over(kind, servers, database)
             except AssertionError as fault:  # the ledgers tell what it meant for messages
                 print(f"{kind}: {fault}")
                 stuck += 1
@@ -287,6 +353,7 @@ def main() -> int:
         load.settle()
         text, good = load.report()
         print(text)
+        print(", ".join(f"{kind} {number}" for kind, number in sorted(done.items())))
         for kind, found in sorted(times.items()):
             found.sort()
             print(
@@ -298,6 +365,8 @@ def main() -> int:
     finally:
         for each in [*servers, *([beta] if beta else [])]:
             each.end()
+        if database is not None:
+            database.stop()
         clusters.close()
         shutil.rmtree(scratch, ignore_errors=True)
         if arguments.keep:

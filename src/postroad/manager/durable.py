@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from postroad.manager.standing import Standing
 from postroad.manager.troubles import Troubles
 from postroad.queues.durability import Durability
 from postroad.queues.local import LocalQueueManager
@@ -16,10 +17,13 @@ from postroad.store.interface import Committer, Store
 
 
 class DurableCore:
-    def __init__(self, core: LocalQueueManager, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, core: LocalQueueManager, store: Store, clock: Callable[[], float], standing: Standing | None = None
+    ) -> None:
         self.core = core
         self.store = store
         self.clock = clock
+        self.standing = standing or Standing()
         self._loop: asyncio.AbstractEventLoop
         self._committer: Committer
         self.durability = Durability(core, clock)
@@ -39,7 +43,7 @@ class DurableCore:
         """From now on, changes are committed on this event loop."""
         self._loop = loop
         self._committer = self.store.committer(loop.call_soon_threadsafe)
-        self.durability.drive(loop, self._committer, loop.create_future)
+        self.durability.drive(loop, self._committer, loop.create_future, self.standing.holds)
 
     def tidy(self) -> None:
         """Gives space that messages have left back to the disk, soon."""

@@ -91,14 +91,13 @@ class Manager(DurableCore):
     ) -> None:
         """`watch` rereads the router's directory, if there is one, and `lookups` asks for accounts of the domain. All
         listeners share `limits`. `metrics_queues` is how many queues have metrics of their own."""
-        super().__init__(core, store, clock)
+        super().__init__(core, store, clock, standing)
         self.name = core.name
         self.identifier = core.identifier
         self.router = router
         self.watch = watch
         self.keys = keys
         keys.commit_by(self.durably)
-        self.standing = standing or Standing()
         self.lookups = lookups
         self.audit = audit
         self.limits = limits

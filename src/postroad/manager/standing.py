@@ -21,6 +21,10 @@ class Standing:
         """Why this process serves nobody: another one is active. None if it serves."""
         return None
 
+    def holds(self) -> bool:
+        """Whether no other process can have taken over the store."""
+        return True
+
     def stalled(self) -> str | None:
         """Why nothing can be stored or read at the moment. It comes back by itself."""
         return None

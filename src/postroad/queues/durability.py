@@ -40,6 +40,9 @@ class Promise(Awaitable[None], Protocol):
     def set_exception(self, error: BaseException, /) -> None: ...
 
 
+UNSURE = "it is not known whether another process has taken over the store"
+
+
 def _no_promise() -> Promise:
     raise NotImplementedError("nobody can wait where there is no event loop")
 
@@ -62,6 +65,7 @@ class Durability:
         self._committer: Committer
         self._loop: EventLoop
         self._promise: Callable[[], Promise] = _no_promise
+        self._holds: Callable[[], bool] = lambda: True
         self._in_flight: Tick | None = None
         self._scheduled = False
         self._shared = False  # several callers waited for the last commit
@@ -69,10 +73,17 @@ class Durability:
         self._unhurried: Timer | None = None
         self._looked_at = 0.0  # when the free space was last checked
 
-    def drive(self, loop: EventLoop, committer: Committer, promise: Callable[[], Promise] = _no_promise) -> None:
+    def drive(
+        self,
+        loop: EventLoop,
+        committer: Committer,
+        promise: Callable[[], Promise] = _no_promise,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Sets what runs callbacks later and what commits batches. Call it before anything changes. `promise` makes an
-        object to await."""
-        self._loop, self._committer, self._promise = loop, committer, promise
+        object to await. While `holds` is false, another process may have taken over the store: what is known here may
+        be wrong, so an answer that no commit confirms is an error."""
+        self._loop, self._committer, self._promise, self._holds = loop, committer, promise, holds
 
     @property
     def writing(self) -> bool:
@@ -99,7 +110,7 @@ class Durability:
             if self._delivery.tick:
                 self.hurry()  # a refusal may have sent an acknowledgment
             raise
-        return result, tick.writes != writes
+        return result, tick.writes != writes or not self._holds()
 
     async def durably(self, operation: Callable[[], T]) -> T:
         """Runs an operation and returns its result once its changes are durable. Raises StorageError if they could not
@@ -193,7 +204,7 @@ class Durability:
             self._go_on()
             return
         if tick is None:
-            self._answer(promised, None)
+            self._answer(promised, None if self._holds() else StorageError(UNSURE))
             self._go_on()
             return
         self._in_flight, self.under_way = tick, promised

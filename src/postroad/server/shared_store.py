@@ -172,6 +172,9 @@ class SharedStanding(Standing):
             return "this process is about to be active"
         return f"this process stands by; {view.active} is active"
 
+    def holds(self) -> bool:
+        return self._shared.keeper.holds()
+
     def stalled(self) -> str | None:
         shared = self._shared
         if not shared.serves:

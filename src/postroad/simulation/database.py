@@ -153,6 +153,9 @@ class Process:
     def store(self) -> MemoryStore:
         return self.database.store
 
+    def holds(self) -> bool:
+        return self.lease.holds(self.stage.loop.now)
+
     @property
     def valid(self) -> bool:
         return self.database.row.instance == self.lease.instance

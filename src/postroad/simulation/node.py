@@ -58,6 +58,9 @@ class NodeDisk(Protocol):
     @property
     def store(self) -> MemoryStore: ...
 
+    def holds(self) -> bool:
+        """Whether no other process can have taken over, as far as this one knows."""
+
     def put(self, batch: Batch) -> None:
         """Commits at once, at a start."""
 
@@ -171,7 +174,7 @@ class Node:
             public_keys=self.vault.public_keys,
         )
         self.durability = Durability(core, lambda: self.now)
-        self.durability.drive(self, self)
+        self.durability.drive(self, self, holds=self.disk.holds)
         core.watch(Watcher(follow_up_failed=_raise))  # what a manager would log and count is an error in the simulation
         core.start(self.now)
         self.provide(core, self.now)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from postroad.queues.outgoing_queues import ConnectionStatus
 from postroad.simulation.lines import End
 from postroad.simulation.loop import Timer
-from postroad.soap.receiver import OK, SERVER_ERROR, Incoming
+from postroad.soap.receiver import SERVER_ERROR, Incoming
 from postroad.soap.service import Peer, Post, SoapService
 from postroad.soap.settings import SoapSettings
 
@@ -157,7 +157,7 @@ class Web:
         def durable(error: BaseException | None) -> None:
             self._answer(end, outcome.status if error is None else SERVER_ERROR)
 
-        if outcome.status == OK and (changed or outcome.repeated):
+        if changed or outcome.repeated:
             self._owner.when_durable(durable, repeats=outcome.repeated)
         else:
             self._answer(end, outcome.status)

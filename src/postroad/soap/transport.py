@@ -372,7 +372,9 @@ class SoapClient:
                 if not (moved or disconnected):
                     raise
                 status = await self._exchange(post)
-            if peer in self._called:
+            if status >= SERVER_ERROR and self._move_on(peer):
+                pass  # it cannot store anything; another process of the manager may have taken over
+            elif peer in self._called:
                 self._order.answered(self._called[peer])
         except aiohttp.ClientConnectorCertificateError as error:
             fault = f"the certificate of {host} is not to be trusted: {_certificate_words(error)}"

@@ -311,3 +311,20 @@ def test_the_answer_of_a_change_comes_at_once_or_with_the_commit(bench: Bench) -
     assert len(told) == 2  # what it repeats may not be durable
     bench.turn()
     assert told[2:] == [(8, None)]
+
+
+def test_nothing_is_answered_while_another_process_may_have_taken_over(bench: Bench) -> None:
+    """A refusal changes nothing, but what it goes by may be long out of date."""
+    holds = True
+    bench.durability.drive(bench, bench, holds=lambda: holds)
+    answers: list[StorageError | None] = []
+    bench.durability.change_then(lambda: None, lambda result, error: answers.append(error))
+    assert answers == [None]
+    holds = False
+    bench.durability.change_then(lambda: None, lambda result, error: answers.append(error))
+    bench.durability.when_durable(answers.append)
+    bench.turn()
+    assert [type(error) for error in answers[1:]] == [StorageError, StorageError]
+    holds = True
+    bench.durability.change_then(lambda: None, lambda result, error: answers.append(error))
+    assert (answers[3:], bench.written) == ([None], [])
