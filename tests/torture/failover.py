@@ -314,6 +314,7 @@ def main() -> int:
     parser.add_argument("--failovers", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=7200.0, help="ends earlier if these are over")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=list(KINDS), action="append", help="failovers of this kind; repeatable")
     parser.add_argument("--keep", action="store_true", help="keep the directory with the logs")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
@@ -339,7 +340,8 @@ def main() -> int:
         until = time.monotonic() + arguments.seconds
         while sum(map(len, times.values())) < arguments.failovers and time.monotonic() < until:
             time.sleep(chance.uniform(0.5, 3.0))
-            (kind,) = chance.choices(list(KINDS), list(KINDS.values()))
+            kinds = arguments.only or list(KINDS)
+            (kind,) = chance.choices(kinds, [KINDS[each] for each in kinds])
             try:
                 seconds = fail_over(kind, servers, database)
             except AssertionError as fault:  # the ledgers tell what it meant for messages
