@@ -238,6 +238,24 @@ def test_a_database_that_is_away_delays_and_loses_nothing(new_cluster: Clusters,
     assert active.process.poll() is None
 
 
+def test_a_database_that_hangs_does_not_hold_up_the_process(new_cluster: Clusters, start: Start) -> None:
+    cluster = new_cluster()
+    active = start(cluster, "a")
+    active.line()
+    assert active.send("one") == 201
+    cluster.pause()
+    try:
+        until(lambda: active.call("/readyz").status == 503)
+        end = time.monotonic() + PATIENCE_S
+        for _ in range(20):
+            assert active.call("/healthz").status == 200
+        assert time.monotonic() < end
+    finally:
+        cluster.resume()
+    assert active.send("two") == 201
+    assert active.bodies() == ["one", "two"]
+
+
 def test_a_start_waits_for_a_database_that_is_away(new_cluster: Clusters, start: Start) -> None:
     cluster = new_cluster()
     cluster.stop()

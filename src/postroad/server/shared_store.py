@@ -202,6 +202,7 @@ class SharedStore:
         self.serves = False
         self.store: PostgresqlStore | None = None
         self.standing = SharedStanding(self)
+        self._has_waited = False  # for a look that the database has not answered
         self._config = config
         self._connector = connector
         self._lease = Lease(uuid4(), config.store.lease_s)
@@ -237,9 +238,14 @@ class SharedStore:
             self.store.give_up()
 
     def guard(self) -> None:
-        """Holds everything up while it is not known whether another process has taken over."""
-        if self.serves and not self.keeper.holds() and self.view.trouble is None:
-            self.keeper.look(LOOK_S)
+        """Holds everything up until it is known whether another process has taken over. It waits once: if the database
+        hangs, `stalled` keeps calls waiting, and everything else goes on."""
+        if not self.serves:
+            return
+        if self.keeper.holds():
+            self._has_waited = False
+        elif not self._has_waited and self.view.trouble is None:
+            self._has_waited = not self.keeper.look(LOOK_S)
 
     def hand_over(self) -> None:
         """Raises SharingViolation if nobody stands by."""

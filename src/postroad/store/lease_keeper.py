@@ -116,11 +116,11 @@ class LeaseKeeper:
         """Whether no other process can have taken over yet."""
         return self._lease.holds(clock())
 
-    def look(self, most_s: float) -> None:
-        """Looks at the lease now, and waits for the answer."""
+    def look(self, most_s: float) -> bool:
+        """Looks at the lease now, and waits for the answer. Returns whether it came."""
         self._looked.clear()
         self._wake.set()
-        self._looked.wait(most_s)
+        return self._looked.wait(most_s)
 
     def hand_over(self) -> None:
         """This process is going to give the lease up. It still renews it, until `finished`."""
