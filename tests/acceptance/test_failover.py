@@ -39,7 +39,7 @@ class Process:
     """One `postroad serve`. Each has an API of its own; all share the address of the binary protocol."""
 
     def __init__(self, directory: Path, name: str, url: str, schema: str, more: str = "") -> None:
-        self.api = free_port()
+        self.api, self.schema = free_port(), schema
         file = directory / f"{name}.toml"
         file.write_text(f"""
 [manager]
@@ -201,6 +201,13 @@ def test_failover_changes_the_roles(cluster: Cluster, start: Start) -> None:
     assert first.line()["active"].endswith(f":{second.process.pid}")
     assert second.bodies() == ["one"]
     assert first.store["role"] == "standby"
+
+
+def test_a_handover_looks_for_a_standby_that_has_just_come(cluster: Cluster, start: Start) -> None:
+    active = start(cluster, "a")
+    active.line()
+    cluster.execute(f"INSERT INTO {active.schema}.standby VALUES (gen_random_uuid(), 'other:1', clock_timestamp())")
+    assert active.call("/api/v1/manager/failover", {}).status == 202
 
 
 def test_a_paused_active_answers_nothing_after_it_was_deposed(cluster: Cluster, start: Start) -> None:

@@ -261,23 +261,38 @@ class Database:
                 each.stop("immediate")
 
 
-def hand_over(active: Server) -> None:
-    """`postroad failover`. After a crash of the database it takes a while until a standby is known again."""
+def hand_over(active: Server) -> bool:
+    """`postroad failover`. After a crash of the database it takes a while until a standby is known again. Returns False
+    if the process was deposed meanwhile, because the database was away for long."""
     command = [sys.executable, "-m", "postroad", "--api", active.api, "failover"]
     until = time.monotonic() + PATIENCE_S
     while (done := subprocess.run(command, capture_output=True, text=True)).returncode:
         print(f"postroad failover: exit {done.returncode}, {done.stderr.strip()}", flush=True)
+        if active.process.poll() is not None:
+            return False
         assert "no other process stands by" in done.stderr, "`postroad failover` must find the standby"
         assert time.monotonic() < until, "in vain: postroad failover"
         time.sleep(0.5)
+    return True
+
+
+def one_stands_by(servers: list[Server]) -> bool:
+    """Whether one process is active and the other stands by. Starts one again that was deposed while the database was
+    away."""
+    for each in servers:
+        code = each.process.poll()
+        if code is not None:
+            assert code == 4, f"a deposed manager must exit with 4, got {code}"
+            print(f"{each.host} was deposed", flush=True)
+            each.start()
+    return [each.ready for each in servers].count(True) == 1 and any(each.standing_by for each in servers)
 
 
 def fail_over(kind: str, servers: list[Server], database: Database) -> float | None:
     """Makes one failover. Returns how long nobody served; None if nothing had to fail over."""
-    wait("one active, one standing by", lambda: any(each.ready for each in servers))
+    wait("one active, one standing by", lambda: one_stands_by(servers))
     active = next(each for each in servers if each.ready)
     (standby,) = [each for each in servers if each is not active]
-    wait("a standby", lambda: standby.standing_by)
     if kind == "database":
         database.primary.restart("immediate")
         return None
@@ -292,7 +307,8 @@ def fail_over(kind: str, servers: list[Server], database: Database) -> float | N
     elif kind == "terminate":
         active.signal(signal.SIGTERM)
     elif kind == "hand over":
-        hand_over(active)
+        if not hand_over(active):
+            return None
         wait("the old active to stand by", lambda: active.standing_by)
     wait(f"{standby.host} to serve after {kind}", lambda: standby.ready)
     seconds = time.monotonic() - began
@@ -336,7 +352,7 @@ def main() -> int:
         load = Load(",".join(each.api for each in servers), beta.api)
         times: dict[str, list[float]] = defaultdict(list)
         done: Counter[str] = Counter()
-        stuck = 0
+        stuck, shaken = 0, ""
         until = time.monotonic() + arguments.seconds
         while sum(map(len, times.values())) < arguments.failovers and time.monotonic() < until:
             time.sleep(chance.uniform(0.5, 3.0))
@@ -350,7 +366,9 @@ def main() -> int:
                 break
             done[kind] += 1
             if seconds is not None:
-                times[kind].append(seconds)
+                times[f"{kind}{shaken}"].append(seconds)
+            # A replica calls a server that was away again after some seconds, and until then nothing is confirmed.
+            shaken = " after a database fault" if kind in ("database", "promote") else ""
             print(f"{sum(done.values())}: {kind}{'' if seconds is None else f', {seconds:.2f} s'}", flush=True)
         load.settle()
         text, good = load.report()

@@ -250,6 +250,8 @@ class SharedStore:
     def hand_over(self) -> None:
         """Raises SharingViolation if nobody stands by."""
         if not self.view.standbys:
+            self.keeper.look(LOOK_S)  # one may have come since the last look
+        if not self.view.standbys:
             raise SharingViolation("no other process stands by; start one with the same store.url and schema")
         self._handing_over.set()
 
