@@ -33,7 +33,7 @@ COVERED := tests/unit $(patsubst %,tests/integration/test_%.py,api_acl api_messa
 	soap_listener soap_ports soap_signature store_bitflip store_directory store_journal)
 
 .PHONY: install run test test-all test-ci coverage check format conformance docs wheel wheel-smoke check-dependencies check-packaging pre-commit release
-.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-multicast bench-console bench-directory
+.PHONY: bench bench-backlog bench-wire bench-peers bench-soap bench-rpc bench-spark bench-lake bench-hostile bench-amqp bench-multicast bench-console bench-directory
 .PHONY: rhea dotnet test-dotnet torture-dotnet bench-dotnet test-s3 dotnet-samples torture torture-amqp torture-failover torture-multicast torture-pipeline fuzz demo clean
 
 install: $(STAMP)
@@ -196,6 +196,10 @@ test-dotnet: $(RUN_STAMP)
 torture-dotnet: install
 	$(BIN)/python -m tests.torture.dotnet
 
+# Proton beside RabbitMQ with its plugin for AMQP 1.0, if it is installed, and beside our own Python client.
+bench-amqp: install
+	$(BIN)/python -m benchmarks.amqp
+
 bench-dotnet: install
 	$(BIN)/python -m benchmarks.dotnet
 
@@ -221,9 +225,11 @@ torture: install
 	$(BIN)/python -m tests.torture.simulation --seeds $(SEEDS) --failover --soap
 	$(BIN)/python -m tests.torture.hostile --seeds 2 --seconds $(HOSTILE_SECONDS)
 
-# Exactly once by AMQP: 100,000 messages through clients that die, beside a server that is killed.
+# Exactly once by AMQP: 100,000 messages through clients that die, beside a server that is killed. Then shovels of a
+# RabbitMQ, if it is installed, with kills at either end.
 torture-amqp: install
 	$(BIN)/python -m tests.torture.amqp
+	$(BIN)/python -m tests.torture.shovel
 
 # Multicast between real processes in network namespaces, on a segment that loses packets. Needs root.
 torture-failover: install

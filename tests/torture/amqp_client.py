@@ -184,20 +184,24 @@ class Consumer(Client):
         super().__init__(*given, prefetch=40, auto_settle=True)
 
     def started(self) -> None:
+        self.closing = False
         self.held: list[tuple[int, Delivery]] = []
         self.accepting: dict[Delivery, tuple[str, int]] = {}
         self.receiver = self.container.create_receiver(self.connection, ORDERS)
 
     def on_message(self, event: Any) -> None:
+        if self.closing:  # somebody else may have it already
+            return
         number = int(event.message.subject)
         self.book("got", f"{number} {event.message.delivery_count}")
         self.held.append((number, event.delivery))
         if self.chance.random() < 1 / 1500:
             self.die()
         if self.chance.random() < 1 / 5000:  # politely, with messages in hand
+            self.book("lost")
+            self.closing, self.held = True, []
             self.connection.close()
-            return
-        if len(self.held) > self.chance.randrange(20):
+        elif len(self.held) > self.chance.randrange(20):
             self.idle()
 
     def idle(self) -> None:
