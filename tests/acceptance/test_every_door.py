@@ -45,6 +45,13 @@ def reads(server: ServerProcess, source: str) -> None:
         assert list(manager.queue(r"private$\q").messages()) == []
 
 
+def greets(server: ServerProcess, source: str) -> None:
+    with connect(server, "amqp", source) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.sendall(SASL)
+        assert connection.recv(len(SASL), socket.MSG_WAITALL) == SASL
+
+
 def answers(door: str, path: str, status: int) -> Callable[[ServerProcess, str], None]:
     def ask(server: ServerProcess, source: str) -> None:
         host, _, port = server.ready["listen"][door].rpartition(":")
@@ -68,6 +75,17 @@ class Door:
     too_large: bytes | None = None
 
 
+def amqp_frame(kind: int, body: bytes) -> bytes:
+    return struct.pack(">IBBH", 8 + len(body), 2, kind, 0) + body
+
+
+SASL = b"AMQP\x03\x01\0\0"
+AMQP_OPENED = (
+    SASL
+    + amqp_frame(1, b"\0\x53\x41\xc0\x0c\x01\xa3\x09ANONYMOUS")
+    + b"AMQP\0\x01\0\0"
+    + amqp_frame(0, b"\0\x53\x10\xc0\x04\x01\xa1\x01x")
+)
 RPC_HEAD = struct.pack("<BBBB4sHHI", 5, 0, 11, 3, b"\x10\0\0\0", 0xFFFF, 0, 1)
 DOORS = {
     "binary": Door(in_session, unfinished_packet(), GARBAGE, b"\x10\0"),
@@ -92,6 +110,13 @@ DOORS = {
         HEADER,
         b"POST /login HTTP/1.1\r\nHost: x\r\n",
         unfinished_request("/login", 1 << 40, 0),
+    ),
+    "amqp": Door(
+        greets,
+        AMQP_OPENED + struct.pack(">IBBH", 1 << 16, 2, 0, 0) + bytes(60_000),
+        GARBAGE,
+        SASL[:5],
+        AMQP_OPENED + struct.pack(">IBBH", 1 << 30, 2, 0, 0) + bytes(100_000),
     ),
 }
 # These have the core or the protocol of another listener, or no connections.

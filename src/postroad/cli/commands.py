@@ -103,7 +103,7 @@ COMMANDS = {
     "pipeline": Source(
         "pipeline",
         "app",
-        "Process messages with Spark: tables, a report, routes of an enterprise, dead letters sent again.",
+        "Process messages with Spark: tables, a report, dead letters sent again; and routes of a changed enterprise.",
     ),
     "kit": Source("kit", "app", "Compare what Windows and Postroad saw of the same messages."),
     "decode": Source(
