@@ -88,7 +88,11 @@ def test_tls_where_plain_http_is_spoken(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "known", "fault"),
     [
-        ("127.0.0.1", False, r"\(unable to get local issuer .*\): set SSL_CERT_FILE to a PEM file with its issuer;"),
+        (
+            "127.0.0.1",
+            False,
+            r"\(unable to get local issuer .*\): set SSL_CERT_FILE, or caFile in Spark, to a PEM file with its issuer;",
+        ),
         ("10.0.0.7", True, r"\(IP address mismatch, certificate is not valid for '127.0.0.1'\);"),
     ],
 )
