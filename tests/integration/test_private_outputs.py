@@ -21,6 +21,7 @@ READ = {
     *("restore FILE", "route --enterprise", "serve --config", "simulate FILE", "remote peek --config"),
     *("send --extension", "send --file", "remote info --config"),
     *("directory check --config", "directory export --config", "directory show --config"),
+    *("restore --password-file", "restore --key-file", "store copy --password-file", "store copy --key-file"),
     *("remote purge --config", "remote receive --config", "pipeline run --enterprise", "pipeline retain --enterprise"),
     *("pipeline what-if ENTERPRISE", "pipeline what-if CHANGED"),
 }

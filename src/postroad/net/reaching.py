@@ -40,7 +40,8 @@ async def find(
     """The addresses of all hosts, in the order to try them. If no host is found: raises gaierror, or UnicodeError for
     a text that cannot be a host's name."""
     loop = asyncio.get_running_loop()
-    looking = (loop.getaddrinfo(host, port_of(host), type=socket.SOCK_STREAM, family=family) for host in hosts)
+    # getaddrinfo takes no members of an enumeration, such as our standard ports.
+    looking = (loop.getaddrinfo(host, int(port_of(host)), type=socket.SOCK_STREAM, family=family) for host in hosts)
     answers = await asyncio.gather(*looking, return_exceptions=True)
     places: dict[object, Place] = {}
     for host, answer in zip(hosts, answers, strict=True):
