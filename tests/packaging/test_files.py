@@ -156,6 +156,7 @@ STANDARD = {
     "https": ports.HTTPS,
     "rpc": ports.RPC_HANDSHAKE,
     "rpc_read": ports.RPC_READ,
+    "amqp": 5672,
     "api": ports.API,
     "epm": ports.ENDPOINT_MAPPER,
     "console": ports.CONSOLE,
